@@ -1,0 +1,103 @@
+use std::fmt;
+
+use cid::{Cid, Version};
+use serde::{Deserialize, Serialize};
+
+/// The name of immutable content: a CIDv1 in base32-lower text (`bafy…`, `bafk…`).
+///
+/// One that was parsed is canonical: decoding and encoding it again gives the same text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct ContentId(String);
+
+/// Why a text is not a content id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a content id (a CIDv1 in base32-lower text, `bafy…`): {reason}")]
+pub struct InvalidContentId {
+    text: String,
+    reason: String,
+}
+
+impl ContentId {
+    /// Checks and takes a CIDv1 in base32-lower text.
+    pub fn parse(text: &str) -> Result<Self, InvalidContentId> {
+        let refuse = |reason: String| InvalidContentId { text: text.chars().take(80).collect(), reason };
+        if text.len() > 512 {
+            return Err(refuse(format!("it has {} bytes", text.len())));
+        }
+        let cid = Cid::try_from(text).map_err(|error| refuse(error.to_string()))?;
+        if cid.version() != Version::V1 {
+            return Err(refuse("it is a CIDv0".into()));
+        }
+        if cid.to_string() != text {
+            return Err(refuse(format!("its base32-lower form is `{cid}`")));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// Takes an id as it stands in the table, unchecked: what another program stored must stay readable.
+    pub fn stored(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ContentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLE: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn only_canonical_base32_lower_cidv1_is_taken() {
+        assert_eq!(ContentId::parse(SAMPLE).unwrap().as_str(), SAMPLE);
+        for (text, reason) in [
+            ("", "too short"),
+            ("bafybeigdyr...commitCid", ""),
+            ("QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKPbdG", "CIDv0"),
+            ("zdj7WWeQ43G6JJvLWQWZpyHuAMq6uYWRjkBXFad11vE2LHhQ7", "base32-lower form"),
+            (&SAMPLE.to_uppercase(), ""),
+            (&format!("{SAMPLE}a"), ""),
+            (&"b".repeat(600), "600 bytes"),
+        ] {
+            let error = ContentId::parse(text).unwrap_err().to_string();
+            assert!(error.to_lowercase().contains(&reason.to_lowercase()), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_digest_round_trips(digest in any::<[u8; 32]>(), codec in prop_oneof![Just(0x55u64), Just(0x70), Just(0x30_0001)]) {
+            let hash = cid::multihash::Multihash::<64>::wrap(0x12, &digest).unwrap();
+            let text = Cid::new_v1(codec, hash).to_string();
+            let parsed = ContentId::parse(&text).unwrap();
+            prop_assert_eq!(parsed.as_str(), text.as_str());
+        }
+
+        #[test]
+        fn garbage_is_refused_without_a_panic(text in any::<String>()) {
+            if let Ok(id) = ContentId::parse(&text) {
+                prop_assert_eq!(Cid::try_from(id.as_str()).unwrap().to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+/// An error of any kind, kept as the source of ours.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// The result of every operation of the nameservice.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong with an operation. Conflicts, stale writes and unknown records are outcomes, not errors.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A write was sent, its answer was lost, and what is there now does not tell whether it was applied.
+    #[error("the outcome of {operation} is unknown: its answer was lost, and others have written since")]
+    OutcomeUnknown {
+        /// What was attempted.
+        operation: &'static str,
+        /// The last failure of the transport or the engine.
+        #[source]
+        source: Option<BoxError>,
+    },
+    /// The store did not answer in time, or refused because it is overloaded. Nothing was written.
+    #[error("the store is not available for {operation}")]
+    Unavailable {
+        /// What was attempted.
+        operation: &'static str,
+        /// The last failure of the transport or the engine.
+        #[source]
+        source: Option<BoxError>,
+    },
+    /// The value does not fit a DynamoDB item (400 KB).
+    #[error("the value is too large for one item of the store")]
+    TooLarge,
+    /// The store refused what we sent or sent what we do not understand: a missing table, missing permissions, a bug.
+    #[error("{operation} failed")]
+    Store {
+        /// What was attempted.
+        operation: &'static str,
+        /// Why it failed.
+        #[source]
+        source: BoxError,
+    },
+}
