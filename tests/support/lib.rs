@@ -1,1 +1,26 @@
-//! t
+//! What every test stands on: an engine, a fault proxy in front of it, a table of its own, rows as Fluree writes
+//! them, and a running service in a line.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
+
+pub mod cids;
+pub mod engine;
+pub mod layout;
+pub mod proxy;
+pub mod rows;
+pub mod table;
+pub mod words;
+
+/// What most tests need.
+pub mod prelude {
+    pub use nameservice_model::*;
+    pub use nameservice_store::Store;
+    pub use serde_json::{Value, json};
+
+    pub use crate::{
+        cids::{cid, index_cid},
+        proxy::{Fault, Proxy},
+        rows::{self, Fluree, Row},
+        table::{Proxied, Table},
+        words::*,
+    };
+}

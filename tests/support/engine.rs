@@ -1,0 +1,40 @@
+//! An engine that speaks DynamoDB: the embedded one, or the one at `NAMESERVICE_TEST_ENDPOINT`.
+
+use std::{net::TcpListener, sync::OnceLock};
+
+use tokio::runtime::{Builder, Runtime};
+
+/// Where this variable names an endpoint (DynamoDB Local, say), the tests run there instead of embedding an engine.
+pub const ENDPOINT: &str = "NAMESERVICE_TEST_ENDPOINT";
+
+/// The runtime of everything that serves the tests: it outlives each of theirs.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread().worker_threads(2).thread_name("engine").enable_all().build().unwrap()
+    })
+}
+
+/// The endpoint that was named from outside.
+pub fn external() -> Option<String> {
+    std::env::var(ENDPOINT).ok().filter(|url| !url.is_empty())
+}
+
+/// An engine to make tables in.
+///
+/// The embedded one is new and empty each time, on the shared runtime: with every write it scans all stream records
+/// of its database, so tests that shared a database would slow each other down.
+pub fn start() -> String {
+    external().unwrap_or_else(|| {
+        let database = dynoxide::Database::memory().unwrap();
+        database.disable_bulk_loading().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        runtime().spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            dynoxide::server::serve_with_shutdown(listener, database, std::future::pending()).await
+        });
+        url
+    })
+}

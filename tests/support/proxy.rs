@@ -1,0 +1,360 @@
+//! A proxy in front of the engine that counts what passes and can be told to lose, delay or refuse it.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::{HeaderMap, Request as HttpRequest, Response, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::{Bytes, Incoming},
+    service::service_fn,
+};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::AbortHandle};
+
+/// One request that reached the proxy.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `UpdateItem`, `Query`, …
+    pub operation: String,
+    /// What was asked.
+    pub body: Value,
+    /// What the client was answered, `None` where it was not.
+    pub status: Option<u16>,
+}
+
+type Hook = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What shall happen to requests.
+#[derive(Clone)]
+pub struct Fault {
+    step: Step,
+    times: usize,
+    skipped: usize,
+    before: Option<Hook>,
+    after: Option<Hook>,
+}
+
+#[derive(Clone)]
+enum Step {
+    Forward,
+    CutRequest,
+    CutReply,
+    Delay(Duration),
+    Answer(u16, Value),
+    PartialBatch,
+}
+
+impl Fault {
+    fn of(step: Step) -> Self {
+        Self { step, times: 1, skipped: 0, before: None, after: None }
+    }
+
+    /// None, for hooks alone.
+    pub fn none() -> Self {
+        Self::of(Step::Forward)
+    }
+
+    /// The connection is cut before the engine sees the request.
+    pub fn cut_request() -> Self {
+        Self::of(Step::CutRequest)
+    }
+
+    /// The engine does what it is asked, and the connection is cut instead of telling so.
+    pub fn cut_reply() -> Self {
+        Self::of(Step::CutReply)
+    }
+
+    /// The engine does what it is asked, and the answer arrives so much later.
+    pub fn delay(by: Duration) -> Self {
+        Self::of(Step::Delay(by))
+    }
+
+    /// The engine is not asked; the answer is this error.
+    pub fn answer(status: u16, code: &str) -> Self {
+        Self::of(Step::Answer(status, json!({ "__type": kind_of(code), "message": code })))
+    }
+
+    /// The engine is not asked; the transaction is cancelled for these reasons, one per action (`None` where the
+    /// action was innocent).
+    pub fn cancelled(reasons: &[&str]) -> Self {
+        let listed: Vec<_> = reasons.iter().map(|code| json!({ "Code": code, "Message": code })).collect();
+        let body = json!({
+            "__type": kind_of("TransactionCanceledException"),
+            "message": format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", reasons.join(", ")),
+            "CancellationReasons": listed,
+        });
+        Self::of(Step::Answer(400, body))
+    }
+
+    /// The first half of a batch is done, the rest comes back unprocessed.
+    pub fn partial_batch() -> Self {
+        Self::of(Step::PartialBatch)
+    }
+
+    /// It happens so often instead of once.
+    pub fn times(self, times: usize) -> Self {
+        Self { times, ..self }
+    }
+
+    /// It happens for ever.
+    pub fn always(self) -> Self {
+        self.times(usize::MAX)
+    }
+
+    /// It spares so many matching requests first.
+    pub fn skipping(self, skipped: usize) -> Self {
+        Self { skipped, ..self }
+    }
+
+    /// Something happens before the engine is asked.
+    pub fn before<F, R>(self, hook: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        Self { before: Some(Arc::new(move || Box::pin(hook()))), ..self }
+    }
+
+    /// Something happens between the engine's answer and the client's.
+    pub fn after<F, R>(self, hook: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        Self { after: Some(Arc::new(move || Box::pin(hook()))), ..self }
+    }
+}
+
+fn kind_of(code: &str) -> String {
+    match code {
+        "ThrottlingException" => format!("com.amazon.coral.availability#{code}"),
+        _ => format!("com.amazonaws.dynamodb.v20120810#{code}"),
+    }
+}
+
+struct Armed {
+    operations: Vec<String>,
+    fault: Fault,
+}
+
+#[derive(Default)]
+struct State {
+    log: Vec<Request>,
+    armed: Vec<Armed>,
+}
+
+struct Inner {
+    target: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+    state: Mutex<State>,
+}
+
+/// A running proxy. Ends when it is dropped.
+pub struct Proxy {
+    url: String,
+    inner: Arc<Inner>,
+    accepting: AbortHandle,
+}
+
+/// The operations that write.
+pub const WRITES: [&str; 5] = ["PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"];
+
+impl Proxy {
+    /// Starts one in front of an engine, on the runtime of the test.
+    pub async fn start(target: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let inner = Arc::new(Inner {
+            target: target.trim_end_matches('/').to_owned(),
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            state: Mutex::default(),
+        });
+        let accepting = tokio::spawn(accept(listener, inner.clone())).abort_handle();
+        Self { url, inner, accepting }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Arms a fault for the next requests of this operation.
+    pub fn on(&self, operation: &str, fault: Fault) {
+        self.on_each(&[operation], fault);
+    }
+
+    /// Arms a fault for the next requests that write.
+    pub fn on_writes(&self, fault: Fault) {
+        self.on_each(&WRITES, fault);
+    }
+
+    /// Arms a fault for the next requests of any of these operations.
+    pub fn on_each(&self, operations: &[&str], fault: Fault) {
+        let operations = operations.iter().map(|&name| name.to_owned()).collect();
+        self.inner.state.lock().unwrap().armed.push(Armed { operations, fault });
+    }
+
+    /// Whether every armed fault has happened as often as it should.
+    pub fn is_spent(&self) -> bool {
+        self.inner.state.lock().unwrap().armed.is_empty()
+    }
+
+    /// Forgets all faults that have not happened.
+    pub fn disarm(&self) {
+        self.inner.state.lock().unwrap().armed.clear();
+    }
+
+    /// What has passed since the last call of this.
+    pub fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut self.inner.state.lock().unwrap().log)
+    }
+
+    /// The operations that have passed since the log was last taken, in order; takes it.
+    pub fn take_operations(&self) -> Vec<String> {
+        self.take_requests().into_iter().map(|request| request.operation).collect()
+    }
+
+    /// How many requests of an operation are in the log.
+    pub fn count(&self, operation: &str) -> usize {
+        self.inner.state.lock().unwrap().log.iter().filter(|request| request.operation == operation).count()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, inner: Arc<Inner>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        stream.set_nodelay(true).ok();
+        let inner = inner.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| inner.clone().pass(request));
+            // A service that fails ends the connection without an answer: that is how a reply is cut.
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok()
+        });
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Inner {
+    async fn pass(self: Arc<Self>, request: HttpRequest<Incoming>) -> Result<Response<Full<Bytes>>, io::Error> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let operation = parts
+            .headers
+            .get("x-amz-target")
+            .and_then(|target| target.to_str().ok()?.rsplit('.').next())
+            .unwrap_or_default()
+            .to_owned();
+        let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let (entry, fault) = self.admit(&operation, &json);
+        if let Some(hook) = &fault.before {
+            hook().await;
+        }
+        let answer = match &fault.step {
+            Step::CutRequest => None,
+            Step::Answer(status, body) => Some(Answer::json(*status, body)),
+            Step::PartialBatch => Some(self.half(&parts.headers, json).await?),
+            Step::Forward | Step::CutReply | Step::Delay(_) => Some(self.forward(&parts.headers, body).await?),
+        };
+        if let Some(hook) = &fault.after {
+            hook().await;
+        }
+        if let Step::Delay(by) = fault.step {
+            tokio::time::sleep(by).await;
+        }
+        let answer = answer
+            .filter(|_| !matches!(fault.step, Step::CutReply))
+            .ok_or_else(|| io::Error::other("cut, as the test wished"))?;
+        if let Some(entry) = self.state.lock().unwrap().log.get_mut(entry) {
+            entry.status = Some(answer.status);
+        }
+        let mut response = Response::new(Full::new(answer.body));
+        *response.status_mut() = answer.status.try_into().unwrap();
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+
+    /// Writes the request down and finds what shall happen to it.
+    fn admit(&self, operation: &str, body: &Value) -> (usize, Fault) {
+        let mut state = self.state.lock().unwrap();
+        state.log.push(Request { operation: operation.to_owned(), body: body.clone(), status: None });
+        let entry = state.log.len() - 1;
+        let mut found = None;
+        for armed in state.armed.iter_mut().filter(|armed| armed.operations.iter().any(|name| name == operation)) {
+            if armed.fault.skipped > 0 {
+                armed.fault.skipped -= 1;
+            } else if found.is_none() {
+                armed.fault.times -= 1;
+                found = Some(armed.fault.clone());
+            }
+        }
+        state.armed.retain(|armed| armed.fault.times > 0);
+        (entry, found.unwrap_or_else(Fault::none))
+    }
+
+    async fn forward(&self, headers: &HeaderMap, body: Bytes) -> Result<Answer, io::Error> {
+        let mut request = HttpRequest::post(self.target.parse::<Uri>().unwrap()).body(Full::new(body)).unwrap();
+        for (name, value) in headers {
+            if ![header::HOST, header::CONTENT_LENGTH, header::CONNECTION].contains(name) {
+                request.headers_mut().append(name, value.clone());
+            }
+        }
+        let (parts, body) = self.client.request(request).await.map_err(io::Error::other)?.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let mut headers = parts.headers;
+        for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
+            headers.remove(name);
+        }
+        Ok(Answer { status: parts.status.as_u16(), headers, body })
+    }
+
+    /// Forwards the first half of every table's part of a batch and hands the rest back as unprocessed.
+    async fn half(&self, headers: &HeaderMap, mut asked: Value) -> Result<Answer, io::Error> {
+        let mut rest = json!({});
+        let reads = asked["RequestItems"].as_object().unwrap().values().all(Value::is_object);
+        for (table, part) in asked["RequestItems"].as_object_mut().unwrap() {
+            let list = if reads { &mut part["Keys"] } else { &mut *part };
+            let list = list.as_array_mut().unwrap();
+            let left = list.split_off(list.len().div_ceil(2));
+            if !left.is_empty() && reads {
+                let mut again = part.clone();
+                again["Keys"] = left.into();
+                rest[table] = again;
+            } else if !left.is_empty() {
+                rest[table] = left.into();
+            }
+        }
+        let body = serde_json::to_vec(&asked).unwrap();
+        let answer = self.forward(headers, body.into()).await?;
+        let mut told: Value = serde_json::from_slice(&answer.body).unwrap();
+        told[if reads { "UnprocessedKeys" } else { "UnprocessedItems" }] = rest;
+        Ok(Answer::json(answer.status, &told))
+    }
+}
+
+impl Answer {
+    fn json(status: u16, body: &Value) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, "application/x-amz-json-1.0".parse().unwrap());
+        Self { status, headers, body: serde_json::to_vec(body).unwrap().into() }
+    }
+}

@@ -1,0 +1,234 @@
+//! A fresh table for one test.
+
+use std::{collections::BTreeMap, ops::Deref};
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{
+        AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+        ProjectionType, ScalarAttributeType,
+    },
+};
+use nameservice_store::{Store, endpoint_client};
+use uuid::Uuid;
+
+use crate::{
+    engine,
+    proxy::Proxy,
+    rows::{self, Row},
+};
+
+/// A table of its own for one test, and a store over it.
+pub struct Table {
+    /// A client that goes straight to the engine.
+    pub client: Client,
+    /// The engine.
+    pub endpoint: String,
+    /// The name of the table.
+    pub name: String,
+    /// The store over this table, straight to the engine.
+    pub store: Store,
+}
+
+/// Which indexes a table made by hand shall have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Indexes {
+    All,
+    OnlyKind,
+}
+
+impl Table {
+    /// A table as `ensure_table` makes it.
+    pub async fn fresh() -> Self {
+        let table = Self::unmade();
+        table.store.ensure_table().await.unwrap();
+        table
+    }
+
+    /// A table of the same keys and indexes without a stream, for tests that write thousands of times: the embedded
+    /// engine scans all stream records with every write.
+    pub async fn without_stream() -> Self {
+        let table = Self::unmade();
+        table.create(Indexes::All).await;
+        table
+    }
+
+    /// A table as a Fluree server makes it: only the index by kind.
+    pub async fn made_by_fluree() -> Self {
+        let table = Self::unmade();
+        table.create(Indexes::OnlyKind).await;
+        table
+    }
+
+    /// A store whose table does not exist yet.
+    pub fn unmade() -> Self {
+        let endpoint = engine::start();
+        let client = endpoint_client(&endpoint);
+        let name = format!("test-{}", Uuid::new_v4().simple());
+        let store = Store::new(client.clone(), &name);
+        Self { client, endpoint, name, store }
+    }
+
+    /// This table with a proxy in front: its store's requests are counted, and can be made to fail.
+    pub async fn proxied(self) -> Proxied {
+        let proxy = Proxy::start(&self.endpoint).await;
+        let store = Store::new(endpoint_client(proxy.url()), &self.name);
+        Proxied { table: self, proxy, store }
+    }
+
+    /// A raw row, `None` where there is none.
+    pub async fn row(&self, pk: &str, sk: &str) -> Option<Row> {
+        self.rows(pk).await.remove(sk)
+    }
+
+    /// All raw rows of a partition by sort key.
+    pub async fn rows(&self, pk: &str) -> BTreeMap<String, Row> {
+        let pages = self
+            .client
+            .query()
+            .table_name(&self.name)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", AttributeValue::S(pk.into()))
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send()
+            .collect::<Result<Vec<_>, _>>()
+            .await
+            .unwrap();
+        pages.into_iter().map(|item| (item["sk"].as_s().unwrap().clone(), rows::from_item(&item))).collect()
+    }
+
+    /// Every raw row of the table.
+    pub async fn all_rows(&self) -> Vec<Row> {
+        let items = self
+            .client
+            .scan()
+            .table_name(&self.name)
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send()
+            .collect::<Result<Vec<_>, _>>()
+            .await
+            .unwrap();
+        items.iter().map(rows::from_item).collect()
+    }
+
+    /// Puts rows as they are.
+    pub async fn put(&self, rows: &[Row]) {
+        for row in rows {
+            self.client
+                .put_item()
+                .table_name(&self.name)
+                .set_item(Some(rows::to_item(row)))
+                .send()
+                .await
+                .unwrap_or_else(|error| panic!("{row:?}: {error:?}"));
+        }
+    }
+
+    /// Sets one attribute (typed JSON) of a row, creating the row where it is missing.
+    pub async fn set(&self, pk: &str, sk: &str, attribute: &str, value: serde_json::Value) {
+        self.client
+            .update_item()
+            .table_name(&self.name)
+            .key("pk", AttributeValue::S(pk.into()))
+            .key("sk", AttributeValue::S(sk.into()))
+            .update_expression("SET #a = :a")
+            .expression_attribute_names("#a", attribute)
+            .expression_attribute_values(":a", rows::to_attribute(&value))
+            .send()
+            .await
+            .unwrap();
+    }
+
+    /// Deletes a row.
+    pub async fn delete(&self, pk: &str, sk: &str) {
+        self.client
+            .delete_item()
+            .table_name(&self.name)
+            .key("pk", AttributeValue::S(pk.into()))
+            .key("sk", AttributeValue::S(sk.into()))
+            .send()
+            .await
+            .unwrap();
+    }
+
+    async fn create(&self, indexes: Indexes) {
+        let key = |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
+        let index = |name: &str, hash: &str, projection: Projection| {
+            GlobalSecondaryIndex::builder()
+                .index_name(name)
+                .key_schema(key(hash, KeyType::Hash))
+                .key_schema(key("pk", KeyType::Range))
+                .projection(projection)
+                .build()
+                .unwrap()
+        };
+        let listed = ["name", "branch", "source_type", "dependencies", "retracted"].map(String::from).to_vec();
+        let include =
+            Projection::builder().projection_type(ProjectionType::Include).set_non_key_attributes(Some(listed)).build();
+        let keys_only = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
+        let mut made = vec![index("gsi1-kind", "kind", include.clone())];
+        let mut attributes = vec!["pk", "sk", "kind"];
+        if indexes == Indexes::All {
+            made.push(index("source-type-index", "source_type", include));
+            made.push(index("state-index", "status", keys_only));
+            attributes.extend(["source_type", "status"]);
+        }
+        let defined = attributes.into_iter().map(|name| {
+            AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
+        });
+        self.client
+            .create_table()
+            .table_name(&self.name)
+            .set_attribute_definitions(Some(defined.collect()))
+            .key_schema(key("pk", KeyType::Hash))
+            .key_schema(key("sk", KeyType::Range))
+            .set_global_secondary_indexes(Some(made))
+            .billing_mode(BillingMode::PayPerRequest)
+            .send()
+            .await
+            .unwrap();
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if engine::external().is_some() {
+            let delete = self.client.delete_table().table_name(&self.name);
+            // Best effort: a table that stays is in nobody's way.
+            engine::runtime().spawn(async move { delete.send().await.ok() });
+        }
+    }
+}
+
+/// A table with a proxy between it and the store.
+pub struct Proxied {
+    table: Table,
+    /// The proxy.
+    pub proxy: Proxy,
+    /// The store over the same table, through the proxy.
+    pub store: Store,
+}
+
+impl Proxied {
+    /// A fresh table behind a proxy.
+    pub async fn fresh() -> Self {
+        Table::fresh().await.proxied().await
+    }
+
+    /// The store that goes straight to the engine: for set-up, and for the other writers of a test.
+    pub fn direct(&self) -> &Store {
+        &self.table.store
+    }
+}
+
+impl Deref for Proxied {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
