@@ -43,7 +43,7 @@ impl Listed {
             Self::Summary(summary) => (summary.kind, &summary.address),
             Self::Full(record) => (record.kind, &record.address),
         };
-        Cursor { kind, after: address.as_str().to_owned(), position: None }
+        Cursor::after_row(kind, address.as_str())
     }
 }
 
@@ -74,6 +74,11 @@ pub struct Cursor {
 pub struct InvalidCursor;
 
 impl Cursor {
+    /// A cursor of a list: after the row of this key.
+    pub fn after_row(kind: RecordKind, pk: &str) -> Self {
+        Self { kind, after: pk.to_owned(), position: None }
+    }
+
     /// A cursor of a snapshot: after this record, begun at this position of the feed.
     pub fn in_snapshot(record: &Record, position: u64) -> Self {
         Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position) }

@@ -1,34 +1,246 @@
-//! The nameservice on one DynamoDB table. Being written.
+//! The nameservice on one DynamoDB table: the one crate that speaks DynamoDB for it, and a library by itself.
+//!
+//! ```no_run
+//! use nameservice_model::{Address, Call, Expected, NameService, Publisher, Push, RefPublisher};
+//! use nameservice_store::{Store, endpoint_client};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::new(endpoint_client("http://127.0.0.1:8000"), Store::DEFAULT_TABLE);
+//! store.ensure_table().await?;
+//! let mydb = Address::parse("mydb")?;
+//! store.create_ledger(&Call::fresh(), &mydb, None, None).await?;
+//! let record = store.lookup(&mydb).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Where to look: the table and its names in [`schema`]; conditions and updates in `expressions`; items and values in
+//! `items`; what is sent, repeated and believed in `client`; the one path of all pushes in `push`, and what is
+//! particular to each concern in `concerns`; then one file a noun.
+
+mod batches;
+mod client;
+mod concerns;
 mod connect;
-mod stub;
+mod expressions;
+mod graph_sources;
+mod items;
+mod ledgers;
+mod lists;
+mod purges;
+mod push;
+mod records;
+mod references;
+mod retractions;
+pub mod schema;
+mod table;
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use nameservice_model::{
+    Address, AdminPublisher, BranchCreated, Call, Config, ConfigPublisher, ContentId, Created, Cursor, Dropped,
+    GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, Index, IndexRoot, IndexUpdate, ListQuery,
+    Listed, NameService, Page, Published, Publisher, Purged, Push, PushOutcome, Record, RecordKind, RefPublisher,
+    Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, Visible,
+};
+use serde_json::Value;
+
+pub use client::RetryPolicy;
 pub use connect::{endpoint_client, lambda_client, sdk_client};
+pub use table::TableReport;
+
+use crate::{
+    client::Sender,
+    concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
+    expressions::Key,
+};
 
 /// The nameservice over one DynamoDB table. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
-    client: aws_sdk_dynamodb::Client,
-    table: String,
-}
-
-/// What `ensure_table` found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableReport {
-    /// Whether this call created the table.
-    pub created: bool,
-    /// What an existing table lacks, in sentences for an operator.
-    pub lacks: Vec<String>,
+    sender: Sender,
+    /// The table was found to lack the indexes by type and by state.
+    only_kind_index: Arc<AtomicBool>,
 }
 
 impl Store {
     /// The name of the table where none is configured.
     pub const DEFAULT_TABLE: &'static str = "fluree-nameservice";
-    /// Over this table of this client.
-    pub fn new(client: aws_sdk_dynamodb::Client, table: impl Into<String>) -> Self {
-        Self { client, table: table.into() }
+
+    /// Over this table of this client. The client must not retry by itself: those of [`endpoint_client`],
+    /// [`lambda_client`] and [`sdk_client`] do not.
+    pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>) -> Self {
+        let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());
+        Self { sender, only_kind_index: Arc::default() }
     }
-    /// Creates the table, or checks the one that exists.
-    pub async fn ensure_table(&self) -> nameservice_model::Result<TableReport> {
-        let _ = (&self.client, &self.table);
-        unimplemented!()
+
+    /// The same with another patience.
+    #[must_use]
+    pub fn with_retry_policy(mut self, policy: RetryPolicy) -> Self {
+        self.sender.set_policy(policy);
+        self
+    }
+
+    /// The name of the table.
+    pub fn table(&self) -> &str {
+        self.sender.table()
+    }
+
+    fn now_ms(&self) -> i64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+#[async_trait]
+impl GraphSourceLookup for Store {
+    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
+        Ok(self.lookup(address).await?.filter(|record| record.kind == RecordKind::GraphSource))
+    }
+}
+
+#[async_trait]
+impl NameService for Store {
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
+        Ok(self.read_record("read a record", address).await?.record())
+    }
+
+    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
+        self.list_records(query, visible).await
+    }
+
+    async fn snapshot(&self, limit: usize, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
+        self.snapshot_page(limit, after, visible).await
+    }
+
+    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
+        self.dependents_of(address).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        // No address is blank: the item is never there, and the read costs half a unit.
+        self.get_item("ping the store", &Key::meta(" ")).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl Publisher for Store {
+    async fn create_ledger(
+        &self,
+        call: &Call,
+        address: &Address,
+        head: Option<&Head>,
+        config: Option<&Value>,
+    ) -> Result<Created> {
+        self.create_ledger_record(call, address, head, config).await
+    }
+
+    async fn create_branch(
+        &self,
+        call: &Call,
+        branch: &Address,
+        source: &Address,
+        at: Option<&Head>,
+    ) -> Result<BranchCreated> {
+        self.create_branch_record(call, branch, source, at).await
+    }
+
+    async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
+        self.retract_record(call, address, reason).await
+    }
+
+    async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
+        self.restore_record(call, address).await
+    }
+}
+
+#[async_trait]
+impl AdminPublisher for Store {
+    async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
+        self.purge_record(call, address).await
+    }
+
+    async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
+        self.drop_branch_record(call, address).await
+    }
+
+    async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        self.reset_head_record(call, address, to).await
+    }
+}
+
+#[async_trait]
+impl RefPublisher for Store {
+    async fn head(&self, address: &Address) -> Result<Option<Head>> {
+        self.get::<HeadConcern>(address).await
+    }
+
+    async fn index(&self, address: &Address) -> Result<Option<Index>> {
+        self.get::<IndexConcern>(address).await
+    }
+
+    async fn push_head(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<ContentId, Head>,
+    ) -> Result<PushOutcome<ContentId>> {
+        self.push::<HeadConcern>(call, address, push).await
+    }
+
+    async fn push_index(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<IndexRoot, IndexUpdate>,
+    ) -> Result<PushOutcome<IndexRoot>> {
+        self.push::<IndexConcern>(call, address, push).await
+    }
+}
+
+#[async_trait]
+impl StatusPublisher for Store {
+    async fn status(&self, address: &Address) -> Result<Option<Status>> {
+        self.get::<StatusConcern>(address).await
+    }
+
+    async fn push_status(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<StatusPayload, Status>,
+    ) -> Result<PushOutcome<StatusPayload>> {
+        self.push::<StatusConcern>(call, address, push).await
+    }
+}
+
+#[async_trait]
+impl ConfigPublisher for Store {
+    async fn config(&self, address: &Address) -> Result<Option<Config>> {
+        self.get::<ConfigConcern>(address).await
+    }
+
+    async fn push_config(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<Value, Config>,
+    ) -> Result<PushOutcome<Value>> {
+        self.push::<ConfigConcern>(call, address, push).await
+    }
+}
+
+#[async_trait]
+impl GraphSourcePublisher for Store {
+    async fn publish_graph_source(
+        &self,
+        call: &Call,
+        address: &Address,
+        publication: &GraphSourcePublication,
+    ) -> Result<Published> {
+        self.publish_graph_source_record(call, address, publication).await
     }
 }

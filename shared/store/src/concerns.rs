@@ -1,0 +1,431 @@
+//! What is particular to each concern: its attributes, its conditions, and what a refusal means.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use nameservice_model::{
+    ConcernKind, ConcernValue, Config, ContentId, Expected, GraphIndex, GraphPush, Head, Index, IndexRoot, IndexUpdate,
+    Push, RecordKind, Status, StatusPayload,
+};
+use serde_json::Value;
+
+use crate::{
+    expressions::Expression,
+    items::{self, Item, number, string},
+    push::{Concern, Judgement},
+    records::NewLedger,
+    schema::*,
+};
+
+/// The most named graphs that one update sets one by one; more are set all at once, which needs a look first.
+/// An expression has at most 4 KB.
+const MAX_GRAPH_PATHS: usize = 12;
+
+/// An id and a `t` as attributes: what heads and indexes have in common.
+struct RefAttributes {
+    id: &'static str,
+    t: &'static str,
+}
+
+const HEAD: RefAttributes = RefAttributes { id: ATTR_COMMIT_ID, t: ATTR_COMMIT_T };
+const INDEX: RefAttributes = RefAttributes { id: ATTR_INDEX_ID, t: ATTR_INDEX_T };
+
+impl RefAttributes {
+    fn set(&self, expression: &mut Expression, id: &ContentId, t: i64) {
+        expression.set(self.id, string(id.as_str()));
+        expression.set(self.t, number(t));
+    }
+
+    fn expect(&self, expression: &mut Expression, v: i64, id: Option<&ContentId>) {
+        match id {
+            Some(id) => {
+                expression.equals(self.id, string(id.as_str()));
+                expression.equals(self.t, number(v));
+            }
+            None => {
+                expression.is(self.id, None);
+                expression.equals_or_absent(self.t, number(0));
+            }
+        }
+    }
+}
+
+/// The condition that an attribute is as this item has it.
+fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&str]) {
+    for attribute in attributes {
+        expression.is(attribute, items::present(item, attribute).cloned());
+    }
+}
+
+pub(crate) struct HeadConcern;
+
+impl Concern for HeadConcern {
+    type Payload = ContentId;
+    type New = Head;
+
+    const KIND: ConcernKind = ConcernKind::Head;
+    const OPERATION: &'static str = "push a head";
+
+    fn read(item: &Item) -> Head {
+        items::head(item)
+    }
+
+    fn judge(item: &Item, push: &Push<ContentId, Head>) -> Judgement {
+        let actual = items::head(item);
+        if actual == push.new {
+            return Judgement::InPlace;
+        }
+        match &push.expected {
+            Expected::Value(expected) if *expected == actual && push.new.v > actual.v => Judgement::Admissible,
+            Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
+            Expected::Older if push.new.v > actual.v => Judgement::Admissible,
+            Expected::Older => Judgement::Stale,
+        }
+    }
+
+    fn plan(expression: &mut Expression, push: &Push<ContentId, Head>, seen: Option<&Item>) {
+        if let Some(id) = &push.new.payload {
+            HEAD.set(expression, id, push.new.v);
+        }
+        match (seen, &push.expected) {
+            (Some(item), _) => as_seen(expression, item, &[ATTR_COMMIT_ID, ATTR_COMMIT_T]),
+            (None, Expected::Value(expected)) => {
+                HEAD.expect(expression, expected.v, expected.payload.as_ref());
+                if expected.v > 0 {
+                    expression.below(ATTR_COMMIT_T, push.new.v);
+                }
+            }
+            (None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.new.v),
+        }
+    }
+
+    fn written(_item: &Item, push: &Push<ContentId, Head>) -> Head {
+        push.new.clone()
+    }
+
+    fn preset(new: &Head) -> NewLedger<'_> {
+        NewLedger { head: Some(new), ..NewLedger::default() }
+    }
+
+    fn same(a: &Item, b: &Item) -> bool {
+        items::head(a) == items::head(b)
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+}
+
+pub(crate) struct IndexConcern;
+
+impl Concern for IndexConcern {
+    type Payload = IndexRoot;
+    type New = IndexUpdate;
+
+    const KIND: ConcernKind = ConcernKind::Index;
+    const OPERATION: &'static str = "push an index";
+
+    fn read(item: &Item) -> Index {
+        items::index(item)
+    }
+
+    fn judge(item: &Item, push: &Push<IndexRoot, IndexUpdate>) -> Judgement {
+        let (actual, new) = (items::index(item), &push.new);
+        let nothing = BTreeMap::new();
+        let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
+        let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
+        let same_ref = id == Some(&new.id) && actual.v == new.t;
+        if same_ref && new.graphs.iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
+            return Judgement::InPlace;
+        }
+        let (refusal, admissible) = match &push.expected {
+            Expected::Older => (Judgement::Stale, new.t > actual.v || (push.allow_equal && new.t == actual.v)),
+            Expected::NoRecord => (Judgement::Conflict, false),
+            Expected::Value(expected) => {
+                let root = expected.payload.as_ref();
+                let same = actual.v == expected.v
+                    && id == root.map(|root| &root.id)
+                    && root.is_none_or(|root| root.graphs.iter().all(|(name, graph)| stored(name) == graph.as_ref()));
+                (Judgement::Conflict, same && new.t >= actual.v)
+            }
+        };
+        // The watermark of a named graph only grows, too.
+        let grows = |(name, graph): (&String, &Option<GraphPush>)| {
+            graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t >= stored.t))
+        };
+        if admissible && new.graphs.iter().all(grows) { Judgement::Admissible } else { refusal }
+    }
+
+    fn plan(expression: &mut Expression, push: &Push<IndexRoot, IndexUpdate>, seen: Option<&Item>) {
+        let new = &push.new;
+        INDEX.set(expression, &new.id, new.t);
+        if let Some(item) = seen {
+            as_seen(expression, item, &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID]);
+            let Some(root) = Self::written(item, push).payload else { return };
+            expression.set(ATTR_REV, number(root.rev));
+            expression.set(ATTR_REV_ID, string(root.id.as_str()));
+            if !new.graphs.is_empty() || items::present(item, ATTR_GRAPHS).is_none() {
+                as_seen(expression, item, &[ATTR_GRAPHS]);
+                expression.set(ATTR_GRAPHS, graphs_attribute(&root.graphs));
+            }
+            return;
+        }
+        let expected = match &push.expected {
+            Expected::Value(expected) => expected.payload.as_ref().map(|root| (root, expected.v)),
+            Expected::Older | Expected::NoRecord => None,
+        };
+        match (&push.expected, expected) {
+            (Expected::Value(_), Some((root, t))) => {
+                INDEX.expect(expression, t, Some(&root.id));
+                expression.at_most(ATTR_INDEX_T, new.t);
+            }
+            (Expected::Value(_), None) => INDEX.expect(expression, 0, None),
+            _ => expression.below(ATTR_INDEX_T, new.t),
+        }
+        match expected {
+            Some((root, t)) if t == new.t && root.id != new.id => {
+                expression.rev_speaks_of(root.id.as_str());
+                expression.add(ATTR_REV, 1);
+                expression.set(ATTR_REV_ID, string(new.id.as_str()));
+            }
+            // The same index again: only its named graphs can be news.
+            Some((root, t)) if t == new.t && root.id == new.id => {
+                if new.graphs.is_empty() {
+                    expression.not_both((ATTR_INDEX_ID, string(new.id.as_str())), (ATTR_INDEX_T, number(new.t)));
+                }
+            }
+            _ => {
+                expression.set(ATTR_REV, number(0));
+                expression.set(ATTR_REV_ID, string(new.id.as_str()));
+            }
+        }
+        if new.graphs.is_empty() && expected.is_none_or(|(root, _)| root.graphs.is_empty()) {
+            return;
+        }
+        expression.graphs_is_map();
+        let known = expected.map(|(root, _)| &root.graphs);
+        for (name, graph) in known.into_iter().flatten() {
+            expression.graph_is(name, graph.as_ref().map(|graph| items::graph_attribute(Some(graph))));
+        }
+        for (name, graph) in &new.graphs {
+            let before = known.and_then(|graphs| graphs.get(name));
+            if let (Some(graph), None) = (graph, before) {
+                // Unknown what is there: an advance can be told by its condition, the same `t` again only after a look.
+                expression.graph_below(name, graph.t);
+            }
+            let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
+            expression.set_member(ATTR_GRAPHS, name, items::graph_attribute(entry.as_ref()));
+        }
+    }
+
+    fn written(item: &Item, push: &Push<IndexRoot, IndexUpdate>) -> Index {
+        let (before, new) = (items::index(item), &push.new);
+        let (rev, mut graphs) = match before.payload {
+            Some(root) if before.v == new.t && root.id == new.id => (root.rev, root.graphs),
+            Some(root) if before.v == new.t => (root.rev + 1, root.graphs),
+            Some(root) => (0, root.graphs),
+            None => (0, BTreeMap::new()),
+        };
+        for (name, graph) in &new.graphs {
+            let before = graphs.get(name).and_then(Option::as_ref);
+            let entry = graph.as_ref().map(|graph| counted(before, graph));
+            graphs.insert(name.clone(), entry);
+        }
+        ConcernValue::new(new.t, IndexRoot { id: new.id.clone(), rev, graphs })
+    }
+
+    fn preset(new: &IndexUpdate) -> NewLedger<'_> {
+        NewLedger { index: Some(new), ..NewLedger::default() }
+    }
+
+    fn same(a: &Item, b: &Item) -> bool {
+        let (a, b) = (items::index(a), items::index(b));
+        a.v == b.v && a.payload.map(|root| root.id) == b.payload.map(|root| root.id)
+    }
+
+    fn must_see(push: &Push<IndexRoot, IndexUpdate>) -> bool {
+        let expected = match &push.expected {
+            Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
+            _ => 0,
+        };
+        push.new.graphs.len() + expected > MAX_GRAPH_PATHS
+    }
+}
+
+pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) -> AttributeValue {
+    AttributeValue::M(
+        graphs.iter().map(|(name, graph)| (name.clone(), items::graph_attribute(graph.as_ref()))).collect(),
+    )
+}
+
+fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&GraphPush>) -> bool {
+    match (stored, pushed) {
+        (None, None) => true,
+        (Some(stored), Some(pushed)) => {
+            stored.id == pushed.id && stored.t == pushed.t && pushed.rev.is_none_or(|rev| rev == stored.rev)
+        }
+        _ => false,
+    }
+}
+
+/// The entry of a named graph after a push: its revision as given, else one more at the same `t`, else 0.
+fn counted(before: Option<&GraphIndex>, pushed: &GraphPush) -> GraphIndex {
+    let rev = pushed.rev.unwrap_or_else(|| match before {
+        Some(before) if before.t == pushed.t && before.id == pushed.id => before.rev,
+        Some(before) if before.t == pushed.t => before.rev + 1,
+        _ => 0,
+    });
+    GraphIndex { id: pushed.id.clone(), t: pushed.t, rev }
+}
+
+pub(crate) struct StatusConcern;
+
+impl Concern for StatusConcern {
+    type Payload = StatusPayload;
+    type New = Status;
+
+    const KIND: ConcernKind = ConcernKind::Status;
+    const OPERATION: &'static str = "push a status";
+    const COMPARES_ONLY: bool = true;
+
+    fn read(item: &Item) -> Status {
+        items::status(item)
+    }
+
+    fn judge(item: &Item, push: &Push<StatusPayload, Status>) -> Judgement {
+        let actual = items::status_without_lease(item);
+        let Expected::Value(expected) = &push.expected else { return Judgement::Conflict };
+        let same = match (&expected.payload, &actual.payload) {
+            (Some(expected), Some(actual)) => {
+                expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
+            }
+            _ => true,
+        };
+        if same && expected.v == actual.v && push.new.v > actual.v {
+            Judgement::Admissible
+        } else {
+            Judgement::Conflict
+        }
+    }
+
+    fn plan(expression: &mut Expression, push: &Push<StatusPayload, Status>, seen: Option<&Item>) {
+        set_status(expression, &push.new);
+        if let Some(item) = seen {
+            return as_seen(expression, item, &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META]);
+        }
+        let Expected::Value(expected) = &push.expected else { return };
+        // A row without these attributes reads as v 1, `ready`.
+        match expected.v {
+            1 => expression.equals_or_absent(ATTR_STATUS_V, number(1)),
+            v => expression.equals(ATTR_STATUS_V, number(v)),
+        }
+        if push.new.v <= expected.v {
+            expression.at_most(ATTR_STATUS_V, push.new.v - 1);
+        }
+        let Some(payload) = &expected.payload else { return };
+        match payload.state.as_str() {
+            StatusPayload::READY => expression.equals_or_absent(ATTR_STATUS, string(StatusPayload::READY)),
+            state => expression.equals(ATTR_STATUS, string(state)),
+        }
+        if !payload.meta.is_empty() {
+            expression.equals(ATTR_STATUS_META, items::map(&payload.meta));
+        }
+    }
+
+    fn written(_item: &Item, push: &Push<StatusPayload, Status>) -> Status {
+        push.new.clone()
+    }
+
+    fn preset(_new: &Status) -> NewLedger<'_> {
+        NewLedger::default()
+    }
+
+    fn same(_a: &Item, _b: &Item) -> bool {
+        false
+    }
+}
+
+/// The attributes of a status. Never the lease: no status writer touches it (contract §6).
+pub(crate) fn set_status(expression: &mut Expression, status: &Status) {
+    expression.set(ATTR_STATUS_V, number(status.v));
+    if let Some(payload) = &status.payload {
+        expression.set(ATTR_STATUS, string(&payload.state));
+        expression.put(ATTR_STATUS_META, (!payload.meta.is_empty()).then(|| items::map(&payload.meta)));
+    }
+}
+
+pub(crate) struct ConfigConcern;
+
+impl Concern for ConfigConcern {
+    type Payload = Value;
+    type New = Config;
+
+    const KIND: ConcernKind = ConcernKind::Config;
+    const OPERATION: &'static str = "push a config";
+    const COMPARES_ONLY: bool = true;
+
+    fn read(item: &Item) -> Config {
+        items::config(item)
+    }
+
+    fn judge(item: &Item, push: &Push<Value, Config>) -> Judgement {
+        let actual = items::config(item);
+        let Expected::Value(expected) = &push.expected else { return Judgement::Conflict };
+        let same = expected.v == actual.v
+            && expected.payload.as_ref().is_none_or(|payload| {
+                let actual = actual.payload.as_ref().unwrap_or(&Value::Null);
+                items::split_config(payload) == items::split_config(actual)
+            });
+        if same && push.new.v > actual.v { Judgement::Admissible } else { Judgement::Conflict }
+    }
+
+    fn plan(expression: &mut Expression, push: &Push<Value, Config>, seen: Option<&Item>) {
+        let (context, meta) = push.new.payload.as_ref().map(items::split_config).unwrap_or_default();
+        expression.set(ATTR_CONFIG_V, number(push.new.v));
+        // Both names, one value: the guide's and the one that deployed servers read.
+        expression.put(ATTR_DEFAULT_CONTEXT_ADDRESS, context.map(string));
+        expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
+        expression.put(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
+        if let Some(item) = seen {
+            let attributes = [ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
+            return as_seen(expression, item, &attributes);
+        }
+        let Expected::Value(expected) = &push.expected else { return };
+        match expected.v {
+            0 => expression.equals_or_absent(ATTR_CONFIG_V, number(0)),
+            v => expression.equals(ATTR_CONFIG_V, number(v)),
+        }
+        if push.new.v <= expected.v {
+            expression.at_most(ATTR_CONFIG_V, push.new.v - 1);
+        }
+        if let Some(payload) = &expected.payload {
+            let (context, meta) = items::split_config(payload);
+            expression.default_context_is(context);
+            expression.is(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
+        }
+    }
+
+    fn written(_item: &Item, push: &Push<Value, Config>) -> Config {
+        push.new.clone()
+    }
+
+    fn preset(_new: &Config) -> NewLedger<'_> {
+        NewLedger::default()
+    }
+
+    fn same(_a: &Item, _b: &Item) -> bool {
+        false
+    }
+
+    fn foreign(item: &Item) -> bool {
+        items::is_graph_source_config(item)
+    }
+
+    fn not_foreign(expression: &mut Expression) {
+        expression.is(ATTR_CONFIG_JSON, None);
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+}

@@ -1,0 +1,407 @@
+//! Every condition and update, composed from the names in [`crate::schema`].
+//!
+//! An attribute's alias is `#` and its name, so that one alias can never mean two attributes; values are numbered.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConditionCheck, Delete, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    Update,
+    builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
+};
+use nameservice_model::{RecordKind, RequestId};
+
+use crate::{
+    client::Sender,
+    items::{Item, number, string},
+    schema::*,
+};
+
+/// What stands in a request-id slot that no call has filled.
+const NO_REQUEST: &str = "-";
+
+/// A condition and an update in the making.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expression {
+    names: HashMap<String, String>,
+    values: HashMap<String, AttributeValue>,
+    sets: Vec<String>,
+    removes: Vec<String>,
+    conditions: Vec<String>,
+}
+
+/// The key of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) pk: String,
+    pub(crate) sk: String,
+}
+
+impl Key {
+    pub(crate) fn new(pk: impl ToString, sk: impl ToString) -> Self {
+        Self { pk: pk.to_string(), sk: sk.to_string() }
+    }
+
+    pub(crate) fn meta(pk: impl ToString) -> Self {
+        Self::new(pk, SK_META)
+    }
+
+    pub(crate) fn item(&self) -> Item {
+        Item::from([(ATTR_PK.to_owned(), string(&self.pk)), (ATTR_SK.to_owned(), string(&self.sk))])
+    }
+}
+
+impl Expression {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn name(&mut self, attribute: &str) -> String {
+        let alias = format!("#{attribute}");
+        self.names.insert(alias.clone(), attribute.to_owned());
+        alias
+    }
+
+    /// A path into a map whose member is named by a caller: that name needs an alias that cannot clash.
+    fn member(&mut self, attribute: &str, member: &str) -> String {
+        let map = self.name(attribute);
+        let alias = match self.names.iter().find(|(alias, name)| alias.starts_with("#_") && *name == member) {
+            Some((alias, _)) => alias.clone(),
+            None => {
+                let alias = format!("#_{}", self.names.len());
+                self.names.insert(alias.clone(), member.to_owned());
+                alias
+            }
+        };
+        format!("{map}.{alias}")
+    }
+
+    fn value(&mut self, value: AttributeValue) -> String {
+        let alias = format!(":v{}", self.values.len());
+        self.values.insert(alias.clone(), value);
+        alias
+    }
+
+    // ---- updates ----
+
+    pub(crate) fn set(&mut self, attribute: &str, value: AttributeValue) {
+        let (name, value) = (self.name(attribute), self.value(value));
+        self.sets.push(format!("{name} = {value}"));
+    }
+
+    pub(crate) fn remove(&mut self, attribute: &str) {
+        let name = self.name(attribute);
+        self.removes.push(name);
+    }
+
+    /// Sets, or removes where there is nothing to set: an absent value is an absent attribute.
+    pub(crate) fn put(&mut self, attribute: &str, value: Option<AttributeValue>) {
+        match value {
+            Some(value) => self.set(attribute, value),
+            None => self.remove(attribute),
+        }
+    }
+
+    /// Counts up or down from what is there, from 0 where nothing is.
+    pub(crate) fn add(&mut self, attribute: &str, by: i64) {
+        let name = self.name(attribute);
+        let (zero, by) = (self.value(number(0)), self.value(number(by)));
+        self.sets.push(format!("{name} = if_not_exists({name}, {zero}) + {by}"));
+    }
+
+    /// Sets one member of a map that exists.
+    pub(crate) fn set_member(&mut self, attribute: &str, member: &str, value: AttributeValue) {
+        let (path, value) = (self.member(attribute, member), self.value(value));
+        self.sets.push(format!("{path} = {value}"));
+    }
+
+    /// What every write of every item carries.
+    pub(crate) fn touch(&mut self, now_ms: i64) {
+        self.set(ATTR_SCHEMA, number(SCHEMA_VERSION));
+        self.set(ATTR_UPDATED_AT_MS, number(now_ms));
+    }
+
+    /// Remembers this call in the item and the three before it, and refuses to apply a call that is remembered.
+    pub(crate) fn by_call(&mut self, request_id: &RequestId) {
+        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
+        let this = self.value(string(request_id.as_str()));
+        let none = self.value(string(NO_REQUEST));
+        self.sets.push(format!("{} = {this}", ids[0]));
+        for pair in ids.windows(2) {
+            // Right-hand sides read the item as it was: the update shifts all at once.
+            self.sets.push(format!("{} = if_not_exists({}, {none})", pair[1], pair[0]));
+        }
+        self.not_by_call(request_id);
+    }
+
+    // ---- conditions ----
+
+    pub(crate) fn require(&mut self, condition: String) {
+        self.conditions.push(condition);
+    }
+
+    /// The condition half of [`Self::by_call`].
+    pub(crate) fn not_by_call(&mut self, request_id: &RequestId) {
+        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute)).join(", ");
+        let this = self.value(string(request_id.as_str()));
+        self.require(format!("NOT ({this} IN ({ids}))"));
+    }
+
+    pub(crate) fn exists(&mut self, attribute: &str) {
+        let name = self.name(attribute);
+        self.require(format!("attribute_exists({name})"));
+    }
+
+    pub(crate) fn not_exists(&mut self, attribute: &str) {
+        let name = self.name(attribute);
+        self.require(format!("attribute_not_exists({name})"));
+    }
+
+    /// Not marked as retracted. `NOT (a = b)` also holds where the attribute is missing.
+    pub(crate) fn live(&mut self) {
+        let (name, yes) = (self.name(ATTR_RETRACTED), self.value(AttributeValue::Bool(true)));
+        self.require(format!("NOT ({name} = {yes})"));
+    }
+
+    pub(crate) fn retracted(&mut self) {
+        self.equals(ATTR_RETRACTED, AttributeValue::Bool(true));
+    }
+
+    /// A record exists here (a meta item without `kind` is none).
+    pub(crate) fn record_exists(&mut self) {
+        self.exists(ATTR_KIND);
+    }
+
+    pub(crate) fn kind_is(&mut self, kind: RecordKind) {
+        self.equals(ATTR_KIND, string(kind.as_str()));
+    }
+
+    pub(crate) fn equals(&mut self, attribute: &str, value: AttributeValue) {
+        let (name, value) = (self.name(attribute), self.value(value));
+        self.require(format!("{name} = {value}"));
+    }
+
+    /// Equal to the value, or, where that is the attribute's default, absent. A NULL counts as absent.
+    pub(crate) fn equals_or_absent(&mut self, attribute: &str, value: AttributeValue) {
+        let absent = self.absent(attribute);
+        let (name, value) = (self.name(attribute), self.value(value));
+        self.require(format!("({name} = {value} OR {absent})"));
+    }
+
+    /// Equal to the value, or absent if there is none.
+    pub(crate) fn is(&mut self, attribute: &str, value: Option<AttributeValue>) {
+        match value {
+            Some(value) => self.equals(attribute, value),
+            None => {
+                let absent = self.absent(attribute);
+                self.require(absent);
+            }
+        }
+    }
+
+    /// The attribute is absent or NULL, as a piece of a condition.
+    pub(crate) fn absent(&mut self, attribute: &str) -> String {
+        let (name, null) = (self.name(attribute), self.value(string("NULL")));
+        format!("(attribute_not_exists({name}) OR attribute_type({name}, {null}))")
+    }
+
+    /// A number that is below the bound, or absent.
+    pub(crate) fn below(&mut self, attribute: &str, bound: i64) {
+        let absent = self.absent(attribute);
+        let (name, bound) = (self.name(attribute), self.value(number(bound)));
+        self.require(format!("({name} < {bound} OR {absent})"));
+    }
+
+    /// A number that is at least the bound.
+    pub(crate) fn at_least(&mut self, attribute: &str, bound: i64) {
+        let (name, bound) = (self.name(attribute), self.value(number(bound)));
+        self.require(format!("{name} >= {bound}"));
+    }
+
+    /// At most the bound.
+    pub(crate) fn at_most(&mut self, attribute: &str, bound: i64) {
+        let (name, bound) = (self.name(attribute), self.value(number(bound)));
+        self.require(format!("{name} <= {bound}"));
+    }
+
+    /// A counter of references that is 0 or was never needed.
+    pub(crate) fn no_references(&mut self, attribute: &str) {
+        let absent = self.absent(attribute);
+        let (name, zero) = (self.name(attribute), self.value(number(0)));
+        self.require(format!("({name} <= {zero} OR {absent})"));
+    }
+
+    /// Not both of these at once: the value that is about to be written is not in place already.
+    pub(crate) fn not_both(&mut self, a: (&str, AttributeValue), b: (&str, AttributeValue)) {
+        let [a, b] = [a, b].map(|(attribute, value)| format!("{} = {}", self.name(attribute), self.value(value)));
+        self.require(format!("NOT ({a} AND {b})"));
+    }
+
+    /// The default context of a ledger, whichever attribute speaks for it (see [`crate::items`]).
+    pub(crate) fn default_context_is(&mut self, id: Option<&str>) {
+        let [deployed, guide, ours] =
+            [ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID, ATTR_REQUEST_IDS[0]].map(|a| self.name(a));
+        let no_deployed = self.absent(ATTR_DEFAULT_CONTEXT_ADDRESS);
+        match id {
+            Some(id) => {
+                let id = self.value(string(id));
+                self.require(format!(
+                    "({deployed} = {id} OR ({no_deployed} AND attribute_not_exists({ours}) AND {guide} = {id}))"
+                ));
+            }
+            None => {
+                let no_guide = self.absent(ATTR_DEFAULT_CONTEXT_ID);
+                self.require(format!("({no_deployed} AND (attribute_exists({ours}) OR {no_guide}))"));
+            }
+        }
+    }
+
+    /// `rev` either speaks of this index or has never been set, so that it can be counted on from.
+    pub(crate) fn rev_speaks_of(&mut self, id: &str) {
+        let [rev, rev_id] = [ATTR_REV, ATTR_REV_ID].map(|attribute| self.name(attribute));
+        let id = self.value(string(id));
+        self.require(format!("({rev_id} = {id} OR attribute_not_exists({rev}))"));
+    }
+
+    /// `graphs` is a map, so that paths into it can be set.
+    pub(crate) fn graphs_is_map(&mut self) {
+        let (graphs, map) = (self.name(ATTR_GRAPHS), self.value(string("M")));
+        self.require(format!("attribute_type({graphs}, {map})"));
+    }
+
+    /// This named graph has no index, or one at a lower `t` (`t` given) .
+    pub(crate) fn graph_below(&mut self, graph: &str, t: i64) {
+        let path = self.member(ATTR_GRAPHS, graph);
+        let at = self.name(MEMBER_T);
+        let (null, t) = (self.value(string("NULL")), self.value(number(t)));
+        self.require(format!("(attribute_not_exists({path}) OR attribute_type({path}, {null}) OR {path}.{at} < {t})"));
+    }
+
+    /// This named graph has exactly this entry; `None` for one that is absent or NULL.
+    pub(crate) fn graph_is(&mut self, graph: &str, entry: Option<AttributeValue>) {
+        let path = self.member(ATTR_GRAPHS, graph);
+        match entry {
+            Some(entry) => {
+                let entry = self.value(entry);
+                self.require(format!("{path} = {entry}"));
+            }
+            None => {
+                let null = self.value(string("NULL"));
+                self.require(format!("(attribute_not_exists({path}) OR attribute_type({path}, {null}))"));
+            }
+        }
+    }
+
+    // ---- requests ----
+
+    fn condition(&self) -> Option<String> {
+        (!self.conditions.is_empty()).then(|| self.conditions.join(" AND "))
+    }
+
+    fn update(&self) -> String {
+        let mut update = format!("SET {}", self.sets.join(", "));
+        if !self.removes.is_empty() {
+            update.push_str(" REMOVE ");
+            update.push_str(&self.removes.join(", "));
+        }
+        update
+    }
+
+    fn values(&self) -> Option<HashMap<String, AttributeValue>> {
+        (!self.values.is_empty()).then(|| self.values.clone())
+    }
+
+    fn names(&self) -> Option<HashMap<String, String>> {
+        (!self.names.is_empty()).then(|| self.names.clone())
+    }
+
+    /// As a request of its own, answering with the item as it was written.
+    pub(crate) fn into_update_item(
+        self,
+        sender: &Sender,
+        key: &Key,
+    ) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+        sender
+            .client()
+            .update_item()
+            .table_name(sender.table())
+            .set_key(Some(key.item()))
+            .update_expression(self.update())
+            .set_condition_expression(self.condition())
+            .set_expression_attribute_names(self.names())
+            .set_expression_attribute_values(self.values())
+            .return_values(ReturnValue::AllNew)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+    }
+
+    /// As an update within a transaction.
+    pub(crate) fn into_update(self, key: &Key) -> Action {
+        Action::Update(
+            Update::builder()
+                .set_key(Some(key.item()))
+                .update_expression(self.update())
+                .set_condition_expression(self.condition())
+                .set_expression_attribute_names(self.names())
+                .set_expression_attribute_values(self.values())
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld),
+        )
+    }
+
+    /// As the condition of a put within a transaction.
+    pub(crate) fn into_put(self, item: Item) -> Action {
+        Action::Put(
+            Put::builder()
+                .set_item(Some(item))
+                .set_condition_expression(self.condition())
+                .set_expression_attribute_names(self.names())
+                .set_expression_attribute_values(self.values())
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld),
+        )
+    }
+
+    /// As the condition of a deletion within a transaction.
+    pub(crate) fn into_delete(self, key: &Key) -> Action {
+        Action::Delete(
+            Delete::builder()
+                .set_key(Some(key.item()))
+                .set_condition_expression(self.condition())
+                .set_expression_attribute_names(self.names())
+                .set_expression_attribute_values(self.values())
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld),
+        )
+    }
+
+    /// As a check within a transaction.
+    pub(crate) fn into_check(self, key: &Key) -> Action {
+        Action::Check(
+            ConditionCheck::builder()
+                .set_key(Some(key.item()))
+                .set_condition_expression(self.condition())
+                .set_expression_attribute_names(self.names())
+                .set_expression_attribute_values(self.values())
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld),
+        )
+    }
+}
+
+/// One action of a transaction, still without its table.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Update(UpdateBuilder),
+    Put(PutBuilder),
+    Delete(DeleteBuilder),
+    Check(ConditionCheckBuilder),
+}
+
+impl Action {
+    pub(crate) fn on(self, table: &str) -> Result<TransactWriteItem, aws_sdk_dynamodb::error::BuildError> {
+        let item = TransactWriteItem::builder();
+        Ok(match self {
+            Self::Update(update) => item.update(update.table_name(table).build()?),
+            Self::Put(put) => item.put(put.table_name(table).build()?),
+            Self::Delete(delete) => item.delete(delete.table_name(table).build()?),
+            Self::Check(check) => item.condition_check(check.table_name(table).build()?),
+        }
+        .build())
+    }
+}

@@ -1,0 +1,231 @@
+//! Publishing graph sources.
+
+use nameservice_model::{Address, Call, ConcernKind, GraphSourcePublication, Published, RecordKind, Result};
+use serde_json::Value;
+
+use crate::{
+    Store,
+    client::Attempts,
+    expressions::{Action, Expression, Key},
+    items::{self, Item, RecordItems, number, string, strings},
+    push::contended,
+    records::{Orphans, Part, found, put_new},
+    references::{References, counted},
+    schema::*,
+};
+
+const PUBLISH: &str = "publish a graph source";
+const MAX_PLANS: usize = 8;
+
+impl Store {
+    /// Creates in one transaction. One that is refused because the record exists brings it back whole, and a second
+    /// transaction replaces its config and dependencies.
+    pub(crate) async fn publish_graph_source_record(
+        &self,
+        call: &Call,
+        address: &Address,
+        publication: &GraphSourcePublication,
+    ) -> Result<Published> {
+        let mut attempts = Attempts::default();
+        let mut existing = match publication.expected_v {
+            None | Some(0) => match self.create_graph_source(call, address, publication, &mut attempts).await? {
+                Ok(published) => return Ok(published),
+                Err(existing) => Some(existing),
+            },
+            Some(_) => None,
+        };
+        for _ in 0..MAX_PLANS {
+            let found = match existing.take() {
+                Some(existing) => existing,
+                None => self.read_record(PUBLISH, address).await?,
+            };
+            if let Some(published) = self.republish(call, address, publication, found, &mut attempts).await? {
+                return Ok(published);
+            }
+        }
+        Err(contended(PUBLISH))
+    }
+
+    /// `Ok(Err(existing))`: the address is taken.
+    async fn create_graph_source(
+        &self,
+        call: &Call,
+        address: &Address,
+        publication: &GraphSourcePublication,
+        attempts: &mut Attempts,
+    ) -> Result<Result<Published, RecordItems>> {
+        let now = self.now_ms();
+        let dependencies = publication.dependencies.clone().unwrap_or_default();
+        let all = new_graph_source(address, publication, &dependencies, call, now);
+        let mut references = References::count(&dependencies);
+        let mut orphans = Orphans::Refuse;
+        for _ in 0..MAX_PLANS {
+            let mut actions = put_new(&all, call, orphans);
+            actions.extend(references.actions(address, now));
+            let failed = match self.sender.transact(PUBLISH, actions, attempts).await? {
+                Ok(()) => return Ok(Ok(created(all))),
+                Err(failed) => failed,
+            };
+            if let Some(existing) = found(&failed) {
+                return Ok(Err(existing));
+            }
+            let missing = references.learn(&failed);
+            if !missing.is_empty() {
+                return Ok(Ok(Published::MissingDependencies(missing)));
+            }
+            self.check_found_rows(PUBLISH, &mut references, &failed).await?;
+            orphans = Orphans::Overwrite;
+        }
+        Err(contended(PUBLISH))
+    }
+
+    /// Replaces config and dependencies of what was found. `None`: it has changed meanwhile.
+    async fn republish(
+        &self,
+        call: &Call,
+        address: &Address,
+        publication: &GraphSourcePublication,
+        mut found: RecordItems,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Published>> {
+        let config = found.concern_or_empty(ConcernKind::Config);
+        let Some((meta, kind)) = found.meta() else {
+            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: None }));
+        };
+        let source_type = items::text(meta, ATTR_SOURCE_TYPE);
+        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type) {
+            let source_type = source_type.map(str::to_owned);
+            return Ok(Some(Published::WrongKind { kind, source_type }));
+        }
+        if items::remembers(&config, &call.request_id) {
+            let first = items::integer(&config, ATTR_CONFIG_V) == Some(1);
+            let published = if first { Published::Created } else { Published::Updated };
+            return Ok(found.record().map(|record| published(Box::new(record))));
+        }
+        if items::flag(meta, ATTR_RETRACTED) {
+            return attempts.refuse(PUBLISH, Some(Published::Retracted));
+        }
+        let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
+        if publication.expected_v.is_some_and(|expected| expected != v) {
+            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
+        }
+        let now = self.now_ms();
+        let mut references = match &publication.dependencies {
+            Some(wanted) => References::change(&counted(meta), wanted),
+            None => References::default(),
+        };
+        for _ in 0..MAX_PLANS {
+            let mut actions = vec![
+                (Part::Meta, update_meta(address, publication, meta, now)),
+                (Part::Concern(ConcernKind::Config), update_config(address, publication, &config, v + 1, call, now)),
+            ];
+            actions.extend(references.actions(address, now));
+            let failed = match self.sender.transact(PUBLISH, actions, attempts).await? {
+                Ok(()) => {
+                    apply(&mut found, publication, v + 1, now);
+                    return Ok(found.record().map(|record| Published::Updated(Box::new(record))));
+                }
+                Err(failed) => failed,
+            };
+            if failed.iter().any(|(part, _)| matches!(part, Part::Meta | Part::Concern(_))) {
+                return Ok(None);
+            }
+            let missing = references.learn(&failed);
+            if !missing.is_empty() {
+                return Ok(Some(Published::MissingDependencies(missing)));
+            }
+            self.check_found_rows(PUBLISH, &mut references, &failed).await?;
+        }
+        Err(contended(PUBLISH))
+    }
+}
+
+/// What a republication has made of the items that it was planned from.
+fn apply(items: &mut RecordItems, publication: &GraphSourcePublication, v: i64, now: i64) {
+    items.patch(SK_META, |meta| {
+        meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(&publication.source_type));
+        if let Some(dependencies) = &publication.dependencies {
+            meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
+        }
+    });
+    items.patch(sk_of(ConcernKind::Config), |config| {
+        config.insert(ATTR_CONFIG_JSON.to_owned(), config_text(publication));
+        config.insert(ATTR_CONFIG_V.to_owned(), number(v));
+        config.insert(ATTR_UPDATED_AT_MS.to_owned(), number(now));
+    });
+}
+
+fn addresses(targets: &[Address]) -> aws_sdk_dynamodb::types::AttributeValue {
+    strings(targets.iter().map(Address::as_str))
+}
+
+fn new_graph_source(
+    address: &Address,
+    publication: &GraphSourcePublication,
+    dependencies: &[Address],
+    call: &Call,
+    now: i64,
+) -> Vec<Item> {
+    let mut meta = items::new_meta(address, RecordKind::GraphSource, now);
+    meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(&publication.source_type));
+    meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
+    meta.insert(ATTR_COUNTED.to_owned(), addresses(dependencies));
+    let concerns = concerns_of(RecordKind::GraphSource).iter().map(|concern| {
+        let mut item = items::new_concern(address, *concern, &call.request_id, now);
+        if *concern == ConcernKind::Config {
+            item.insert(ATTR_CONFIG_JSON.to_owned(), config_text(publication));
+            item.insert(ATTR_CONFIG_V.to_owned(), number(1));
+        }
+        item
+    });
+    std::iter::once(meta).chain(concerns).collect()
+}
+
+fn config_text(publication: &GraphSourcePublication) -> aws_sdk_dynamodb::types::AttributeValue {
+    string(Value::Object(publication.config.clone()).to_string())
+}
+
+/// The meta of a new graph source always makes a record of its items.
+fn created(all: Vec<Item>) -> Published {
+    match RecordItems::new(all).record() {
+        Some(record) => Published::Created(Box::new(record)),
+        None => Published::Conflict { actual: None },
+    }
+}
+
+/// On the condition that nobody else has touched what the plan was made from.
+fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
+    let mut meta = Expression::new();
+    meta.kind_is(RecordKind::GraphSource);
+    meta.live();
+    for attribute in [ATTR_DEPENDENCIES, ATTR_COUNTED, ATTR_SOURCE_TYPE] {
+        meta.is(attribute, items::present(seen, attribute).cloned());
+    }
+    if let Some(dependencies) = &publication.dependencies {
+        meta.set(ATTR_DEPENDENCIES, addresses(dependencies));
+        meta.set(ATTR_COUNTED, addresses(dependencies));
+    }
+    if items::present(seen, ATTR_SOURCE_TYPE).is_none() {
+        meta.set(ATTR_SOURCE_TYPE, string(&publication.source_type));
+    }
+    meta.touch(now);
+    meta.into_update(&Key::meta(address))
+}
+
+fn update_config(
+    address: &Address,
+    publication: &GraphSourcePublication,
+    seen: &Item,
+    v: i64,
+    call: &Call,
+    now: i64,
+) -> Action {
+    let mut config = Expression::new();
+    config.is(ATTR_CONFIG_V, items::present(seen, ATTR_CONFIG_V).cloned());
+    config.is(ATTR_CONFIG_JSON, items::present(seen, ATTR_CONFIG_JSON).cloned());
+    config.set(ATTR_CONFIG_JSON, config_text(publication));
+    config.set(ATTR_CONFIG_V, number(v));
+    config.by_call(&call.request_id);
+    config.touch(now);
+    config.into_update(&Key::new(address, sk_of(ConcernKind::Config)))
+}

@@ -1,0 +1,355 @@
+//! Item ↔ value, both ways.
+//!
+//! Reading is tolerant, for other programs write this table too (contract §2.2): anything but keys may be missing, a
+//! NULL is an absent attribute, and an attribute of an unexpected type is read as absent. Writing is exact.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use jiff::Timestamp;
+use nameservice_model::{
+    Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Index, IndexRoot, Object, Record,
+    RecordKind, RequestId, Status, StatusPayload, Summary,
+};
+use serde_json::{Value, json};
+
+use crate::schema::*;
+
+/// An item as the SDK gives and takes it.
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// The member of a ledger's config payload that has attributes of its own.
+const DEFAULT_CONTEXT_ID: &str = ATTR_DEFAULT_CONTEXT_ID;
+
+// ---- single attributes ----
+
+pub(crate) fn string(value: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(value.into())
+}
+
+pub(crate) fn number(value: i64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+pub(crate) fn strings<'a>(values: impl IntoIterator<Item = &'a str>) -> AttributeValue {
+    AttributeValue::L(values.into_iter().map(string).collect())
+}
+
+pub(crate) fn text<'a>(item: &'a Item, attribute: &str) -> Option<&'a str> {
+    item.get(attribute)?.as_s().ok().map(String::as_str)
+}
+
+pub(crate) fn flag(item: &Item, attribute: &str) -> bool {
+    matches!(item.get(attribute), Some(AttributeValue::Bool(true)))
+}
+
+/// A number as the watermarks and counters have it. `None` where it is absent or no integer of 64 bits.
+pub(crate) fn integer(item: &Item, attribute: &str) -> Option<i64> {
+    as_integer(item.get(attribute)?)
+}
+
+fn as_integer(value: &AttributeValue) -> Option<i64> {
+    let digits = value.as_n().ok()?;
+    // Engines differ in how they write a number: `42`, `42.0`, `4.2E1`.
+    digits.parse().ok().or_else(|| {
+        let float: f64 = digits.parse().ok()?;
+        (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
+    })
+}
+
+pub(crate) fn list_of_strings(item: &Item, attribute: &str) -> Vec<String> {
+    let values = item.get(attribute).and_then(|value| value.as_l().ok());
+    values.into_iter().flatten().filter_map(|value| value.as_s().ok().cloned()).collect()
+}
+
+/// An attribute that is there and not NULL.
+pub(crate) fn present<'a>(item: &'a Item, attribute: &str) -> Option<&'a AttributeValue> {
+    item.get(attribute).filter(|value| !matches!(value, AttributeValue::Null(_)))
+}
+
+pub(crate) fn pk(item: &Item) -> &str {
+    text(item, ATTR_PK).unwrap_or_default()
+}
+
+pub(crate) fn sk(item: &Item) -> &str {
+    text(item, ATTR_SK).unwrap_or_default()
+}
+
+/// About how many bytes an item has in JSON: enough to bound memory and pages.
+pub(crate) fn weight(item: &Item) -> usize {
+    fn of(value: &AttributeValue) -> usize {
+        match value {
+            AttributeValue::S(text) | AttributeValue::N(text) => text.len() + 2,
+            AttributeValue::L(values) => values.iter().map(|value| of(value) + 1).sum::<usize>() + 2,
+            AttributeValue::M(members) => {
+                members.iter().map(|(name, value)| name.len() + of(value) + 4).sum::<usize>() + 2
+            }
+            _ => 8,
+        }
+    }
+    item.iter().map(|(name, value)| name.len() + of(value) + 4).sum()
+}
+
+// ---- JSON payloads ----
+
+/// JSON as attribute values.
+pub(crate) fn attribute(value: &Value) -> AttributeValue {
+    match value {
+        Value::Null => AttributeValue::Null(true),
+        Value::Bool(flag) => AttributeValue::Bool(*flag),
+        Value::Number(number) => AttributeValue::N(number.to_string()),
+        Value::String(text) => string(text),
+        Value::Array(values) => AttributeValue::L(values.iter().map(attribute).collect()),
+        Value::Object(members) => map(members),
+    }
+}
+
+pub(crate) fn map(members: &Object) -> AttributeValue {
+    AttributeValue::M(members.iter().map(|(name, value)| (name.clone(), attribute(value))).collect())
+}
+
+/// Attribute values as JSON. Sets become arrays, binary becomes an array of numbers (none of ours hold either).
+pub(crate) fn value_of(attribute: &AttributeValue) -> Value {
+    serde_dynamo::from_attribute_value(attribute.clone()).unwrap_or(Value::Null)
+}
+
+fn object(item: &Item, attribute: &str) -> Object {
+    match present(item, attribute).map(value_of) {
+        Some(Value::Object(members)) => members,
+        _ => Object::new(),
+    }
+}
+
+// ---- concerns: item -> value ----
+
+pub(crate) fn head(item: &Item) -> Head {
+    let v = integer(item, ATTR_COMMIT_T).unwrap_or(0);
+    ConcernValue { v, payload: text(item, ATTR_COMMIT_ID).map(ContentId::stored) }
+}
+
+pub(crate) fn index(item: &Item) -> Index {
+    let v = integer(item, ATTR_INDEX_T).unwrap_or(0);
+    let payload = text(item, ATTR_INDEX_ID).map(|id| IndexRoot {
+        id: ContentId::stored(id),
+        // Fluree replaces the index and leaves our `rev` behind: then it speaks of another one.
+        rev: if text(item, ATTR_REV_ID) == Some(id) { integer(item, ATTR_REV).unwrap_or(0) } else { 0 },
+        graphs: graphs(item),
+    });
+    ConcernValue { v, payload }
+}
+
+fn graphs(item: &Item) -> BTreeMap<String, Option<GraphIndex>> {
+    let entries = present(item, ATTR_GRAPHS).and_then(|value| value.as_m().ok());
+    entries.into_iter().flatten().map(|(name, entry)| (name.clone(), entry.as_m().ok().and_then(graph_entry))).collect()
+}
+
+fn graph_entry(members: &Item) -> Option<GraphIndex> {
+    Some(GraphIndex {
+        id: ContentId::stored(text(members, MEMBER_ID)?),
+        t: integer(members, MEMBER_T)?,
+        rev: integer(members, MEMBER_REV).unwrap_or(0),
+    })
+}
+
+pub(crate) fn graph_attribute(graph: Option<&GraphIndex>) -> AttributeValue {
+    match graph {
+        None => AttributeValue::Null(true),
+        Some(graph) => AttributeValue::M(HashMap::from([
+            (MEMBER_ID.to_owned(), string(graph.id.as_str())),
+            (MEMBER_T.to_owned(), number(graph.t)),
+            (MEMBER_REV.to_owned(), number(graph.rev)),
+        ])),
+    }
+}
+
+/// The status with its lease shown inside, under the lease's name.
+pub(crate) fn status(item: &Item) -> Status {
+    let mut value = status_without_lease(item);
+    if let (Some(payload), Value::Object(mut lease)) = (&mut value.payload, lease_value(item))
+        && let Some(Value::String(name)) = lease.remove(MEMBER_LEASE_NAME)
+    {
+        payload.meta.insert(name, Value::Object(lease));
+    }
+    value
+}
+
+fn lease_value(item: &Item) -> Value {
+    present(item, ATTR_LEASE).map_or(Value::Null, value_of)
+}
+
+pub(crate) fn status_without_lease(item: &Item) -> Status {
+    let state = text(item, ATTR_STATUS).unwrap_or(StatusPayload::READY).to_owned();
+    let mut meta = object(item, ATTR_STATUS_META);
+    // `state` is told by its own attribute; a member of that name could only contradict it.
+    meta.remove("state");
+    ConcernValue::new(integer(item, ATTR_STATUS_V).unwrap_or(1), StatusPayload { state, meta }.without_leases())
+}
+
+pub(crate) fn config(item: &Item) -> Config {
+    let v = integer(item, ATTR_CONFIG_V).unwrap_or(0);
+    let payload = match text(item, ATTR_CONFIG_JSON) {
+        Some(json) => Some(serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))),
+        None => {
+            let mut members = object(item, ATTR_CONFIG_META);
+            let context = default_context(item);
+            let born = v > 0 || !members.is_empty() || context.is_some();
+            if let Some(id) = context {
+                members.insert(DEFAULT_CONTEXT_ID.to_owned(), json!(id));
+            }
+            born.then_some(Value::Object(members))
+        }
+    };
+    ConcernValue { v, payload }
+}
+
+/// Deployed servers write and remove `default_context_address` alone. The guide's name is believed only where none of
+/// ours has written, for else it may be what a server has since removed (contract §2.1).
+fn default_context(item: &Item) -> Option<&str> {
+    text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| {
+        let ours = item.contains_key(ATTR_REQUEST_IDS[0]);
+        text(item, ATTR_DEFAULT_CONTEXT_ID).filter(|_| !ours)
+    })
+}
+
+/// A ledger's config payload as its attributes: the default context, and the rest.
+pub(crate) fn split_config(payload: &Value) -> (Option<&str>, Object) {
+    let mut rest = payload.as_object().cloned().unwrap_or_default();
+    rest.remove(DEFAULT_CONTEXT_ID);
+    (payload.get(DEFAULT_CONTEXT_ID).and_then(Value::as_str), rest)
+}
+
+/// Whether the item belongs to a graph source: only those keep their config as text.
+pub(crate) fn is_graph_source_config(item: &Item) -> bool {
+    present(item, ATTR_CONFIG_JSON).is_some()
+}
+
+/// Whether the item remembers this call.
+pub(crate) fn remembers(item: &Item, request_id: &RequestId) -> bool {
+    ATTR_REQUEST_IDS.iter().any(|attribute| text(item, attribute) == Some(request_id.as_str()))
+}
+
+/// Whether this call was the last to write the item.
+pub(crate) fn written_last_by(item: &Item, request_id: &RequestId) -> bool {
+    text(item, ATTR_REQUEST_IDS[0]) == Some(request_id.as_str())
+}
+
+// ---- records ----
+
+/// The items of one record, by sort key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordItems {
+    pub(crate) items: BTreeMap<String, Item>,
+}
+
+impl RecordItems {
+    pub(crate) fn new(items: impl IntoIterator<Item = Item>) -> Self {
+        Self { items: items.into_iter().map(|item| (sk(&item).to_owned(), item)).collect() }
+    }
+
+    /// The item that makes a record: a meta with a kind.
+    pub(crate) fn meta(&self) -> Option<(&Item, RecordKind)> {
+        let meta = self.items.get(SK_META)?;
+        Some((meta, kind(meta)?))
+    }
+
+    pub(crate) fn concern(&self, concern: ConcernKind) -> Option<&Item> {
+        self.items.get(sk_of(concern))
+    }
+
+    /// The concern's item, empty where it is missing: reading that gives the unborn value.
+    pub(crate) fn concern_or_empty(&self, concern: ConcernKind) -> Item {
+        self.concern(concern).cloned().unwrap_or_default()
+    }
+
+    /// Follows a write that was made: changes an item, which is made where it was missing.
+    pub(crate) fn patch(&mut self, sk: &str, change: impl FnOnce(&mut Item)) {
+        change(self.items.entry(sk.to_owned()).or_default());
+    }
+
+    /// `None` where there is no record: no meta, or one without a kind.
+    pub(crate) fn record(&self) -> Option<Record> {
+        let (meta, kind) = self.meta()?;
+        let summary = summary(meta, kind);
+        let concern = |concern| self.concern_or_empty(concern);
+        let updated = self.items.values().filter_map(|item| integer(item, ATTR_UPDATED_AT_MS)).max().unwrap_or(0);
+        Some(Record {
+            address: summary.address,
+            kind,
+            retracted: summary.retracted,
+            created_at: integer(meta, ATTR_CREATED_AT).and_then(|seconds| Timestamp::from_second(seconds).ok()),
+            updated_at: Timestamp::from_millisecond(updated).unwrap_or(Timestamp::UNIX_EPOCH),
+            source_branch: text(meta, ATTR_BP_SOURCE).map(str::to_owned),
+            branches: integer(meta, ATTR_BRANCHES).unwrap_or(0),
+            dependents: integer(meta, ATTR_DEPENDENTS).unwrap_or(0),
+            source_type: summary.source_type,
+            dependencies: summary.dependencies,
+            head: (kind == RecordKind::Ledger).then(|| head(&concern(ConcernKind::Head))),
+            index: index(&concern(ConcernKind::Index)),
+            status: status(&concern(ConcernKind::Status)),
+            config: config(&concern(ConcernKind::Config)),
+        })
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.items.values().map(weight).sum()
+    }
+}
+
+pub(crate) fn kind(meta: &Item) -> Option<RecordKind> {
+    RecordKind::from_name(text(meta, ATTR_KIND)?)
+}
+
+/// What a meta item, or its projection into an index, tells.
+pub(crate) fn summary(meta: &Item, kind: RecordKind) -> Summary {
+    Summary {
+        address: Address::stored(pk(meta)),
+        kind,
+        retracted: flag(meta, ATTR_RETRACTED),
+        source_type: text(meta, ATTR_SOURCE_TYPE).map(str::to_owned),
+        dependencies: list_of_strings(meta, ATTR_DEPENDENCIES),
+    }
+}
+
+// ---- new items ----
+
+/// The attributes that all items of a record have.
+pub(crate) fn base(address: &Address, sk: &str, now_ms: i64) -> Item {
+    Item::from([
+        (ATTR_PK.to_owned(), string(address.as_str())),
+        (ATTR_SK.to_owned(), string(sk)),
+        (ATTR_SCHEMA.to_owned(), number(SCHEMA_VERSION)),
+        (ATTR_UPDATED_AT_MS.to_owned(), number(now_ms)),
+    ])
+}
+
+/// The meta item of a new record.
+pub(crate) fn new_meta(address: &Address, kind: RecordKind, now_ms: i64) -> Item {
+    let mut meta = base(address, SK_META, now_ms);
+    meta.extend([
+        (ATTR_KIND.to_owned(), string(kind.as_str())),
+        (ATTR_NAME.to_owned(), string(address.name())),
+        (ATTR_BRANCH.to_owned(), string(address.branch())),
+        (ATTR_RETRACTED.to_owned(), AttributeValue::Bool(false)),
+        (ATTR_CREATED_AT.to_owned(), number(now_ms.div_euclid(1000))),
+    ]);
+    meta
+}
+
+/// A concern item of a new record, without data, remembering the call that creates it.
+pub(crate) fn new_concern(address: &Address, concern: ConcernKind, request_id: &RequestId, now_ms: i64) -> Item {
+    let mut item = base(address, sk_of(concern), now_ms);
+    item.insert(ATTR_REQUEST_IDS[0].to_owned(), string(request_id.as_str()));
+    match concern {
+        ConcernKind::Head => item.extend([(ATTR_COMMIT_T.to_owned(), number(0))]),
+        ConcernKind::Index => item.extend([
+            (ATTR_INDEX_T.to_owned(), number(0)),
+            // An empty map, so that a push can set one named graph in it without knowing the others.
+            (ATTR_GRAPHS.to_owned(), AttributeValue::M(HashMap::new())),
+        ]),
+        ConcernKind::Config => item.extend([(ATTR_CONFIG_V.to_owned(), number(0))]),
+        ConcernKind::Status => {
+            item.extend([(ATTR_STATUS.to_owned(), string(StatusPayload::READY)), (ATTR_STATUS_V.to_owned(), number(1))])
+        }
+    }
+    item
+}

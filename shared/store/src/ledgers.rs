@@ -1,0 +1,138 @@
+//! Creating ledgers and branches, and resetting heads.
+
+use nameservice_model::{
+    Address, BranchCreated, Call, ConcernKind, ConcernValue, ContentId, Created, Head, Index, IndexRoot, Record,
+    RecordKind, Reset, ResetTo, Result,
+};
+use serde_json::Value;
+
+use crate::{
+    Store,
+    client::{Attempts, Failed},
+    concerns::graphs_attribute,
+    expressions::{Expression, Key},
+    items::{self, number, string},
+    push::contended,
+    records::{NewLedger, Orphans, Part, any_remembers, refused_at},
+    schema::*,
+};
+
+const CREATE: &str = "create a ledger";
+const BRANCH: &str = "create a branch";
+const RESET: &str = "reset a head";
+
+impl Store {
+    pub(crate) async fn create_ledger_record(
+        &self,
+        call: &Call,
+        address: &Address,
+        head: Option<&Head>,
+        config: Option<&Value>,
+    ) -> Result<Created> {
+        let ledger = NewLedger { head, config, ..NewLedger::default() };
+        let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
+        Ok(match self.sender.transact(CREATE, actions, &mut Attempts::default()).await? {
+            Ok(()) => created(items.record()),
+            Err(failed) if any_remembers(&failed, call) => created(items.record()),
+            Err(_) => Created::AlreadyExists,
+        })
+    }
+
+    pub(crate) async fn create_branch_record(
+        &self,
+        call: &Call,
+        branch: &Address,
+        source: &Address,
+        at: Option<&Head>,
+    ) -> Result<BranchCreated> {
+        let source_items = self.read_record(BRANCH, source).await?;
+        let Some(record) = source_items.record().filter(|record| !record.retracted) else {
+            return Ok(BranchCreated::UnknownSource);
+        };
+        let Some(head) = record.head else { return Ok(BranchCreated::UnknownSource) };
+        if head.payload.is_none() {
+            return Ok(BranchCreated::UnbornSource);
+        }
+        if branch == source {
+            return Ok(BranchCreated::AlreadyExists);
+        }
+        let now = self.now_ms();
+        let ledger =
+            NewLedger { head: Some(at.unwrap_or(&head)), source: Some(source.branch()), ..NewLedger::default() };
+        let (items, mut actions) = self.new_ledger(branch, &ledger, call, now, Orphans::Overwrite);
+        let mut count = Expression::new();
+        count.kind_is(RecordKind::Ledger);
+        count.live();
+        count.add(ATTR_BRANCHES, 1);
+        count.touch(now);
+        actions.push((Part::Parent, count.into_update(&Key::meta(source))));
+        let failed = match self.sender.transact(BRANCH, actions, &mut Attempts::default()).await? {
+            Ok(()) => return Ok(branched(items.record())),
+            Err(failed) => failed,
+        };
+        if any_remembers(&failed, call) {
+            return Ok(branched(items.record()));
+        }
+        Ok(match refused_at(&failed, &Part::Meta) {
+            Some(_) => BranchCreated::AlreadyExists,
+            None => BranchCreated::UnknownSource,
+        })
+    }
+
+    pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        let now = self.now_ms();
+        let mut check = Expression::new();
+        check.kind_is(RecordKind::Ledger);
+        check.live();
+        let mut head = Expression::new();
+        head.put(ATTR_COMMIT_ID, to.head.payload.as_ref().map(|id| string(id.as_str())));
+        head.set(ATTR_COMMIT_T, number(to.head.v));
+        let mut index = Expression::new();
+        let id = to.index.payload.as_ref().map(|id| string(id.as_str()));
+        index.put(ATTR_INDEX_ID, id.clone());
+        index.set(ATTR_INDEX_T, number(to.index.v));
+        index.put(ATTR_REV, id.as_ref().map(|_| number(0)));
+        index.put(ATTR_REV_ID, id);
+        // Indexes of named graphs may lie beyond the point that is returned to.
+        index.set(ATTR_GRAPHS, graphs_attribute(&Default::default()));
+        let mut actions = vec![(Part::Meta, check.into_check(&Key::meta(address)))];
+        for (concern, mut update) in [(ConcernKind::Head, head), (ConcernKind::Index, index)] {
+            update.by_call(&call.request_id);
+            update.touch(now);
+            actions.push((Part::Concern(concern), update.into_update(&Key::new(address, sk_of(concern)))));
+        }
+        let done = Reset::Reset { head: to.head.clone(), index: reset_index(&to.index) };
+        let failed = match self.sender.transact(RESET, actions, &mut Attempts::default()).await? {
+            Ok(()) => return Ok(done),
+            Err(failed) => failed,
+        };
+        if any_remembers(&failed, call) {
+            return Ok(done);
+        }
+        match refused_at(&failed, &Part::Meta) {
+            Some(Failed(Some(meta))) => Ok(match items::kind(meta) {
+                None => Reset::Unknown,
+                Some(RecordKind::Ledger) => Reset::Retracted,
+                Some(kind) => Reset::WrongKind(kind),
+            }),
+            Some(Failed(None)) => Ok(Reset::Unknown),
+            None => Err(contended(RESET)),
+        }
+    }
+}
+
+fn reset_index(index: &ConcernValue<ContentId>) -> Index {
+    ConcernValue {
+        v: index.v,
+        payload: index.payload.clone().map(|id| IndexRoot { id, rev: 0, graphs: Default::default() }),
+    }
+}
+
+/// The items of a new record always make one; an outcome without a record would be a bug of [`items::new_meta`].
+fn created(record: Option<Record>) -> Created {
+    record.map_or(Created::AlreadyExists, |record| Created::Created(Box::new(record)))
+}
+
+fn branched(record: Option<Record>) -> BranchCreated {
+    record.map_or(BranchCreated::AlreadyExists, |record| BranchCreated::Created(Box::new(record)))
+}

@@ -1,0 +1,155 @@
+//! Deleting records for good, and what interrupted deletions have left.
+
+use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
+
+use crate::{
+    Store,
+    client::{Attempts, Failed},
+    expressions::{Action, Expression, Key},
+    items::{self, Item, RecordItems},
+    push::contended,
+    records::{Part, refused_at},
+    references::{References, counted, is_referenced, require_unreferenced},
+    schema::*,
+};
+
+const PURGE: &str = "purge a record";
+const MAX_PLANS: usize = 8;
+
+impl Store {
+    pub(crate) async fn purge_record(&self, _call: &Call, address: &Address) -> Result<Purged> {
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let items = self.read_record(PURGE, address).await?;
+            if items.meta().is_none() {
+                return match self.sweep(address, &items).await? || attempts.uncertain {
+                    true => Ok(Purged::Purged),
+                    false => Ok(Purged::Unknown),
+                };
+            }
+            if let Some(purged) = self.purge_found(address, &items, &mut attempts).await? {
+                return Ok(purged);
+            }
+        }
+        Err(contended(PURGE))
+    }
+
+    pub(crate) async fn drop_branch_record(&self, _call: &Call, address: &Address) -> Result<Dropped> {
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let items = self.read_record(PURGE, address).await?;
+            let Some((meta, _)) = items.meta() else { return Ok(Dropped::Unknown) };
+            let Some(parent) = parent(address, meta) else { return Ok(Dropped::NotABranch) };
+            match self.purge_found(address, &items, &mut attempts).await? {
+                Some(Purged::Purged) => {
+                    let parent = self.get_item(PURGE, &Key::meta(&parent)).await?;
+                    let parent_branches = items::integer(&parent, ATTR_BRANCHES).unwrap_or(0);
+                    return Ok(Dropped::Dropped { parent_branches });
+                }
+                Some(Purged::HasDependents) => return Ok(Dropped::HasDependents),
+                Some(Purged::Unknown) => return Ok(Dropped::Unknown),
+                None => {}
+            }
+        }
+        Err(contended(PURGE))
+    }
+
+    /// Purges what was read. `None`: it has changed meanwhile.
+    async fn purge_found(
+        &self,
+        address: &Address,
+        items: &RecordItems,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Purged>> {
+        let Some((meta, _)) = items.meta() else { return Ok(None) };
+        if is_referenced(meta) {
+            return Ok(Some(Purged::HasDependents));
+        }
+        let now = self.now_ms();
+        let mut parent = parent(address, meta);
+        let mut references = References::undo(&counted(meta));
+        for _ in 0..MAX_PLANS {
+            let mut actions = vec![(Part::Meta, delete_meta(address, meta))];
+            for concern in ConcernKind::ALL {
+                let key = Key::new(address, sk_of(concern));
+                actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
+            }
+            if let Some(parent) = &parent {
+                actions.push((Part::Parent, uncount_branch(parent, now)));
+            }
+            actions.extend(references.actions(address, now));
+            let failed = match self.sender.transact(PURGE, actions, attempts).await? {
+                Ok(()) => {
+                    self.sweep_commits(address).await?;
+                    return Ok(Some(Purged::Purged));
+                }
+                Err(failed) => failed,
+            };
+            match refused_at(&failed, &Part::Meta) {
+                Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Some(Purged::HasDependents)),
+                Some(_) => return Ok(None),
+                None => {}
+            }
+            if refused_at(&failed, &Part::Parent).is_some() {
+                // The parent is gone, or has never counted this branch.
+                parent = None;
+            }
+            references.learn(&failed);
+        }
+        Err(contended(PURGE))
+    }
+
+    /// Deletes what lies under an address without a record: concern items and commit log. True if there was anything.
+    async fn sweep(&self, address: &Address, items: &RecordItems) -> Result<bool> {
+        let orphans: Vec<&Item> = items.items.values().collect();
+        if !orphans.is_empty() {
+            let mut still_none = Expression::new();
+            still_none.not_exists(ATTR_KIND);
+            let mut actions: Vec<(Part, Action)> = vec![(Part::Meta, still_none.into_delete(&Key::meta(address)))];
+            for concern in ConcernKind::ALL {
+                let key = Key::new(address, sk_of(concern));
+                actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
+            }
+            if self.sender.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
+                // Somebody has created a record here: its items are not orphans.
+                return Err(contended(PURGE));
+            }
+        }
+        Ok(self.sweep_commits(address).await? > 0 || !orphans.is_empty())
+    }
+
+    /// Deletes the commit log under an address, which may be long. Not part of the transaction: a purge that is
+    /// interrupted here is finished by the next one.
+    async fn sweep_commits(&self, address: &Address) -> Result<usize> {
+        let projection = Some("#pk, #sk");
+        let rows =
+            self.query_partition(PURGE, address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX, projection).await?;
+        let keys = rows.iter().map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
+        let swept = keys.len();
+        self.delete_all(PURGE, keys).await?;
+        Ok(swept)
+    }
+}
+
+/// The record that a branch was made from.
+fn parent(address: &Address, meta: &Item) -> Option<Address> {
+    address.with_branch(items::text(meta, ATTR_BP_SOURCE)?).ok().filter(|parent| parent != address)
+}
+
+fn delete_meta(address: &Address, seen: &Item) -> Action {
+    let mut delete = Expression::new();
+    delete.record_exists();
+    require_unreferenced(&mut delete);
+    // What is uncounted below is what was counted when it was read.
+    delete.is(ATTR_COUNTED, items::present(seen, ATTR_COUNTED).cloned());
+    delete.into_delete(&Key::meta(address))
+}
+
+fn uncount_branch(parent: &Address, now: i64) -> Action {
+    let mut uncount = Expression::new();
+    uncount.record_exists();
+    uncount.at_least(ATTR_BRANCHES, 1);
+    uncount.add(ATTR_BRANCHES, -1);
+    uncount.touch(now);
+    uncount.into_update(&Key::meta(parent))
+}

@@ -1,0 +1,257 @@
+//! The one path by which a concern is read and pushed, whichever concern it is.
+//!
+//! A push is a single conditional update. What a refused one means is judged from the item that comes back with the
+//! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
+
+use nameservice_model::{
+    Address, Call, ConcernKind, ConcernValue, Error, Expected, Push, PushOutcome, RecordKind, Result,
+};
+
+use crate::{
+    Store,
+    client::Attempts,
+    expressions::{Expression, Key},
+    items::{self, Item, RecordItems},
+    records::{NewLedger, Orphans, Part, any_remembers, found},
+    schema::*,
+};
+
+/// How often a push is planned anew from what a refusal has shown, before it gives up.
+const MAX_PLANS: usize = 8;
+
+/// A concern as it is stored.
+pub(crate) trait Concern: Send + Sync {
+    /// The data of its value.
+    type Payload: Clone + Send + Sync;
+    /// What a push brings.
+    type New: Clone + Send + Sync;
+
+    /// Which one it is.
+    const KIND: ConcernKind;
+    /// How errors name a push of it.
+    const OPERATION: &'static str;
+
+    /// Counters have no order of their own: a push of one always names what it expects.
+    const COMPARES_ONLY: bool = false;
+
+    /// The value that an item holds; of an empty item the unborn one.
+    fn read(item: &Item) -> ConcernValue<Self::Payload>;
+
+    /// What the item that refused a push means for it.
+    fn judge(item: &Item, push: &Push<Self::Payload, Self::New>) -> Judgement;
+
+    /// The conditions and updates of a push. With `seen`, the push is known to be admissible on that very item: then
+    /// the conditions hold exactly there, and what it counts is counted from there.
+    fn plan(expression: &mut Expression, push: &Push<Self::Payload, Self::New>, seen: Option<&Item>);
+
+    /// The value that a push leaves on an item.
+    fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
+
+    /// What a ledger holds that this push creates.
+    fn preset(new: &Self::New) -> NewLedger<'_>;
+
+    /// Whether two items hold the same, as far as a push that creates a ledger is concerned.
+    fn same(a: &Item, b: &Item) -> bool;
+
+    /// Whether the push cannot be planned without knowing the item.
+    fn must_see(_push: &Push<Self::Payload, Self::New>) -> bool {
+        false
+    }
+
+    /// Whether the item shows that the record keeps this concern for itself.
+    fn foreign(_item: &Item) -> bool {
+        false
+    }
+
+    /// The same as a condition.
+    fn not_foreign(_expression: &mut Expression) {}
+
+    /// Whether a kind of record has this concern for pushes.
+    fn belongs_to(_kind: RecordKind) -> bool {
+        true
+    }
+}
+
+/// What an item allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// The value is in place already.
+    InPlace,
+    /// A push without an expectation brings nothing newer.
+    Stale,
+    /// The expectation does not hold.
+    Conflict,
+    /// Nothing stands in the way.
+    Admissible,
+}
+
+impl Store {
+    /// Reads one concern: `None` where there is no record, or no such concern.
+    pub(crate) async fn get<C: Concern>(&self, address: &Address) -> Result<Option<ConcernValue<C::Payload>>> {
+        let items = self.read_record("read a concern", address).await?;
+        let Some((_, kind)) = items.meta() else { return Ok(None) };
+        let has = concerns_of(kind).contains(&C::KIND);
+        Ok(has.then(|| C::read(&items.concern_or_empty(C::KIND))))
+    }
+
+    /// Pushes one concern.
+    pub(crate) async fn push<C: Concern>(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<C::Payload, C::New>,
+    ) -> Result<PushOutcome<C::Payload>> {
+        if !C::COMPARES_ONLY && matches!(push.expected, Expected::NoRecord) {
+            return self.create_by_push::<C>(call, address, &push.new).await;
+        }
+        if C::COMPARES_ONLY && !matches!(push.expected, Expected::Value(_)) {
+            return Err(Error::Store { operation: C::OPERATION, source: "it needs an expected value".into() });
+        }
+        let key = Key::new(address, sk_of(C::KIND));
+        let now = self.now_ms();
+        let mut attempts = Attempts::default();
+        let mut seen = match C::must_see(push) {
+            true => Some(self.get_item(C::OPERATION, &key).await?).filter(|item| !item.is_empty()),
+            false => None,
+        };
+        for _ in 0..MAX_PLANS {
+            let mut expression = Expression::new();
+            expression.exists(ATTR_PK);
+            expression.live();
+            C::not_foreign(&mut expression);
+            C::plan(&mut expression, push, seen.as_ref());
+            expression.by_call(&call.request_id);
+            expression.touch(now);
+            match self.sender.update(C::OPERATION, expression, &key, &mut attempts).await? {
+                Ok(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
+                Err(Some(item)) => match refused::<C>(&item, call, push, attempts)? {
+                    Some(outcome) => return Ok(outcome),
+                    None => seen = Some(item),
+                },
+                Err(None) => match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
+                    Some(outcome) => return Ok(outcome),
+                    None => seen = None,
+                },
+            }
+        }
+        Err(contended(C::OPERATION))
+    }
+
+    /// No item came back: there is no such record, or an old one lacks this row. Then the row is put by a transaction
+    /// that checks the record. `None`: the row has appeared meanwhile.
+    async fn push_missing_row<C: Concern>(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<C::Payload, C::New>,
+        attempts: &mut Attempts,
+        now: i64,
+    ) -> Result<Option<PushOutcome<C::Payload>>> {
+        let items = self.read_record(C::OPERATION, address).await?;
+        let Some((meta, kind)) = items.meta() else {
+            return attempts.refuse(C::OPERATION, Some(PushOutcome::Unknown));
+        };
+        if !C::belongs_to(kind) {
+            return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
+        }
+        if items::flag(meta, ATTR_RETRACTED) {
+            return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+        }
+        if items.concern(C::KIND).is_some() {
+            return Ok(None);
+        }
+        let nothing = Item::new();
+        if let Some(outcome) = refused::<C>(&nothing, call, push, *attempts)? {
+            return Ok(Some(outcome));
+        }
+        let mut check = Expression::new();
+        check.kind_is(kind);
+        check.live();
+        let mut row = Expression::new();
+        row.not_exists(ATTR_PK);
+        C::plan(&mut row, push, Some(&nothing));
+        row.by_call(&call.request_id);
+        row.touch(now);
+        let actions = vec![
+            (Part::Meta, check.into_check(&Key::meta(address))),
+            (Part::Concern(C::KIND), row.into_update(&Key::new(address, sk_of(C::KIND)))),
+        ];
+        match self.sender.transact(C::OPERATION, actions, attempts).await? {
+            Ok(()) => Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false })),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A push that expects no record: it creates a ledger with what it brings.
+    async fn create_by_push<C: Concern>(
+        &self,
+        call: &Call,
+        address: &Address,
+        new: &C::New,
+    ) -> Result<PushOutcome<C::Payload>> {
+        let now = self.now_ms();
+        let ledger = C::preset(new);
+        let mut attempts = Attempts::default();
+        for orphans in [Orphans::Refuse, Orphans::Overwrite] {
+            let (items, actions) = self.new_ledger(address, &ledger, call, now, orphans);
+            let asked = items.concern_or_empty(C::KIND);
+            let failed = match self.sender.transact(C::OPERATION, actions, &mut attempts).await? {
+                Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
+                Err(failed) => failed,
+            };
+            let found = found(&failed);
+            let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
+            if any_remembers(&failed, call) {
+                let row = if items::written_last_by(&row, &call.request_id) { &row } else { &asked };
+                return Ok(PushOutcome::Updated { value: C::read(row), replayed: !attempts.uncertain });
+            }
+            // Orphans alone refused: the second transaction puts over them.
+            let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else { continue };
+            return Ok(if !C::belongs_to(kind) {
+                PushOutcome::WrongKind(kind)
+            } else if items::flag(meta, ATTR_RETRACTED) {
+                PushOutcome::Retracted
+            } else if C::same(&row, &asked) {
+                PushOutcome::Updated { value: C::read(&row), replayed: true }
+            } else {
+                PushOutcome::Conflict { actual: Some(C::read(&row)) }
+            });
+        }
+        Err(contended(C::OPERATION))
+    }
+}
+
+/// What a refused push comes to; `None` where it may be planned anew from the item.
+fn refused<C: Concern>(
+    item: &Item,
+    call: &Call,
+    push: &Push<C::Payload, C::New>,
+    attempts: Attempts,
+) -> Result<Option<PushOutcome<C::Payload>>> {
+    if items::remembers(item, &call.request_id) {
+        let value = match items::written_last_by(item, &call.request_id) {
+            true => C::read(item),
+            // Others have written since; what this call had written is what it brought.
+            false => C::written(&Item::new(), push),
+        };
+        return Ok(Some(PushOutcome::Updated { value, replayed: !attempts.uncertain }));
+    }
+    if items::flag(item, ATTR_RETRACTED) {
+        return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+    }
+    if C::foreign(item) {
+        return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(RecordKind::GraphSource)));
+    }
+    let value = C::read(item);
+    match C::judge(item, push) {
+        Judgement::InPlace => Ok(Some(PushOutcome::Updated { value, replayed: true })),
+        Judgement::Stale => attempts.refuse(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
+        Judgement::Conflict => attempts.refuse(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
+        Judgement::Admissible => Ok(None),
+    }
+}
+
+/// Others were faster every time; nothing was written.
+pub(crate) fn contended(operation: &'static str) -> Error {
+    Error::Unavailable { operation, source: Some("the record changed at every attempt".into()) }
+}

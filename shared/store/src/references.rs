@@ -1,0 +1,175 @@
+//! Counting who depends on whom (contract §5): for each dependency one counter at the target and one row in its
+//! partition, always changed together, in the transaction that changes the dependent itself.
+
+use std::collections::BTreeMap;
+
+use nameservice_model::{Address, Result};
+
+use crate::{
+    Store,
+    client::Failed,
+    expressions::{Action, Expression, Key},
+    items::{self, Item, string},
+    records::Part,
+    schema::*,
+};
+
+/// What a transaction does about one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Count it and put the row: the target must be live.
+    Count,
+    /// It is counted: only check that the target is live.
+    AlreadyCounted,
+    /// The row outlived its target, which has come back without a count: count it again.
+    CountAgain,
+    /// Uncount it and delete the row.
+    Uncount,
+    /// The target is gone or was never counted up: only delete the row.
+    DropRow,
+}
+
+/// What one transaction does about all targets of one dependent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct References {
+    pub(crate) steps: BTreeMap<Address, Step>,
+}
+
+impl References {
+    pub(crate) fn count(targets: &[Address]) -> Self {
+        Self { steps: targets.iter().map(|target| (target.clone(), Step::Count)).collect() }
+    }
+
+    /// From the targets counted so far to those that shall be.
+    pub(crate) fn change(counted: &[Address], wanted: &[Address]) -> Self {
+        let kept = |target: &Address| counted.contains(target);
+        let mut steps: BTreeMap<_, _> = wanted
+            .iter()
+            .map(|target| (target.clone(), if kept(target) { Step::AlreadyCounted } else { Step::Count }))
+            .collect();
+        for target in counted.iter().filter(|target| !wanted.contains(target)) {
+            steps.insert(target.clone(), Step::Uncount);
+        }
+        Self { steps }
+    }
+
+    pub(crate) fn undo(counted: &[Address]) -> Self {
+        Self::change(counted, &[])
+    }
+
+    pub(crate) fn actions(&self, dependent: &Address, now: i64) -> Vec<(Part, Action)> {
+        let mut actions = Vec::new();
+        for (target, step) in &self.steps {
+            let meta = Key::meta(target);
+            let row = Key::new(target, sk_backref(dependent.as_str()));
+            let at_meta = Part::Target(target.clone());
+            let at_row = Part::Backref(target.clone());
+            match step {
+                Step::Count | Step::CountAgain => {
+                    let mut count = live_record();
+                    count.add(ATTR_DEPENDENTS, 1);
+                    count.touch(now);
+                    actions.push((at_meta, count.into_update(&meta)));
+                    let mut put = Expression::new();
+                    if *step == Step::Count {
+                        put.not_exists(ATTR_PK);
+                    }
+                    let mut item = items::base(target, &row.sk, now);
+                    item.insert(ATTR_DEPENDENT.to_owned(), string(dependent.as_str()));
+                    actions.push((at_row, put.into_put(item)));
+                }
+                Step::AlreadyCounted => actions.push((at_meta, live_record().into_check(&meta))),
+                Step::Uncount => {
+                    let mut count = Expression::new();
+                    count.record_exists();
+                    count.at_least(ATTR_DEPENDENTS, 1);
+                    count.add(ATTR_DEPENDENTS, -1);
+                    count.touch(now);
+                    actions.push((at_meta, count.into_update(&meta)));
+                    let mut delete = Expression::new();
+                    delete.exists(ATTR_PK);
+                    actions.push((at_row, delete.into_delete(&row)));
+                }
+                Step::DropRow => actions.push((at_row, Expression::new().into_delete(&row))),
+            }
+        }
+        actions
+    }
+
+    /// Learns from a refusal: what is gone need not be uncounted, what is counted need not be counted. Answers the
+    /// targets that are missing or retracted, all of them.
+    pub(crate) fn learn(&mut self, failed: &[(Part, Failed)]) -> Vec<Address> {
+        let mut missing = Vec::new();
+        for (part, Failed(item)) in failed {
+            match part {
+                Part::Target(target) => match self.steps.get_mut(target) {
+                    Some(step @ Step::Uncount) => *step = Step::DropRow,
+                    Some(Step::Count | Step::CountAgain | Step::AlreadyCounted) => missing.push(target.clone()),
+                    Some(Step::DropRow) | None => {}
+                },
+                Part::Backref(target) => match self.steps.get_mut(target) {
+                    // The row is there, from an earlier life of the dependent or of the target.
+                    Some(step @ Step::Count) if item.is_some() => *step = Step::AlreadyCounted,
+                    // No row, so nothing is counted.
+                    Some(Step::Uncount | Step::DropRow) => {
+                        self.steps.remove(target);
+                    }
+                    _ => {}
+                },
+                Part::Meta | Part::Concern(_) | Part::Parent => {}
+            }
+        }
+        missing
+    }
+}
+
+impl Store {
+    /// Where a row was found that the plan wanted to put: looks whether the target's counter knows of it.
+    pub(crate) async fn check_found_rows(
+        &self,
+        operation: &'static str,
+        references: &mut References,
+        failed: &[(Part, Failed)],
+    ) -> Result<()> {
+        for (part, _) in failed {
+            let Part::Backref(target) = part else { continue };
+            let Some(step @ Step::AlreadyCounted) = references.steps.get_mut(target) else { continue };
+            let meta = self.get_item(operation, &Key::meta(target)).await?;
+            let rows = self.backrefs(operation, target).await?.len();
+            let counter = items::integer(&meta, ATTR_DEPENDENTS).unwrap_or(0);
+            if usize::try_from(counter).unwrap_or(0) < rows {
+                *step = Step::CountAgain;
+            }
+        }
+        Ok(())
+    }
+
+    /// The records that depend on this one, by the rows in its partition.
+    pub(crate) async fn backrefs(&self, operation: &'static str, target: &Address) -> Result<Vec<Address>> {
+        let rows = self.query_partition(operation, target, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
+        Ok(rows.iter().filter_map(|row| items::text(row, ATTR_DEPENDENT)).map(Address::stored).collect())
+    }
+}
+
+fn live_record() -> Expression {
+    let mut expression = Expression::new();
+    expression.record_exists();
+    expression.live();
+    expression
+}
+
+/// The targets that a dependent's meta says are counted. Only well-formed ones were ever counted.
+pub(crate) fn counted(meta: &Item) -> Vec<Address> {
+    items::list_of_strings(meta, ATTR_COUNTED).iter().filter_map(|target| Address::parse(target).ok()).collect()
+}
+
+/// Which counter keeps a record from going away: nobody may depend on it.
+pub(crate) fn require_unreferenced(expression: &mut Expression) {
+    expression.no_references(ATTR_BRANCHES);
+    expression.no_references(ATTR_DEPENDENTS);
+}
+
+/// The same of an item.
+pub(crate) fn is_referenced(meta: &Item) -> bool {
+    [ATTR_BRANCHES, ATTR_DEPENDENTS].iter().any(|counter| items::integer(meta, counter).unwrap_or(0) > 0)
+}

@@ -1,0 +1,165 @@
+//! Retracting and restoring.
+
+use nameservice_model::{
+    Address, Call, ConcernKind, ConcernValue, Error, Object, Restored, Result, Retracted, Status, StatusPayload,
+};
+use serde_json::json;
+
+use crate::{
+    Store,
+    client::{Attempts, Failed},
+    concerns::set_status,
+    expressions::{Action, Expression, Key},
+    items::{self, Item, RecordItems, number, string},
+    push::contended,
+    records::{Part, boolean, refused_at},
+    references::{is_referenced, require_unreferenced},
+    schema::*,
+};
+
+const RETRACT: &str = "retract a record";
+const RESTORE: &str = "restore a record";
+const MAX_PLANS: usize = 8;
+
+impl Store {
+    pub(crate) async fn retract_record(
+        &self,
+        call: &Call,
+        address: &Address,
+        reason: Option<&str>,
+    ) -> Result<Retracted> {
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let mut items = self.read_record(RETRACT, address).await?;
+            let Some((meta, kind)) = items.meta() else { return Ok(Retracted::Unknown) };
+            let marked =
+                |concern: &ConcernKind| items.concern(*concern).is_some_and(|i| items::flag(i, ATTR_RETRACTED));
+            // Fluree retracts by the meta alone; then the marks are still to be set.
+            if items::flag(meta, ATTR_RETRACTED) && concerns_of(kind).iter().all(marked) {
+                return outcome(&items, Retracted::Already);
+            }
+            if is_referenced(meta) {
+                return Ok(Retracted::HasDependents);
+            }
+            let now = self.now_ms();
+            let mut retract = Expression::new();
+            retract.record_exists();
+            require_unreferenced(&mut retract);
+            retract.set(ATTR_RETRACTED, boolean(true));
+            retract.touch(now);
+            let mut actions = vec![(Part::Meta, retract.into_update(&Key::meta(address)))];
+            let status = retracted_status(&items, reason, now);
+            for concern in concerns_of(kind) {
+                let mut mark = Expression::new();
+                mark.set(ATTR_RETRACTED, boolean(true));
+                actions.push(concern_action(address, &items, *concern, mark, &status, call, now));
+            }
+            match self.sender.transact(RETRACT, actions, &mut attempts).await? {
+                Ok(()) => {
+                    for concern in concerns_of(kind) {
+                        items.patch(sk_of(*concern), |item| mark_item(item, true, now));
+                    }
+                    items.patch(SK_META, |meta| mark_item(meta, true, now));
+                    items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
+                    return outcome(&items, Retracted::Retracted);
+                }
+                Err(failed) => {
+                    if let Some(Failed(Some(meta))) = refused_at(&failed, &Part::Meta)
+                        && is_referenced(meta)
+                    {
+                        return Ok(Retracted::HasDependents);
+                    }
+                }
+            }
+        }
+        Err(contended(RETRACT))
+    }
+
+    pub(crate) async fn restore_record(&self, call: &Call, address: &Address) -> Result<Restored> {
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let mut items = self.read_record(RESTORE, address).await?;
+            let Some((meta, kind)) = items.meta() else { return Ok(Restored::Unknown) };
+            if !items::flag(meta, ATTR_RETRACTED) {
+                return outcome(&items, Restored::NotRetracted);
+            }
+            let now = self.now_ms();
+            let mut restore = Expression::new();
+            restore.record_exists();
+            restore.retracted();
+            restore.set(ATTR_RETRACTED, boolean(false));
+            restore.touch(now);
+            let mut actions = vec![(Part::Meta, restore.into_update(&Key::meta(address)))];
+            let v = status_v(&items) + 1;
+            let status = ConcernValue::new(v, StatusPayload::state(StatusPayload::READY));
+            // A concern without a row has no mark to take away.
+            let present =
+                |concern: &&ConcernKind| **concern == ConcernKind::Status || items.concern(**concern).is_some();
+            for concern in concerns_of(kind).iter().filter(present) {
+                let mut unmark = Expression::new();
+                unmark.remove(ATTR_RETRACTED);
+                actions.push(concern_action(address, &items, *concern, unmark, &status, call, now));
+            }
+            if self.sender.transact(RESTORE, actions, &mut attempts).await?.is_ok() {
+                items.patch(SK_META, |meta| mark_item(meta, false, now));
+                items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
+                return outcome(&items, Restored::Restored);
+            }
+        }
+        Err(contended(RESTORE))
+    }
+}
+
+/// Changes the mark of a concern, and with it the state of the status, on the condition that the status is as it was
+/// read: its counter goes up by one.
+fn concern_action(
+    address: &Address,
+    items: &RecordItems,
+    concern: ConcernKind,
+    mut expression: Expression,
+    status: &Status,
+    call: &Call,
+    now: i64,
+) -> (Part, Action) {
+    if concern == ConcernKind::Status {
+        let seen = items.concern_or_empty(concern);
+        expression.is(ATTR_STATUS_V, items::present(&seen, ATTR_STATUS_V).cloned());
+        expression.is(ATTR_STATUS, items::present(&seen, ATTR_STATUS).cloned());
+        set_status(&mut expression, status);
+        expression.by_call(&call.request_id);
+    }
+    expression.touch(now);
+    (Part::Concern(concern), expression.into_update(&Key::new(address, sk_of(concern))))
+}
+
+fn status_v(items: &RecordItems) -> i64 {
+    items::status(&items.concern_or_empty(ConcernKind::Status)).v
+}
+
+fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i64) -> Status {
+    let mut meta = Object::from_iter([("retracted_at".to_owned(), json!(now.div_euclid(1000)))]);
+    if let Some(reason) = reason {
+        meta.insert("reason".to_owned(), json!(reason));
+    }
+    ConcernValue::new(status_v(items) + 1, StatusPayload { state: StatusPayload::RETRACTED.to_owned(), meta })
+}
+
+// What the transaction has made of the items that it was planned from.
+
+fn mark_item(item: &mut Item, retracted: bool, now: i64) {
+    item.insert(ATTR_RETRACTED.to_owned(), boolean(retracted));
+    item.insert(ATTR_UPDATED_AT_MS.to_owned(), number(now));
+}
+
+fn put_status(item: &mut Item, status: &Status) {
+    item.insert(ATTR_STATUS_V.to_owned(), number(status.v));
+    if let Some(payload) = &status.payload {
+        item.insert(ATTR_STATUS.to_owned(), string(&payload.state));
+        item.insert(ATTR_STATUS_META.to_owned(), items::map(&payload.meta));
+    }
+}
+
+fn outcome<T>(items: &RecordItems, make: impl FnOnce(Box<nameservice_model::Record>) -> T) -> Result<T> {
+    let record = items.record().ok_or(Error::Store { operation: RETRACT, source: "a record without a meta".into() })?;
+    Ok(make(Box::new(record)))
+}

@@ -1,0 +1,168 @@
+//! The table, and every name in it.
+//!
+//! ```text
+//! fluree-nameservice                               pk (S) = address, sk (S) = which item
+//!
+//!   pk           sk                    what it holds
+//!   mydb:main    backref#search:main   dependent                                          one a record that depends on it
+//!   mydb:main    commit#0000…0042      commit_cid commit_t ttl                            Fluree's log; read, never required
+//!   mydb:main    config                default_context_address|_id config_meta config_v   (graph source: config_json config_v)
+//!   mydb:main    head                  commit_id commit_t                                 ledgers only
+//!   mydb:main    index                 index_id index_t rev rev_id graphs
+//!   mydb:main    meta                  kind name branch retracted …                       makes the record exist
+//!   mydb:main    status                status status_v status_meta lease lease_token
+//!
+//!   everywhere: schema updated_at_ms       concern items: request_id request_id_1 _2 _3, retracted (a mark)
+//!
+//! gsi1-kind          kind → pk           meta items (INCLUDE name branch source_type dependencies retracted)
+//! source-type-index  source_type → pk    meta items of graph sources (the same projection)
+//! state-index        status → pk         status items (KEYS_ONLY)
+//! ```
+//!
+//! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. Sources: seeds 000 and 003,
+//! contract §2.
+
+use nameservice_model::{ConcernKind, RecordKind};
+
+/// Partition key (S): the address.
+pub const ATTR_PK: &str = "pk";
+/// Sort key (S): which item.
+pub const ATTR_SK: &str = "sk";
+/// Layout version (N), always [`SCHEMA_VERSION`].
+pub const ATTR_SCHEMA: &str = "schema";
+/// Last write of the item (N), epoch milliseconds.
+pub const ATTR_UPDATED_AT_MS: &str = "updated_at_ms";
+
+/// meta: `ledger` or `graph_source` (S). An item without it is no record.
+pub const ATTR_KIND: &str = "kind";
+/// meta: the part of the address before the colon (S).
+pub const ATTR_NAME: &str = "name";
+/// meta: the part of the address after the colon (S).
+pub const ATTR_BRANCH: &str = "branch";
+/// meta: soft-deleted (BOOL). On concern items a mark that refuses pushes in their single request.
+pub const ATTR_RETRACTED: &str = "retracted";
+/// meta of a branch: the branch it was created from (S).
+pub const ATTR_BP_SOURCE: &str = "bp_source";
+/// meta: how many branches were created from it (N), absent = 0.
+pub const ATTR_BRANCHES: &str = "branches";
+/// meta of a graph source: its type (S).
+pub const ATTR_SOURCE_TYPE: &str = "source_type";
+/// meta of a graph source: what it depends on (L of S).
+pub const ATTR_DEPENDENCIES: &str = "dependencies";
+/// meta, ours: creation time (N), epoch seconds.
+pub const ATTR_CREATED_AT: &str = "created_at";
+/// meta, ours: how many records depend on it (N), absent = 0.
+pub const ATTR_DEPENDENTS: &str = "dependents";
+/// meta, ours: the dependencies that are counted at their targets (L of S).
+pub const ATTR_COUNTED: &str = "counted";
+
+/// head: the latest commit (S), absent while unborn.
+pub const ATTR_COMMIT_ID: &str = "commit_id";
+/// head: its transaction time (N), 0 while unborn.
+pub const ATTR_COMMIT_T: &str = "commit_t";
+
+/// index: the latest index root (S), absent while unborn.
+pub const ATTR_INDEX_ID: &str = "index_id";
+/// index: the transaction time it covers (N), 0 while unborn.
+pub const ATTR_INDEX_T: &str = "index_t";
+/// index, ours: how often this `t` was indexed again (N). Counts only while `rev_id` equals `index_id`.
+pub const ATTR_REV: &str = "rev";
+/// index, ours: the index that `rev` speaks of (S).
+pub const ATTR_REV_ID: &str = "rev_id";
+/// index, ours: named graph → `{id, t, rev}` or NULL (M).
+pub const ATTR_GRAPHS: &str = "graphs";
+/// Members of an entry of `graphs`.
+pub const MEMBER_ID: &str = "id";
+/// See [`MEMBER_ID`].
+pub const MEMBER_T: &str = "t";
+/// See [`MEMBER_ID`].
+pub const MEMBER_REV: &str = "rev";
+
+/// config of a ledger: the default JSON-LD context (S), as deployed servers name it.
+pub const ATTR_DEFAULT_CONTEXT_ADDRESS: &str = "default_context_address";
+/// config of a ledger: the same value, as the guide names it. See [`crate::items`] for which one is read.
+pub const ATTR_DEFAULT_CONTEXT_ID: &str = "default_context_id";
+/// config: counter (N), 0 while unborn.
+pub const ATTR_CONFIG_V: &str = "config_v";
+/// config of a ledger: everything but the default context (M).
+pub const ATTR_CONFIG_META: &str = "config_meta";
+/// config of a graph source: a JSON object as text (S).
+pub const ATTR_CONFIG_JSON: &str = "config_json";
+
+/// status: the state (S).
+pub const ATTR_STATUS: &str = "status";
+/// status: counter (N), starts at 1.
+pub const ATTR_STATUS_V: &str = "status_v";
+/// status: everything but the state (M).
+pub const ATTR_STATUS_META: &str = "status_meta";
+/// status, ours: the lease (M), with its name among its members. No status writer touches it.
+pub const ATTR_LEASE: &str = "lease";
+/// status, ours: the fencing token (N).
+pub const ATTR_LEASE_TOKEN: &str = "lease_token";
+/// Member of `lease`: which of the three leases it is.
+pub const MEMBER_LEASE_NAME: &str = "name";
+
+/// backref: the address of the record that depends on this one (S).
+pub const ATTR_DEPENDENT: &str = "dependent";
+/// commit log: expiry (N), epoch seconds.
+pub const ATTR_TTL: &str = "ttl";
+
+/// Concern items, ours: the calls that wrote last, newest first (S).
+pub const ATTR_REQUEST_IDS: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
+
+/// Sort key of the item that makes a record exist.
+pub const SK_META: &str = "meta";
+/// A record is everything from here on.
+pub const SK_FIRST_OF_RECORD: &str = "config";
+/// Sort keys of back references start with this.
+pub const SK_BACKREF_PREFIX: &str = "backref#";
+/// Sort keys of Fluree's commit log start with this.
+pub const SK_COMMIT_PREFIX: &str = "commit#";
+
+/// Lists records by kind. Every table has it: Fluree makes it too.
+pub const GSI_KIND: &str = "gsi1-kind";
+/// Lists graph sources by type.
+pub const GSI_SOURCE_TYPE: &str = "source-type-index";
+/// Lists records by state.
+pub const GSI_STATE: &str = "state-index";
+
+/// The version of the layout.
+pub const SCHEMA_VERSION: i64 = 2;
+
+/// The sort key of a concern's item.
+pub const fn sk_of(concern: ConcernKind) -> &'static str {
+    concern.as_str()
+}
+
+/// The sort key of the row that tells a target that `dependent` depends on it.
+pub fn sk_backref(dependent: &str) -> String {
+    format!("{SK_BACKREF_PREFIX}{dependent}")
+}
+
+/// The concerns that a kind of record has.
+pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
+    match kind {
+        RecordKind::Ledger => &ConcernKind::ALL,
+        RecordKind::GraphSource => &[ConcernKind::Index, ConcernKind::Status, ConcernKind::Config],
+    }
+}
+
+/// A secondary index of the table. All keys are strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondaryIndex {
+    /// Its name.
+    pub name: &'static str,
+    /// Its partition key; its sort key is always [`ATTR_PK`].
+    pub hash: &'static str,
+    /// What it carries beside keys; empty for KEYS_ONLY.
+    pub include: &'static [&'static str],
+}
+
+const SUMMARY: &[&str] = &[ATTR_NAME, ATTR_BRANCH, ATTR_SOURCE_TYPE, ATTR_DEPENDENCIES, ATTR_RETRACTED];
+
+/// The indexes of the table.
+pub const INDEXES: [SecondaryIndex; 3] = [
+    SecondaryIndex { name: GSI_KIND, hash: ATTR_KIND, include: SUMMARY },
+    SecondaryIndex { name: GSI_SOURCE_TYPE, hash: ATTR_SOURCE_TYPE, include: SUMMARY },
+    SecondaryIndex { name: GSI_STATE, hash: ATTR_STATUS, include: &[] },
+];
