@@ -1,0 +1,53 @@
+//! What every handler draws on.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use nameservice_model::{
+    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, NameService, Publisher, RefPublisher,
+    StatusPublisher,
+};
+use nameservice_store::Store;
+
+use crate::auth::Auth;
+
+/// The backend behind the narrow traits. Handlers see the traits alone, so another one is put in here.
+pub type Backend = Store;
+
+/// The state of the service: the backend, and how callers are recognised. Cheap to clone.
+///
+/// A handler takes the one trait that it needs, `State(refs): State<Arc<dyn RefPublisher>>`. The trait object is made
+/// from the concrete backend there and then, so a binary carries the code of the traits that its handlers name.
+#[derive(Clone)]
+pub struct App {
+    backend: Arc<Backend>,
+    pub(crate) auth: Arc<Auth>,
+}
+
+impl App {
+    /// A service over this store for these callers.
+    pub fn new(store: Store, auth: Auth) -> Self {
+        Self { backend: Arc::new(store), auth: Arc::new(auth) }
+    }
+}
+
+macro_rules! gives {
+    ($($narrow:ident)*) => {$(
+        impl FromRef<App> for Arc<dyn $narrow> {
+            fn from_ref(app: &App) -> Self {
+                app.backend.clone()
+            }
+        }
+    )*};
+}
+
+gives! {
+    AdminPublisher ConfigPublisher GraphSourceLookup GraphSourcePublisher NameService Publisher RefPublisher
+    StatusPublisher
+}
+
+impl FromRef<App> for Arc<Auth> {
+    fn from_ref(app: &App) -> Self {
+        app.auth.clone()
+    }
+}

@@ -1,0 +1,347 @@
+//! Who calls, and what they may do.
+
+use std::fmt;
+
+use axum::http::{HeaderMap, header, request::Parts};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use globset::{GlobBuilder, GlobMatcher};
+use lambda_http::request::RequestContext;
+use nameservice_model::{Address, Object};
+use serde_json::Value;
+
+use crate::{problem::Problem, verifier::Verifier};
+
+/// The claim that narrows a token to addresses: a list of globs, or one.
+const ADDRESSES_CLAIM: &str = "nameservice:addresses";
+/// Fluree's claim of access to every ledger.
+const FLUREE_ALL_CLAIM: &str = "fluree.storage.all";
+/// Fluree's claim of access to the ledgers listed.
+const FLUREE_LEDGERS_CLAIM: &str = "fluree.storage.ledgers";
+
+/// What an operation needs. Each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Look at records.
+    Read,
+    /// Create, push, retract, restore.
+    Write,
+    /// Purge, drop, reset, overwrite.
+    Admin,
+}
+
+impl Scope {
+    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
+
+    /// The name in a token.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "nameservice:read",
+            Self::Write => "nameservice:write",
+            Self::Admin => "nameservice:admin",
+        }
+    }
+}
+
+/// How callers are recognised.
+#[derive(Debug)]
+pub enum Auth {
+    /// Everybody may do everything: for one machine, on loopback.
+    Open,
+    /// Somebody in front has checked the caller, and says so in the Lambda event: API Gateway's JWT authorizer (its
+    /// identity source must be the `Authorization` header), or IAM. An IAM caller may do everything: what it may not,
+    /// its policy withholds by route.
+    Gateway,
+    /// The service checks the token itself.
+    Verified(Verifier),
+}
+
+impl Auth {
+    /// Recognises the caller of a request.
+    pub(crate) fn principal(&self, parts: &Parts) -> Result<Principal, Problem> {
+        match self {
+            Self::Open => Ok(Principal::unlimited("open")),
+            Self::Gateway => from_gateway(parts),
+            Self::Verified(verifier) => Principal::from_claims(&verifier.claims(bearer(&parts.headers)?)?),
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(Problem::no_token)?;
+    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(Problem::no_token)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(Problem::no_token()) }
+}
+
+/// The context comes from the Lambda event, never from the network: only the gateway can set it.
+fn from_gateway(parts: &Parts) -> Result<Principal, Problem> {
+    let authorizer =
+        parts.extensions.get::<RequestContext>().and_then(RequestContext::authorizer).ok_or_else(Problem::no_token)?;
+    if let Some(iam) = &authorizer.iam {
+        let arn = iam.user_arn.as_deref().ok_or_else(Problem::no_token)?;
+        return Ok(Principal::unlimited(&format!("iam {arn}")));
+    }
+    let verified = authorizer.jwt.as_ref().ok_or_else(Problem::no_token)?;
+    // The gateway flattens arrays in its copy of the claims, so they are read from the token that it has verified.
+    // That it is the same token shows in what the copy keeps as it is.
+    let claims = unverified_claims(bearer(&parts.headers)?)?;
+    let same = ["iss", "sub", "jti"].iter().all(|name| match (verified.claims.get(*name), claims.get(*name)) {
+        (Some(copy), Some(Value::String(claim))) => copy == claim,
+        (copy, claim) => copy.is_none() && claim.is_none(),
+    });
+    if !same {
+        return Err(Problem::invalid_token("the token is not the one that the gateway has verified"));
+    }
+    Principal::from_claims(&claims)
+}
+
+fn unverified_claims(token: &str) -> Result<Object, Problem> {
+    token
+        .split('.')
+        .nth(1)
+        .and_then(|payload| URL_SAFE_NO_PAD.decode(payload).ok())
+        .and_then(|payload| serde_json::from_slice(&payload).ok())
+        .ok_or_else(|| Problem::invalid_token("the token is not a JWT"))
+}
+
+/// A caller, and what it may do where.
+pub struct Principal {
+    id: String,
+    /// The most that the token's own scopes allow, at the addresses that its globs allow.
+    scope: Option<Scope>,
+    /// `None` allows every address.
+    globs: Option<Vec<GlobMatcher>>,
+    /// Reading and writing that Fluree's claims allow.
+    storage: Storage,
+}
+
+#[derive(Debug, PartialEq)]
+enum Storage {
+    All,
+    Ledgers(Vec<Address>),
+}
+
+impl Principal {
+    fn unlimited(id: &str) -> Self {
+        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage: Storage::All }
+    }
+
+    /// Reads the claims of a verified token.
+    pub(crate) fn from_claims(claims: &Object) -> Result<Self, Problem> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
+        let subject = if text("sub").is_empty() { text("client_id") } else { text("sub") };
+        let words = ["scope", "scp"].iter().flat_map(|name| texts(claims.get(*name))).collect::<Vec<_>>();
+        let granted =
+            |scope: &Scope| words.iter().flat_map(|text| text.split_whitespace()).any(|word| word == scope.as_str());
+        let storage = match claims.get(FLUREE_ALL_CLAIM) {
+            Some(Value::Bool(true)) => Storage::All,
+            // A ledger that has no address cannot be granted; it takes nothing from the others.
+            _ => Storage::Ledgers(
+                texts(claims.get(FLUREE_LEDGERS_CLAIM)).iter().filter_map(|text| Address::parse(text).ok()).collect(),
+            ),
+        };
+        Ok(Self {
+            // Both parts with their lengths: no two callers share an id.
+            id: format!("jwt {}:{} {}:{subject}", text("iss").len(), text("iss"), subject.len()),
+            scope: Scope::ALL.into_iter().rfind(granted),
+            globs: claims.get(ADDRESSES_CLAIM).map(|claim| globs(claim)).transpose()?,
+            storage,
+        })
+    }
+
+    /// Tells callers apart.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether the caller may do this to this record.
+    pub(crate) fn may(&self, scope: Scope, address: &Address) -> bool {
+        let by_scope = self.scope >= Some(scope)
+            && self.globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.is_match(address.as_str())));
+        let by_storage = scope <= Scope::Write
+            && match &self.storage {
+                Storage::All => true,
+                Storage::Ledgers(ledgers) => ledgers.contains(address),
+            };
+        by_scope || by_storage
+    }
+
+    /// Whether there is any record that the caller may do this to.
+    pub(crate) fn may_somewhere(&self, scope: Scope) -> bool {
+        let by_storage = scope <= Scope::Write && self.storage != Storage::Ledgers(Vec::new());
+        self.scope >= Some(scope) || by_storage
+    }
+
+    /// Refuses what the caller may not do to this record. One that it may not even see is unknown to it.
+    pub(crate) fn check(&self, scope: Scope, address: &Address) -> Result<(), Problem> {
+        if self.may(scope, address) {
+            Ok(())
+        } else if !self.may_somewhere(scope) || self.may(Scope::Read, address) {
+            Err(Problem::insufficient_scope(scope))
+        } else {
+            Err(Problem::unknown_record(address))
+        }
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Principal").field("id", &self.id).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+/// The texts of a claim that is a text or a list of them.
+fn texts(claim: Option<&Value>) -> Vec<&str> {
+    match claim {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn globs(claim: &Value) -> Result<Vec<GlobMatcher>, Problem> {
+    let refuse = || Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of globs"));
+    // A list with anything but texts is refused as a whole: guessing could widen it.
+    let well_formed = match claim {
+        Value::String(_) => true,
+        Value::Array(values) => values.iter().all(Value::is_string),
+        _ => false,
+    };
+    if !well_formed {
+        return Err(refuse());
+    }
+    texts(Some(claim))
+        .into_iter()
+        .map(|text| {
+            // As everywhere, a plain `mydb` means `mydb:main`.
+            let plain = !text.contains([':', '*', '?', '[', '{']);
+            let text = if plain { format!("{text}:main") } else { text.to_owned() };
+            let glob = GlobBuilder::new(&text).literal_separator(false).build().map_err(|_| refuse())?;
+            Ok(glob.compile_matcher())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+    use serde_json::json;
+
+    use super::*;
+    use crate::problem::Kind;
+
+    fn principal(claims: Value) -> Principal {
+        Principal::from_claims(claims.as_object().unwrap()).unwrap()
+    }
+
+    fn address(text: &str) -> Address {
+        Address::parse(text).unwrap()
+    }
+
+    fn parts(context: Value, token: Option<&str>) -> Parts {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(RequestContext::ApiGatewayV2(serde_json::from_value(context).unwrap()));
+        if let Some(token) = token {
+            request.headers_mut().insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        }
+        request.into_parts().0
+    }
+
+    fn context(authorizer: Value) -> Value {
+        json!({"stage": "$default", "timeEpoch": 0, "authorizer": authorizer, "http": {"method": "GET"}})
+    }
+
+    fn unsigned(claims: Value) -> String {
+        format!("e30.{}.x", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    }
+
+    #[test]
+    fn scopes_include_the_lesser_ones_and_come_in_every_usual_form() {
+        for claims in [
+            json!({"scope": "openid nameservice:write"}),
+            json!({"scp": ["nameservice:write"]}),
+            json!({"scp": "nameservice:read nameservice:write"}),
+        ] {
+            let principal = principal(claims);
+            assert!(principal.may(Scope::Read, &address("a")) && principal.may(Scope::Write, &address("a")));
+            assert!(!principal.may(Scope::Admin, &address("a")));
+        }
+        assert!(!principal(json!({"scope": "nameservice:writer"})).may_somewhere(Scope::Read));
+        assert!(principal(json!({"scope": "nameservice:admin"})).may(Scope::Read, &address("a")));
+    }
+
+    #[test]
+    fn globs_narrow_a_token_and_a_star_crosses_slashes() {
+        let principal =
+            principal(json!({"scope": "nameservice:admin", "nameservice:addresses": ["tenant/*", "mydb", "x:dev*"]}));
+        for seen in ["tenant/a:main", "tenant/a/b:c/d", "mydb:main", "x:dev/1"] {
+            assert!(principal.may(Scope::Admin, &address(seen)), "{seen}");
+        }
+        for unseen in ["tenant:main", "mydb:dev", "x:main", "my/tenant/a:main"] {
+            assert!(!principal.may(Scope::Read, &address(unseen)), "{unseen}");
+        }
+        assert_eq!(principal.check(Scope::Write, &address("other")).unwrap_err().kind(), Kind::UnknownRecord);
+    }
+
+    #[test]
+    fn an_empty_or_broken_list_of_globs_never_means_all() {
+        let none = principal(json!({"scope": "nameservice:read", "nameservice:addresses": []}));
+        assert!(!none.may(Scope::Read, &address("a")));
+        for claim in [json!({}), json!(["a", 1]), json!(["[a"]), json!(null), json!(true)] {
+            let claims = json!({"scope": "nameservice:read", "nameservice:addresses": claim});
+            let refused = Principal::from_claims(claims.as_object().unwrap()).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Unauthorized);
+        }
+    }
+
+    #[test]
+    fn claims_of_fluree_grant_reading_and_writing_there() {
+        let all = principal(json!({"fluree.storage.all": true}));
+        assert!(all.may(Scope::Write, &address("a")) && !all.may_somewhere(Scope::Admin));
+        let some = principal(json!({"fluree.storage.ledgers": ["mydb", "x:dev", "bad@"]}));
+        assert!(some.may(Scope::Write, &address("mydb:main")) && some.may(Scope::Read, &address("x:dev")));
+        assert_eq!(some.check(Scope::Read, &address("x:main")).unwrap_err().kind(), Kind::UnknownRecord);
+        assert_eq!(some.check(Scope::Admin, &address("mydb")).unwrap_err().kind(), Kind::InsufficientScope);
+        assert!(!principal(json!({"fluree.storage.all": "true"})).may_somewhere(Scope::Read));
+    }
+
+    #[test]
+    fn what_may_be_read_but_not_written_is_no_secret() {
+        let caller = principal(json!({"scope": "nameservice:read", "fluree.storage.ledgers": ["mine"]}));
+        assert!(caller.check(Scope::Write, &address("mine")).is_ok());
+        assert_eq!(caller.check(Scope::Write, &address("other")).unwrap_err().kind(), Kind::InsufficientScope);
+    }
+
+    #[test]
+    fn callers_do_not_share_an_id() {
+        let one = principal(json!({"iss": "a", "sub": "b c"}));
+        let two = principal(json!({"iss": "a b", "sub": "c"}));
+        assert_ne!(one.id(), two.id());
+    }
+
+    #[test]
+    fn the_gateway_must_have_verified_the_very_token() {
+        let claims = json!({"iss": "i", "sub": "s", "scope": "nameservice:read", "nameservice:addresses": ["a:*"]});
+        let copy = json!({"jwt": {"claims": {"iss": "i", "sub": "s", "nameservice:addresses": "[a:*]"}}});
+        let token = unsigned(claims);
+        let caller = Auth::Gateway.principal(&parts(context(copy.clone()), Some(&token))).unwrap();
+        assert!(caller.may(Scope::Read, &address("a")) && !caller.may(Scope::Read, &address("b")));
+
+        let forged = unsigned(json!({"iss": "i", "sub": "other", "scope": "nameservice:admin"}));
+        for refused in [
+            parts(context(copy.clone()), Some(&forged)),
+            parts(context(copy.clone()), Some("nonsense")),
+            parts(context(copy), None),
+            parts(context(json!({})), Some(&token)),
+            Request::new(()).into_parts().0,
+        ] {
+            assert_eq!(Auth::Gateway.principal(&refused).unwrap_err().kind(), Kind::Unauthorized);
+        }
+    }
+
+    #[test]
+    fn an_iam_caller_of_the_gateway_may_do_everything() {
+        let iam = json!({"iam": {"userArn": "arn:aws:iam::1:user/a"}});
+        let caller = Auth::Gateway.principal(&parts(context(iam), None)).unwrap();
+        assert!(caller.may(Scope::Admin, &address("a")));
+    }
+}

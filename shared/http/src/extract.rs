@@ -1,0 +1,409 @@
+//! What a handler is given. Each extractor checks what it hands over, so that a handler cannot forget to: an address
+//! comes parsed and permitted, a body and a query come with every unknown field refused.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use axum::{
+    extract::{FromRef, FromRequestParts, RawPathParams},
+    http::{HeaderMap, header, request::Parts},
+};
+use nameservice_model::{Address, Call, RequestId};
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::{
+    auth::{Auth, Principal, Scope},
+    problem::Problem,
+    service::Received,
+};
+
+/// The one name of a path parameter.
+const ADDRESS: &str = "address";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The longest `Idempotency-Key`, in bytes.
+const MAX_KEY_BYTES: usize = 128;
+
+/// What an extractor demands of the caller's token.
+pub trait Needs: Send + Sync {
+    /// The scope.
+    const SCOPE: Scope;
+}
+
+/// Demands `nameservice:read`.
+#[derive(Debug)]
+pub struct Read;
+/// Demands `nameservice:write`.
+#[derive(Debug)]
+pub struct Write;
+/// Demands `nameservice:admin`.
+#[derive(Debug)]
+pub struct Admin;
+
+impl Needs for Read {
+    const SCOPE: Scope = Scope::Read;
+}
+impl Needs for Write {
+    const SCOPE: Scope = Scope::Write;
+}
+impl Needs for Admin {
+    const SCOPE: Scope = Scope::Admin;
+}
+
+/// A caller that holds the scope `S` somewhere: for routes without an address in their path. An address that comes
+/// in the body or in the rest of the path goes through [`Allowed::target`].
+#[derive(Debug)]
+pub struct Allowed<S> {
+    principal: Arc<Principal>,
+    call: Call,
+    needs: PhantomData<S>,
+}
+
+/// The record that the path names, and a caller that may use it with the scope `S`.
+#[derive(Debug)]
+pub struct Target<S> {
+    address: Address,
+    allowed: Allowed<S>,
+}
+
+impl<S: Needs> Allowed<S> {
+    /// The identity of this call (contract §4), the same however often it is asked for.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// Whether the caller may see the record. Over HTTP nobody sees the rows whose names are no addresses.
+    pub fn sees(&self, address: &Address) -> bool {
+        address.is_well_formed() && self.principal.may(Scope::Read, address)
+    }
+
+    /// Permits a record that the path does not name.
+    pub fn target(self, address: Address) -> Result<Target<S>, Problem> {
+        self.principal.check(S::SCOPE, &address)?;
+        Ok(Target { address, allowed: self })
+    }
+}
+
+impl<S: Needs> Target<S> {
+    /// The record's address.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The identity of this call (contract §4), the same however often it is asked for.
+    pub fn call(&self) -> &Call {
+        self.allowed.call()
+    }
+
+    /// Whether the caller may see another record.
+    pub fn sees(&self, address: &Address) -> bool {
+        self.allowed.sees(address)
+    }
+
+    /// Demands more than `S`, where what the body asks for needs it.
+    pub fn require(&self, scope: Scope) -> Result<(), Problem> {
+        self.allowed.principal.check(scope, &self.address)
+    }
+
+    /// The answer that there is no such record.
+    pub fn unknown(&self) -> Problem {
+        Problem::unknown_record(&self.address)
+    }
+}
+
+impl<S, N> FromRequestParts<S> for Allowed<N>
+where
+    S: Send + Sync,
+    N: Needs,
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let principal = Arc::<Auth>::from_ref(state).principal(parts)?;
+        if !principal.may_somewhere(N::SCOPE) {
+            return Err(Problem::insufficient_scope(N::SCOPE));
+        }
+        let call = match idempotency_key(&parts.headers)? {
+            Some(key) => {
+                let Received { path, body } = received(parts)?;
+                let parts = [principal.id().as_bytes(), key.as_bytes(), parts.method.as_str().as_bytes()];
+                Call::with_id(request_id(parts.into_iter().chain([path.as_bytes(), body.as_ref()])))
+            }
+            // Nobody can repeat a call that has no name: a name like no other says as much.
+            None => Call::with_id(request_id([Uuid::new_v4().as_bytes().as_slice()])),
+        };
+        Ok(Self { principal: Arc::new(principal), call, needs: PhantomData })
+    }
+}
+
+impl<S, N> FromRequestParts<S> for Target<N>
+where
+    S: Send + Sync,
+    N: Needs,
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let allowed = Allowed::from_request_parts(parts, state).await?;
+        let text = last_segment(parts, state).await?;
+        allowed.target(Address::parse(&text).map_err(Problem::invalid_address)?)
+    }
+}
+
+/// The rest of the path, unescaped and otherwise as it came: for routes that take something else than an address.
+#[derive(Debug)]
+pub struct Rest(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Rest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        last_segment(parts, state).await.map(Self)
+    }
+}
+
+async fn last_segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, Problem> {
+    let params = RawPathParams::from_request_parts(parts, state)
+        .await
+        .map_err(|_| Problem::invalid_address("the path is not UTF-8"))?;
+    let text = params.iter().find(|(name, _)| *name == ADDRESS).map(|(_, value)| value.to_owned());
+    text.ok_or_else(|| Problem::internal("the route has no path parameter `address`"))
+}
+
+fn received(parts: &Parts) -> Result<&Received, Problem> {
+    parts.extensions.get().ok_or_else(|| Problem::internal("the route is not part of a service()"))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let refuse = |reason| Err(Problem::invalid_idempotency_key(reason));
+    match value.to_str() {
+        _ if values.next().is_some() => refuse("is sent more than once"),
+        Ok("") => refuse("is empty"),
+        Ok(key) if key.len() > MAX_KEY_BYTES => refuse("has more than 128 bytes"),
+        Ok(key) if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(key)),
+        _ => refuse("holds something else than visible ASCII"),
+    }
+}
+
+/// A hash over all the parts, each after its length: no two lists of parts read alike.
+fn request_id<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> RequestId {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut id = hex(&hash.finalize());
+    id.truncate(32);
+    RequestId::new(id)
+}
+
+/// Bytes as lower-case hexadecimal text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A JSON body.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if !is_json(&parts.headers) {
+            return Err(Problem::unsupported_media_type());
+        }
+        from_json(&received(parts)?.body).map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub struct OptionalBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match received(parts)?.body.is_empty() {
+            true => Ok(Self(T::default())),
+            false => Body::from_request_parts(parts, state).await.map(|Body(body)| Self(body)),
+        }
+    }
+}
+
+/// Query parameters.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        from_query(parts.uri.query().unwrap_or_default()).map(Self)
+    }
+}
+
+/// `application/json`, or a type that is written in JSON, with any parameters.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.strip_prefix("application/") {
+        Some(subtype) => subtype == "json" || subtype.ends_with("+json"),
+        None => false,
+    }
+}
+
+fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let mut reason = error.inner().to_string();
+        if !error.inner().is_data() {
+            return Problem::invalid_body("", reason);
+        }
+        // Where the text is JSON, the field says more than line and column do.
+        if let Some(end) = reason.rfind(" at line ") {
+            reason.truncate(end);
+        }
+        Problem::invalid_body(&field(&error.path().to_string(), &reason), reason)
+    })?;
+    json.end().map_err(|error| Problem::invalid_body("", error))?;
+    Ok(value)
+}
+
+fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        let reason = error.inner().to_string();
+        Problem::invalid_parameter(&field(&error.path().to_string(), &reason), reason)
+    })
+}
+
+/// The field that is wrong. serde's path ends above a field that is missing, unknown or there twice: then its
+/// sentence, "missing field `t`", has the name.
+fn field(path: &str, reason: &str) -> String {
+    let path = if path == "." { "" } else { path };
+    let named = ["missing field `", "unknown field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| reason.strip_prefix(start))
+        .and_then(|rest| rest.split('`').next());
+    match named {
+        Some(name) if path.is_empty() || path == name => name.to_owned(),
+        Some(name) if !path.ends_with(&format!(".{name}")) => format!("{path}.{name}"),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::problem::Kind;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[allow(dead_code)]
+        inner: Inner,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code)]
+        t: i64,
+    }
+
+    fn refused_field(problem: Problem) -> Value {
+        let kind = problem.kind();
+        assert!(matches!(kind, Kind::InvalidBody | Kind::InvalidParameter), "{kind:?}");
+        problem.field()
+    }
+
+    #[test]
+    fn a_bad_body_names_its_field() {
+        for (body, field) in [
+            (r#"{"inner": {"t": "1"}}"#, json!("inner.t")),
+            (r#"{"inner": {"t": 9223372036854775808}}"#, json!("inner.t")),
+            (r#"{"inner": {"t": 1.5}}"#, json!("inner.t")),
+            (r#"{"inner": {}}"#, json!("inner.t")),
+            (r#"{"inner": {"t": 1, "u": 1}}"#, json!("inner.u")),
+            (r#"{"inner": {"t": 1, "t": 1}}"#, json!("inner.t")),
+            (r#"{"inner": {"t": 1}, "lease": 1}"#, json!("lease")),
+            (r#"{}"#, json!("inner")),
+            ("[]", Value::Null),
+            ("", Value::Null),
+            (r#"{"inner": {"t": 1}} x"#, Value::Null),
+        ] {
+            assert_eq!(refused_field(from_json::<Outer>(body.as_bytes()).unwrap_err()), field, "{body}");
+        }
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        assert_eq!(refused_field(from_json::<Value>(deep.as_bytes()).unwrap_err()), Value::Null);
+    }
+
+    #[test]
+    fn a_bad_query_names_its_parameter() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Parameters {
+            limit: Option<u64>,
+            deep: Option<bool>,
+        }
+        let good: Parameters = from_query("limit=5&deep=true").unwrap();
+        assert_eq!((good.limit, good.deep), (Some(5), Some(true)));
+        for (query, field) in [("limit=x", "limit"), ("deep=", "deep"), ("a=b", "a"), ("limit=1&limit=2", "limit")] {
+            assert_eq!(refused_field(from_query::<Parameters>(query).unwrap_err()), json!(field), "{query}");
+        }
+    }
+
+    #[test]
+    fn json_comes_under_its_own_name() {
+        let headers = |value: &str| HeaderMap::from_iter([(header::CONTENT_TYPE, value.parse().unwrap())]);
+        for taken in ["application/json", "Application/JSON; charset=utf-8", "application/ld+json"] {
+            assert!(is_json(&headers(taken)), "{taken}");
+        }
+        for refused in ["text/json", "application/jsonl", "application/x-www-form-urlencoded", "json"] {
+            assert!(!is_json(&headers(refused)), "{refused}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn no_two_requests_read_alike() {
+        let ids = [
+            request_id([b"ab".as_slice(), b"c"]),
+            request_id([b"a".as_slice(), b"bc"]),
+            request_id([b"abc".as_slice(), b""]),
+            request_id([b"abc".as_slice()]),
+        ];
+        for (i, id) in ids.iter().enumerate() {
+            assert_eq!(id.as_str().len(), 32);
+            assert!(!ids[..i].contains(id));
+        }
+        assert_eq!(ids[0], request_id([b"ab".as_slice(), b"c"]));
+    }
+
+    #[test]
+    fn an_idempotency_key_is_short_visible_and_single() {
+        let headers = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(IDEMPOTENCY_KEY, value.parse().unwrap());
+            }
+            headers
+        };
+        assert_eq!(idempotency_key(&headers(&[])).unwrap(), None);
+        let longest = "k".repeat(128);
+        assert_eq!(idempotency_key(&headers(&[&longest])).unwrap(), Some(longest.as_str()));
+        for refused in [&[""] as &[&str], &["a b"], &["ä"], &["a", "a"], &["k".repeat(129).as_str()]] {
+            let problem = idempotency_key(&headers(refused)).unwrap_err();
+            assert_eq!(problem.kind(), Kind::InvalidIdempotencyKey, "{refused:?}");
+        }
+    }
+}

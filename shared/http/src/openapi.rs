@@ -1,0 +1,75 @@
+//! The OpenAPI document, from what the rooms say of themselves.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use utoipa::{
+    IntoParams, PartialSchema,
+    openapi::{
+        Components, InfoBuilder, LicenseBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi, Paths, Schema, Type,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+use crate::problem::ProblemDocument;
+
+/// The name of the security scheme, for the `security` of a handler.
+pub const BEARER: &str = "bearer";
+
+/// The address at the end of a path.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "describes a parameter, is never made")]
+pub struct AddressInPath {
+    /// The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+    #[param(example = "mydb:main")]
+    address: String,
+}
+
+/// The header that names a write, so that it can be repeated.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code, reason = "describes a parameter, is never made")]
+pub struct IdempotencyKey {
+    /// Names this write: sent again under the same key, the same request is not applied twice.
+    #[serde(rename = "Idempotency-Key")]
+    #[param(max_length = 128, pattern = "^[!-~]+$")]
+    idempotency_key: Option<String>,
+}
+
+/// Finishes the document of a router of rooms: title, version, security, and paths as OpenAPI writes them
+/// (`{address}` where the router's `{*address}` takes the rest of the path).
+pub fn openapi(mut document: OpenApi) -> OpenApi {
+    document.info = InfoBuilder::new()
+        .title("Nameservice")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "Where the heads, indexes, states and configurations of ledgers and graph sources are.\n\n\
+             Refusals are problem details (RFC 9457) whose `type` never changes. Every answer has an `x-request-id`. \
+             An address outside a token's `nameservice:addresses` is answered like an unknown one.",
+        ))
+        .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
+        .build();
+    document.servers = None;
+    let mut paths = BTreeMap::new();
+    for (path, item) in std::mem::take(&mut document.paths.paths) {
+        paths.insert(path.replace("{*", "{"), item);
+    }
+    document.paths = Paths::new();
+    document.paths.paths.extend(paths);
+    let components = document.components.get_or_insert_with(Components::new);
+    components.schemas.insert("Problem".into(), ProblemDocument::schema());
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some("Scopes: nameservice:read, nameservice:write, nameservice:admin"));
+    components.security_schemes.insert(BEARER.into(), SecurityScheme::Http(scheme.build()).into());
+    document
+}
+
+/// The schema of a map whose values may be null, which the derive macro has no words for.
+pub(crate) fn map_of_nullable<T: PartialSchema>() -> Object {
+    let null = ObjectBuilder::new().schema_type(Type::Null);
+    let value = OneOfBuilder::new().item(null).item(T::schema()).build();
+    ObjectBuilder::new().additional_properties(Some(Schema::OneOf(value))).build()
+}

@@ -1,0 +1,110 @@
+//! Pages of a bounded size.
+
+use std::io::{self, Write};
+
+use nameservice_model::Cursor;
+use serde::Serialize;
+
+use crate::problem::Problem;
+
+/// The most that one answer holds, in bytes of JSON. Lambda gives at most 6 MB, with the JSON once more escaped.
+pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// What is kept free for the members around the records.
+const FRAME_BYTES: usize = 4 * 1024;
+
+/// How many entries a page has at most.
+pub fn limit(asked: Option<u64>, default: usize, most: usize) -> Result<usize, Problem> {
+    match asked.map(usize::try_from) {
+        None => Ok(default),
+        Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
+        Some(_) => Err(Problem::invalid_parameter("limit", format!("must be between 1 and {most}"))),
+    }
+}
+
+/// Reads a cursor that came back.
+pub fn cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+    Ok(text.map(Cursor::decode).transpose()?)
+}
+
+/// Shows as many of the entries as one answer holds, and at least one. The cursor names the last that is shown, or
+/// is `next` where all are.
+pub fn fit<T, V: Serialize>(
+    entries: Vec<T>,
+    next: Option<Cursor>,
+    cursor_of: impl Fn(&T) -> Cursor,
+    show: impl Fn(&T) -> V,
+) -> Result<(Vec<V>, Option<String>), Problem> {
+    let mut shown = Vec::with_capacity(entries.len());
+    let mut room = MAX_PAGE_BYTES - FRAME_BYTES;
+    let mut last = None;
+    for entry in &entries {
+        let view = show(entry);
+        let size = json_bytes(&view)? + 1;
+        match (room.checked_sub(size), last) {
+            (Some(left), _) => room = left,
+            (None, None) => room = 0,
+            (None, Some(last)) => return Ok((shown, Some(cursor_of(last).encode()))),
+        }
+        shown.push(view);
+        last = Some(entry);
+    }
+    Ok((shown, next.map(|next| next.encode())))
+}
+
+/// How long a value is in JSON.
+pub fn json_bytes(value: &impl Serialize) -> Result<usize, Problem> {
+    struct Count(usize);
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).map_err(Problem::internal)?;
+    Ok(count.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use nameservice_model::{Address, Listed, RecordKind, Summary};
+
+    use super::*;
+
+    fn entry(name: &str) -> Listed {
+        Listed::Summary(Summary {
+            address: Address::parse(name).unwrap(),
+            kind: RecordKind::Ledger,
+            retracted: false,
+            source_type: None,
+            dependencies: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_page_is_cut_before_it_is_too_large_but_never_empty() {
+        let size = |bytes: usize| move |_: &Listed| "x".repeat(bytes);
+        let entries = vec![entry("a"), entry("b"), entry("c")];
+        let next = Some(entries[2].cursor());
+        let of = Listed::cursor;
+
+        let (shown, cursor) = fit(entries.clone(), next.clone(), of, size(10)).unwrap();
+        assert_eq!((shown.len(), cursor), (3, next.clone().map(|next| next.encode())));
+        let (shown, cursor) = fit(entries.clone(), None, of, size(MAX_PAGE_BYTES * 2 / 5)).unwrap();
+        assert_eq!((shown.len(), cursor), (2, Some(entries[1].cursor().encode())));
+        let (shown, cursor) = fit(entries.clone(), next, of, size(MAX_PAGE_BYTES * 2)).unwrap();
+        assert_eq!((shown.len(), cursor), (1, Some(entries[0].cursor().encode())));
+        assert_eq!(fit(Vec::new(), None, of, size(1)).unwrap(), (Vec::new(), None));
+    }
+
+    #[test]
+    fn limits_have_bounds() {
+        assert_eq!(limit(None, 100, 1000).unwrap(), 100);
+        assert_eq!(limit(Some(1000), 100, 1000).unwrap(), 1000);
+        assert!(limit(Some(0), 100, 1000).is_err());
+        assert!(limit(Some(1001), 100, 1000).is_err());
+    }
+}

@@ -1,0 +1,458 @@
+//! Refusals on the wire: RFC 9457 problem details (`application/problem+json`).
+//!
+//! [`Kind`] is the one table of everything that can be refused, with its status and title. Handlers and extractors
+//! call the named constructors of [`Problem`]; nothing else chooses a status code.
+
+use std::sync::Arc;
+
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use nameservice_model::{Address, BoxError, Error, InvalidCursor, Object, RecordKind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::auth::Scope;
+
+/// What every problem's `type` begins with. The types are names, not pages, and never change.
+pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
+
+/// How long a client should wait before it tries again, in seconds, where the service could not serve.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+macro_rules! kinds {
+    ($($name:ident $slug:literal $status:ident $title:literal)*) => {
+        /// What can be refused. The last segment of a problem's `type` is its slug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "each is described by its title in the table")]
+        pub enum Kind { $($name),* }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn row(self) -> (&'static str, StatusCode, &'static str) {
+                match self { $(Self::$name => ($slug, StatusCode::$status, $title)),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    InvalidAddress        "invalid-address"         BAD_REQUEST            "The text is not an address"
+    InvalidContentId      "invalid-content-id"      BAD_REQUEST            "The text is not a content id"
+    InvalidBody           "invalid-body"            BAD_REQUEST            "The body is not what this operation takes"
+    InvalidParameter      "invalid-parameter"       BAD_REQUEST            "A query parameter is not what this operation takes"
+    InvalidCursor         "invalid-cursor"          BAD_REQUEST            "The cursor is not one that this service gave"
+    InvalidIdempotencyKey "invalid-idempotency-key" BAD_REQUEST            "The Idempotency-Key cannot be used"
+    Unauthorized          "unauthorized"            UNAUTHORIZED           "A valid token is needed"
+    InsufficientScope     "insufficient-scope"      FORBIDDEN              "The token does not allow this operation"
+    NotFound              "not-found"               NOT_FOUND              "There is no such route"
+    UnknownRecord         "unknown-record"          NOT_FOUND              "There is no such record"
+    UnknownSource         "unknown-source"          NOT_FOUND              "There is no such live ledger to branch from"
+    MethodNotAllowed      "method-not-allowed"      METHOD_NOT_ALLOWED     "The route does not take this method"
+    Conflict              "conflict"                CONFLICT               "Something else is in place than was expected"
+    AlreadyExists         "already-exists"          CONFLICT               "A record of this address exists"
+    WrongKind             "wrong-kind"              CONFLICT               "The record is of another kind"
+    HasDependents         "has-dependents"          CONFLICT               "Other records depend on the record"
+    UnbornSource          "unborn-source"           CONFLICT               "The source has no commit to branch from"
+    NotABranch            "not-a-branch"            CONFLICT               "The record was not created as a branch"
+    Retracted             "retracted"               GONE                   "The record is retracted"
+    PayloadTooLarge       "payload-too-large"       PAYLOAD_TOO_LARGE      "It is larger than this service takes or gives"
+    UnsupportedMediaType  "unsupported-media-type"  UNSUPPORTED_MEDIA_TYPE "The body must be JSON"
+    MissingDependencies   "missing-dependencies"    UNPROCESSABLE_ENTITY   "Dependencies do not exist or are retracted"
+    Internal              "internal"                INTERNAL_SERVER_ERROR  "The service failed"
+    OutcomeUnknown        "outcome-unknown"         SERVICE_UNAVAILABLE    "It is unknown whether the write was applied"
+    Unavailable           "unavailable"             SERVICE_UNAVAILABLE    "The service cannot serve at the moment"
+}
+
+impl Kind {
+    /// The last segment of the problem's `type`.
+    pub const fn slug(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The status it is answered with.
+    pub const fn status(self) -> StatusCode {
+        self.row().1
+    }
+
+    /// What it says to a person, whatever the case.
+    pub const fn title(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The problem's `type`.
+    pub fn type_uri(self) -> String {
+        format!("{TYPE_BASE}{}", self.slug())
+    }
+}
+
+/// A refusal. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
+#[derive(Debug)]
+pub struct Problem {
+    kind: Kind,
+    detail: String,
+    members: Object,
+    headers: HeaderMap,
+    failure: Option<BoxError>,
+}
+
+/// The failure behind an answer of 500 or 503, on its way to the one place that logs.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure(pub(crate) Arc<BoxError>);
+
+/// A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemDocument {
+    /// Names what was refused; stable.
+    #[serde(rename = "type")]
+    #[schema(example = "https://nameservice.dev/problems/unknown-record")]
+    pub type_uri: String,
+    /// The same in words.
+    pub title: String,
+    /// The status code of the answer.
+    pub status: u16,
+    /// What was wrong in this case.
+    pub detail: String,
+    /// Further members.
+    #[serde(flatten)]
+    pub members: Object,
+}
+
+impl Problem {
+    fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: shortened(&detail.into()),
+            members: Object::new(),
+            headers: HeaderMap::new(),
+            failure: None,
+        }
+    }
+
+    fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.into(), value.into());
+        self
+    }
+
+    fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    fn caused_by(mut self, failure: impl Into<BoxError>) -> Self {
+        self.failure = Some(failure.into());
+        self
+    }
+
+    /// What was refused.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The field that was refused, null where none is named.
+    #[cfg(test)]
+    pub(crate) fn field(&self) -> Value {
+        self.members.get("field").cloned().unwrap_or_default()
+    }
+
+    /// The path does not hold an address.
+    pub fn invalid_address(reason: impl ToString) -> Self {
+        Self::new(Kind::InvalidAddress, reason.to_string()).member("field", "address")
+    }
+
+    /// A member of the body does not hold an address.
+    pub fn invalid_address_in(field: &str, reason: impl ToString) -> Self {
+        Self::new(Kind::InvalidAddress, format!("{field}: {}", reason.to_string())).member("field", shortened(field))
+    }
+
+    /// A member of the body does not hold a content id.
+    pub fn invalid_content_id(field: &str, reason: impl ToString) -> Self {
+        Self::new(Kind::InvalidContentId, format!("{field}: {}", reason.to_string())).member("field", shortened(field))
+    }
+
+    /// A member of the body is not what it must be. The empty field means the body as a whole.
+    pub fn invalid_body(field: &str, reason: impl ToString) -> Self {
+        let reason = reason.to_string();
+        match field {
+            "" => Self::new(Kind::InvalidBody, reason),
+            field => Self::new(Kind::InvalidBody, format!("{field}: {reason}")).member("field", shortened(field)),
+        }
+    }
+
+    /// A query parameter is not what it must be.
+    pub fn invalid_parameter(parameter: &str, reason: impl ToString) -> Self {
+        let reason = reason.to_string();
+        match parameter {
+            "" => Self::new(Kind::InvalidParameter, reason),
+            parameter => Self::new(Kind::InvalidParameter, format!("{parameter}: {reason}"))
+                .member("field", shortened(parameter)),
+        }
+    }
+
+    /// A cursor that no page has handed out.
+    pub fn invalid_cursor(reason: &InvalidCursor) -> Self {
+        Self::new(Kind::InvalidCursor, reason.to_string()).member("field", "cursor")
+    }
+
+    /// An `Idempotency-Key` that cannot be used.
+    pub fn invalid_idempotency_key(reason: &str) -> Self {
+        Self::new(Kind::InvalidIdempotencyKey, format!("the Idempotency-Key {reason}"))
+    }
+
+    /// No token came with the request, or none that counts here.
+    pub fn no_token() -> Self {
+        Self::new(Kind::Unauthorized, "send a token: `Authorization: Bearer …`")
+            .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"nameservice\""))
+    }
+
+    /// The token does not hold.
+    pub fn invalid_token(reason: &str) -> Self {
+        // `reason` is one of our own sentences, or a claim's name: visible ASCII, but a quote would end the parameter.
+        let safe: String =
+            reason.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).take(200).collect();
+        let challenge = format!("Bearer realm=\"nameservice\", error=\"invalid_token\", error_description=\"{safe}\"");
+        let problem = Self::new(Kind::Unauthorized, reason);
+        match HeaderValue::try_from(challenge) {
+            Ok(challenge) => problem.header(header::WWW_AUTHENTICATE, challenge),
+            Err(_) => problem,
+        }
+    }
+
+    /// The token is good, but not for this.
+    pub fn insufficient_scope(needed: Scope) -> Self {
+        let problem = Self::new(Kind::InsufficientScope, format!("this needs the scope `{}`", needed.as_str()))
+            .member("scope", needed.as_str());
+        let challenge =
+            format!("Bearer realm=\"nameservice\", error=\"insufficient_scope\", scope=\"{}\"", needed.as_str());
+        match HeaderValue::try_from(challenge) {
+            Ok(challenge) => problem.header(header::WWW_AUTHENTICATE, challenge),
+            Err(_) => problem,
+        }
+    }
+
+    /// No route has this path.
+    pub fn not_found(path: &str) -> Self {
+        Self::new(Kind::NotFound, format!("no route has the path {path}"))
+    }
+
+    /// No such record, or none that the caller may see.
+    pub fn unknown_record(address: &Address) -> Self {
+        Self::new(Kind::UnknownRecord, format!("there is no record `{address}`"))
+    }
+
+    /// No record has this name, or none that the caller may see.
+    pub fn unknown_name(name: &str) -> Self {
+        Self::new(Kind::UnknownRecord, format!("there is no ledger of the name `{name}`"))
+    }
+
+    /// No such ledger to branch from, or none that the caller may see.
+    pub fn unknown_source(source: &Address) -> Self {
+        Self::new(Kind::UnknownSource, format!("there is no live ledger `{source}` to branch from"))
+    }
+
+    /// The route does not take the method. `allow` lists those that it takes.
+    pub fn method_not_allowed(method: &str, allow: Option<&str>) -> Self {
+        let problem = Self::new(Kind::MethodNotAllowed, format!("this route does not take {method}"));
+        match allow.map(HeaderValue::try_from) {
+            Some(Ok(allow)) => problem.header(header::ALLOW, allow),
+            _ => problem,
+        }
+    }
+
+    /// The expectation did not hold.
+    pub fn conflict(actual: Value) -> Self {
+        let detail = "nothing was written: `actual` is in place, which is not what was expected, or which the new \
+                      value does not advance";
+        Self::new(Kind::Conflict, detail).member("actual", actual)
+    }
+
+    /// The address is taken.
+    pub fn already_exists(address: &Address) -> Self {
+        Self::new(Kind::AlreadyExists, format!("`{address}` exists, live or retracted"))
+    }
+
+    /// The record is of a kind that this operation does not apply to.
+    pub fn wrong_kind(address: &Address, kind: RecordKind, source_type: Option<&str>) -> Self {
+        let what = match kind {
+            RecordKind::Ledger => "a ledger".to_owned(),
+            RecordKind::GraphSource => match source_type {
+                Some(source_type) => format!("a graph source of the type `{source_type}`"),
+                None => "a graph source".to_owned(),
+            },
+        };
+        Self::new(Kind::WrongKind, format!("`{address}` is {what}")).member("kind", kind.as_str())
+    }
+
+    /// Others depend on the record: these, as far as the caller may see them.
+    pub fn has_dependents(address: &Address, dependents: &[Address]) -> Self {
+        let dependents: Vec<_> = dependents.iter().map(Address::as_str).collect();
+        Self::new(Kind::HasDependents, format!("branches or graph sources depend on `{address}`"))
+            .member("dependents", dependents)
+    }
+
+    /// A branch cannot start from a ledger without commits.
+    pub fn unborn_source(source: &Address) -> Self {
+        Self::new(Kind::UnbornSource, format!("`{source}` has no commit to branch from"))
+    }
+
+    /// The record was not created as a branch.
+    pub fn not_a_branch(address: &Address) -> Self {
+        Self::new(Kind::NotABranch, format!("`{address}` was not created as a branch: purge it instead"))
+    }
+
+    /// The record is retracted.
+    pub fn retracted(address: &Address) -> Self {
+        Self::new(Kind::Retracted, format!("`{address}` is retracted: restore it first"))
+    }
+
+    /// The body is larger than the service takes.
+    pub fn body_too_large(limit: usize) -> Self {
+        Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
+    }
+
+    /// The answer would be larger than the service gives.
+    pub fn answer_too_large(instead: &str) -> Self {
+        Self::new(Kind::PayloadTooLarge, format!("the answer does not fit: read it in pages from {instead}"))
+    }
+
+    /// The body is not declared as JSON.
+    pub fn unsupported_media_type() -> Self {
+        Self::new(Kind::UnsupportedMediaType, "send JSON, with `Content-Type: application/json`")
+    }
+
+    /// Dependencies do not exist, are retracted, or are none that the caller may see.
+    pub fn missing_dependencies(missing: &[Address]) -> Self {
+        let missing: Vec<_> = missing.iter().map(Address::as_str).collect();
+        Self::new(Kind::MissingDependencies, format!("missing or retracted: {}", missing.join(", ")))
+            .member("missing", missing)
+    }
+
+    /// Something that should not happen.
+    pub fn internal(failure: impl Into<BoxError>) -> Self {
+        Self::new(Kind::Internal, "the failure was logged under this answer's x-request-id").caused_by(failure)
+    }
+
+    fn unavailable(failure: Error) -> Self {
+        Self::new(Kind::Unavailable, "nothing was written: try again")
+            .header(header::RETRY_AFTER, RETRY_AFTER)
+            .caused_by(failure)
+    }
+
+    fn outcome_unknown(failure: Error) -> Self {
+        let detail = "the write may or may not have been applied: read the record, or repeat the request under the \
+                      same Idempotency-Key";
+        Self::new(Kind::OutcomeUnknown, detail).header(header::RETRY_AFTER, RETRY_AFTER).caused_by(failure)
+    }
+}
+
+/// The one place where an error of the store gets its status.
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OutcomeUnknown { .. } => Self::outcome_unknown(error),
+            Error::Unavailable { .. } => Self::unavailable(error),
+            Error::TooLarge => {
+                Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")
+            }
+            _ => Self::internal(error),
+        }
+    }
+}
+
+impl From<InvalidCursor> for Problem {
+    fn from(reason: InvalidCursor) -> Self {
+        Self::invalid_cursor(&reason)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { kind, detail, members, headers, failure } = self;
+        let document = ProblemDocument {
+            type_uri: kind.type_uri(),
+            title: kind.title().into(),
+            status: kind.status().as_u16(),
+            detail,
+            members,
+        };
+        let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        let body = json!(document).to_string();
+        let mut response = (kind.status(), [content_type], headers, body).into_response();
+        if let Some(failure) = failure {
+            response.extensions_mut().insert(Failure(Arc::new(failure)));
+        }
+        response
+    }
+}
+
+/// A problem repeats what it was given, but never at full length.
+fn shortened(text: &str) -> String {
+    const KEPT: usize = 500;
+    match text.char_indices().nth(KEPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_slug_of_its_own_an_error_status_and_a_title() {
+        let mut slugs = HashSet::new();
+        for kind in Kind::ALL {
+            assert!(slugs.insert(kind.slug()), "{kind:?}");
+            assert!(kind.slug().chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{kind:?}");
+            assert!(kind.status().is_client_error() || kind.status().is_server_error(), "{kind:?}");
+            assert!(!kind.title().is_empty(), "{kind:?}");
+            assert!(kind.type_uri().ends_with(kind.slug()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_problem_shows_its_row_and_its_members() {
+        let address = Address::parse("mydb").unwrap();
+        let search = Address::parse("search").unwrap();
+        let response = Problem::has_dependents(&address, &[search]).into_response();
+        assert_eq!(response.status(), StatusCode::CONFLICT);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["type"], "https://nameservice.dev/problems/has-dependents");
+        assert_eq!(body["status"], 409);
+        assert_eq!(body["dependents"], json!(["search:main"]));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_kept_for_the_log_and_not_shown() {
+        let response = Problem::from(Error::Store { operation: "get", source: "secret table".into() }).into_response();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(response.extensions().get::<Failure>().is_some());
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        assert!(!String::from_utf8_lossy(&body).contains("secret"));
+    }
+
+    #[test]
+    fn errors_of_the_store_get_their_status() {
+        let unavailable = Error::Unavailable { operation: "get", source: None };
+        let unknown = Error::OutcomeUnknown { operation: "push", source: None };
+        for (error, kind) in [
+            (unavailable, Kind::Unavailable),
+            (unknown, Kind::OutcomeUnknown),
+            (Error::TooLarge, Kind::PayloadTooLarge),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!(problem.kind(), kind);
+            let status = kind.status();
+            assert_eq!(problem.into_response().headers().contains_key(header::RETRY_AFTER), status == 503);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The refusals of a route, as the OpenAPI document lists them.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+
+use crate::problem::Kind;
+
+/// What any route may answer that knows its caller and asks the store.
+pub const READS: &[Kind] = &[Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
+/// What a writing route may answer besides.
+pub const WRITES: &[Kind] = &[Kind::InvalidIdempotencyKey, Kind::PayloadTooLarge, Kind::OutcomeUnknown];
+/// What a route with a body may answer besides.
+pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
+
+/// Gives a room its `Refusals`, for the `responses` of its handler: the sets it names, and kinds of its own.
+///
+/// ```ignore
+/// nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
+/// ```
+#[macro_export]
+macro_rules! refusals {
+    ($($set:ident)*; $($kind:ident)*) => {
+        struct Refusals;
+
+        impl ::utoipa::IntoResponses for Refusals {
+            fn responses() -> ::std::collections::BTreeMap<
+                ::std::string::String,
+                ::utoipa::openapi::RefOr<::utoipa::openapi::Response>,
+            > {
+                $crate::refusals::responses(&[
+                    $($crate::refusals::$set,)*
+                    &[$($crate::problem::Kind::$kind),*],
+                ])
+            }
+        }
+    };
+}
+
+/// One response a status, which lists the problem types that come with it.
+pub fn responses(sets: &[&[Kind]]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status = BTreeMap::<u16, Vec<Kind>>::new();
+    for kind in sets.iter().copied().flatten() {
+        by_status.entry(kind.status().as_u16()).or_default().push(*kind);
+    }
+    let problem = || ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    by_status
+        .into_iter()
+        .map(|(status, kinds)| {
+            let lines: Vec<_> = kinds.iter().map(|kind| format!("`{}`: {}", kind.slug(), kind.title())).collect();
+            let response =
+                ResponseBuilder::new().description(lines.join("; ")).content("application/problem+json", problem());
+            (status.to_string(), RefOr::T(response.build()))
+        })
+        .collect()
+}

@@ -1,0 +1,68 @@
+//! Outcomes that several rooms answer alike.
+
+use axum::{
+    Json,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use nameservice_model::{Address, ConcernValue, NameService, PushOutcome, Record};
+use serde::Serialize;
+
+use crate::{
+    Problem,
+    extract::{Needs, Target},
+    lambda::escaped,
+    shapes::{self, PushAnswer, PushStatus},
+};
+
+/// The answer to a push of any concern.
+pub fn pushed<S, T, V>(target: &Target<S>, outcome: PushOutcome<T>) -> Result<Json<PushAnswer<V>>, Problem>
+where
+    S: Needs,
+    V: From<ConcernValue<T>> + Serialize,
+{
+    let address = target.address();
+    match outcome {
+        PushOutcome::Updated { value, replayed } => {
+            Ok(Json(PushAnswer { status: PushStatus::Updated, value: value.into(), replayed }))
+        }
+        PushOutcome::Stale { actual } => {
+            Ok(Json(PushAnswer { status: PushStatus::Stale, value: actual.into(), replayed: false }))
+        }
+        PushOutcome::Conflict { actual } => Err(conflict(actual.map(V::from))),
+        PushOutcome::Unknown => Err(target.unknown()),
+        PushOutcome::Retracted => Err(Problem::retracted(address)),
+        PushOutcome::WrongKind(kind) => Err(Problem::wrong_kind(address, kind, None)),
+    }
+}
+
+/// The refusal of a write whose expectation did not hold.
+pub fn conflict(actual: Option<impl Serialize>) -> Problem {
+    match serde_json::to_value(actual) {
+        Ok(actual) => Problem::conflict(actual),
+        Err(error) => Problem::internal(error),
+    }
+}
+
+/// The refusal of a retraction or purge, with what the caller may see of what stands in its way.
+pub async fn has_dependents<S: Needs>(target: &Target<S>, names: &dyn NameService) -> Problem {
+    match names.dependents(target.address()).await {
+        Ok(mut dependents) => {
+            dependents.retain(|address| target.sees(address));
+            Problem::has_dependents(target.address(), &dependents)
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// The answer that a record was created, and where it is.
+pub fn created(record: &Record) -> Response {
+    (StatusCode::CREATED, [location(&record.address)], Json(shapes::Record::from(record))).into_response()
+}
+
+/// Where a record is, escaped for a header.
+fn location(address: &Address) -> (HeaderName, HeaderValue) {
+    let path = escaped(&format!("/v1/records/{address}"));
+    // Every character that is not visible ASCII is escaped by now.
+    (header::LOCATION, HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/v1/records")))
+}

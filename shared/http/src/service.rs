@@ -1,0 +1,197 @@
+//! What every answer goes through, whichever route gives it.
+
+use std::{any::Any, error::Error, fmt::Write as _};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::Request,
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tower_http::catch_panic::CatchPanicLayer;
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    problem::{Failure, Problem},
+};
+
+/// The largest body that is taken, in bytes.
+pub const MAX_BODY_BYTES: usize = 256 * 1024;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_REQUEST_ID_BYTES: usize = 128;
+
+/// The finished service over a router of rooms.
+///
+/// Every answer has an `x-request-id` (the client's own, if it is sane), every refusal is a [`Problem`], a body over
+/// [`MAX_BODY_BYTES`] is refused, a panic becomes a 500, and what failed is logged here and only here.
+pub fn service(router: Router<App>, app: App) -> Router {
+    router
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .with_state(app)
+        .layer(from_fn(receive))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(answer))
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::not_found(uri.path())
+}
+
+/// The router adds the `Allow` header to it.
+async fn method_not_allowed(method: Method) -> Problem {
+    Problem::method_not_allowed(method.as_str(), None)
+}
+
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "something that is not text".to_owned(),
+    };
+    Problem::internal(format!("a handler panicked: {message}")).into_response()
+}
+
+/// The request as it came, for extractors that need it whole: a call's identity is a hash over it.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) path: String,
+    pub(crate) body: Bytes,
+}
+
+async fn receive(request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return Problem::body_too_large(MAX_BODY_BYTES).into_response();
+        }
+        // The client has gone, or has sent something that is no HTTP body.
+        Err(_) => return Problem::invalid_body("", "the body could not be read").into_response(),
+    };
+    parts.extensions.insert(Received { path: parts.uri.path().to_owned(), body: body.clone() });
+    next.run(Request::from_parts(parts, Body::from(body))).await
+}
+
+async fn answer(request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    if let Some(Failure(failure)) = response.extensions_mut().remove() {
+        let status = response.status().as_u16();
+        tracing::error!(request_id = ?id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let sane = |id: &&HeaderValue| {
+        !id.is_empty() && id.len() <= MAX_REQUEST_ID_BYTES && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    };
+    headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
+        let id = Uuid::new_v4().to_string();
+        HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
+    })
+}
+
+/// An error and everything that it stands on, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{http::StatusCode, http::header, routing::get};
+    use nameservice_store::{Store, endpoint_client};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::{
+        auth::Auth,
+        extract::{Body as Json, Read, Target, Write},
+    };
+
+    #[allow(clippy::panic)]
+    fn app() -> Router {
+        let router = Router::new()
+            .route("/panic", get(async || -> () { panic!("secret") }))
+            .route("/v1/records/{*address}", get(async |target: Target<Read>| target.address().to_string()))
+            .route(
+                "/v1/heads/{*address}",
+                axum::routing::put(async |_: Target<Write>, Json(body): Json<serde_json::Value>| body.to_string()),
+            );
+        service(router, App::new(Store::new(endpoint_client("http://127.0.0.1:1"), "t"), Auth::Open))
+    }
+
+    fn request(method: &str, path: &str) -> axum::http::request::Builder {
+        Request::builder().method(method).uri(path)
+    }
+
+    async fn ask(request: Request) -> (Response<()>, String) {
+        let (parts, body) = app().oneshot(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (Response::from_parts(parts, ()), String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn every_refusal_is_a_problem_with_a_request_id() {
+        let big = Body::from(vec![b' '; MAX_BODY_BYTES + 1]);
+        for (request, status, slug) in [
+            (request("GET", "/nowhere").body(Body::empty()), 404, "not-found"),
+            (request("POST", "/v1/records/a").body(Body::empty()), 405, "method-not-allowed"),
+            (request("GET", "/v1/records/a%3Fb").body(Body::empty()), 400, "invalid-address"),
+            (request("GET", "/v1/records/%FF").body(Body::empty()), 400, "invalid-address"),
+            (request("PUT", "/v1/heads/a").body(Body::from("{}")), 415, "unsupported-media-type"),
+            (request("PUT", "/v1/heads/a").body(big), 413, "payload-too-large"),
+            (request("GET", "/panic").body(Body::empty()), 500, "internal"),
+        ] {
+            let (response, body) = ask(request.unwrap()).await;
+            assert_eq!(response.status().as_u16(), status, "{slug}");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{slug}");
+            assert!(response.headers().contains_key(REQUEST_ID), "{slug}");
+            assert!(body.contains(slug) && !body.contains("secret"), "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_method_is_told_the_right_ones() {
+        let (response, _) = ask(request("DELETE", "/v1/records/a").body(Body::empty()).unwrap()).await;
+        assert_eq!(response.headers()[header::ALLOW], "GET,HEAD");
+    }
+
+    #[tokio::test]
+    async fn a_sane_request_id_comes_back_and_another_is_replaced() {
+        for (sent, kept) in [("abc-1", true), ("a b", false), (&*"x".repeat(129), false)] {
+            let sent_request = request("GET", "/v1/records/a").header(REQUEST_ID, sent).body(Body::empty()).unwrap();
+            let (response, _) = ask(sent_request).await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.headers()[REQUEST_ID] == sent, kept);
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_come_escaped_or_not() {
+        for (path, address) in [
+            ("/v1/records/a/b:c/d", "a/b:c/d"),
+            ("/v1/records/a%2Fb%3Ac", "a/b:c"),
+            ("/v1/records/a%20b", "a b:main"),
+            ("/v1/records/gr%C3%B6%C3%9Fe", "größe:main"),
+        ] {
+            let (_, body) = ask(request("GET", path).body(Body::empty()).unwrap()).await;
+            assert_eq!(body, address);
+        }
+    }
+}

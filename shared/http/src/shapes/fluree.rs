@@ -1,0 +1,287 @@
+//! The shapes that Fluree's servers and command-line tool exchange with a remote nameservice (contract §8).
+//!
+//! Requests are read leniently here: a newer client may send members that this service has no use for.
+
+use nameservice_model::{self as model, ConcernValue, IndexRoot, IndexUpdate, RecordKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::requests::HeadValue;
+use crate::problem::Problem;
+
+/// A record as Fluree knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeRecord)]
+#[serde(untagged)]
+pub enum Record {
+    /// A ledger.
+    Ledger(Ledger),
+    /// A graph source.
+    GraphSource(GraphSource),
+}
+
+/// A ledger as Fluree knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeLedger)]
+pub struct Ledger {
+    /// `name:branch`.
+    pub ledger_id: String,
+    /// The part before the `:`.
+    pub name: String,
+    /// The part after the `:`.
+    pub branch: String,
+    /// The latest commit.
+    pub commit_head_id: Option<String>,
+    /// Its `t`; 0 while there is none.
+    pub commit_t: i64,
+    /// The latest index root.
+    pub index_head_id: Option<String>,
+    /// The `t` that it covers; 0 while there is none.
+    pub index_t: i64,
+    /// The content id of the default context.
+    pub default_context: Option<String>,
+    /// Soft-deleted.
+    pub retracted: bool,
+    /// The content id of the configuration.
+    pub config_id: Option<String>,
+    /// The branch it was created from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_branch: Option<String>,
+    /// How many branches were created from it; left out while there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub branches: i64,
+}
+
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+/// A graph source as Fluree knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeGraphSource)]
+pub struct GraphSource {
+    /// `name:branch`.
+    pub graph_source_id: String,
+    /// The part before the `:`.
+    pub name: String,
+    /// The part after the `:`.
+    pub branch: String,
+    /// Its type, one of Fluree's own or `{"Unknown": "<type>"}`.
+    pub source_type: SourceType,
+    /// Its configuration as JSON text.
+    pub config: String,
+    /// What it depends on.
+    pub dependencies: Vec<String>,
+    /// Its index root.
+    pub index_id: Option<String>,
+    /// The `t` that it covers; 0 while there is none.
+    pub index_t: i64,
+    /// Soft-deleted.
+    pub retracted: bool,
+}
+
+/// The types of graph sources that Fluree knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FlureeSourceType)]
+pub enum SourceType {
+    /// `f:Bm25Index`
+    Bm25,
+    /// `f:HnswIndex`
+    Vector,
+    /// `f:GeoIndex`
+    Geo,
+    /// `f:R2rmlMapping`
+    R2rml,
+    /// `f:IcebergMapping`
+    Iceberg,
+    /// Any other, as stored.
+    Unknown(String),
+}
+
+impl SourceType {
+    fn stored(text: &str) -> Self {
+        match text {
+            "f:Bm25Index" => Self::Bm25,
+            "f:HnswIndex" => Self::Vector,
+            "f:GeoIndex" => Self::Geo,
+            "f:R2rmlMapping" => Self::R2rml,
+            "f:IcebergMapping" => Self::Iceberg,
+            other => Self::Unknown(other.to_owned()),
+        }
+    }
+}
+
+impl From<&model::Record> for Record {
+    fn from(record: &model::Record) -> Self {
+        match record.kind {
+            RecordKind::Ledger => Self::Ledger(record.into()),
+            RecordKind::GraphSource => Self::GraphSource(record.into()),
+        }
+    }
+}
+
+fn index(record: &model::Record) -> (Option<String>, i64) {
+    (record.index.payload.as_ref().map(|root| root.id.as_str().to_owned()), record.index.v)
+}
+
+impl From<&model::Record> for Ledger {
+    fn from(record: &model::Record) -> Self {
+        let config = record.config.payload.as_ref();
+        let named = |member: &str| config.and_then(|config| config.get(member)?.as_str()).map(str::to_owned);
+        let (index_head_id, index_t) = index(record);
+        let head = record.head.clone().unwrap_or(ConcernValue::unborn());
+        Self {
+            ledger_id: record.address.as_str().into(),
+            name: record.address.name().into(),
+            branch: record.address.branch().into(),
+            commit_head_id: head.payload.map(|id| id.as_str().to_owned()),
+            commit_t: head.v,
+            index_head_id,
+            index_t,
+            default_context: named("default_context_id"),
+            retracted: record.retracted,
+            config_id: named("config_id"),
+            source_branch: record.source_branch.clone(),
+            branches: record.branches,
+        }
+    }
+}
+
+impl From<&model::Record> for GraphSource {
+    fn from(record: &model::Record) -> Self {
+        let (index_id, index_t) = index(record);
+        Self {
+            graph_source_id: record.address.as_str().into(),
+            name: record.address.name().into(),
+            branch: record.address.branch().into(),
+            source_type: SourceType::stored(record.source_type.as_deref().unwrap_or_default()),
+            config: record.config.payload.as_ref().map_or_else(|| "{}".into(), Value::to_string),
+            dependencies: record.dependencies.clone(),
+            index_id,
+            index_t,
+            retracted: record.retracted,
+        }
+    }
+}
+
+/// All records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeSnapshot)]
+pub struct Snapshot {
+    /// The ledgers.
+    pub ledgers: Vec<Ledger>,
+    /// The graph sources.
+    pub graph_sources: Vec<GraphSource>,
+}
+
+/// Where a ref points: `{id: null, t: 0}` while it points nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FlureeRef)]
+pub struct Ref {
+    /// The commit or index root.
+    pub id: Option<String>,
+    /// Its `t`.
+    pub t: i64,
+}
+
+impl From<model::Head> for Ref {
+    fn from(head: model::Head) -> Self {
+        Self { id: head.payload.map(|id| id.as_str().to_owned()), t: head.v }
+    }
+}
+
+impl From<model::Index> for Ref {
+    fn from(index: model::Index) -> Self {
+        Self { id: index.payload.map(|root| root.id.as_str().to_owned()), t: index.v }
+    }
+}
+
+/// Moves a ref.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(as = FlureePush)]
+pub struct Push {
+    /// What must be in place; null: nothing, which creates the ledger.
+    pub expected: Option<Ref>,
+    /// What shall be in place.
+    pub new: Ref,
+}
+
+impl Push {
+    /// As a push of a head. Fluree always compares.
+    pub fn into_head(self) -> Result<model::Push<model::ContentId, model::Head>, Problem> {
+        let value = |at: Ref| HeadValue { id: at.id, t: at.t };
+        Ok(model::Push {
+            new: value(self.new).born("new")?,
+            expected: match self.expected {
+                None => model::Expected::NoRecord,
+                Some(expected) => model::Expected::Value(value(expected).born_or_not("expected")?),
+            },
+            allow_equal: false,
+        })
+    }
+
+    /// As a push of an index.
+    pub fn into_index(self) -> Result<model::Push<IndexRoot, IndexUpdate>, Problem> {
+        let model::Push { expected, new, allow_equal } = self.into_head()?;
+        let root = |id| IndexRoot { id, rev: 0, graphs: Default::default() };
+        let Some(id) = new.payload else { return Err(Problem::invalid_body("new.id", "is required")) };
+        Ok(model::Push {
+            new: IndexUpdate { id, t: new.v, graphs: Default::default() },
+            expected: match expected {
+                model::Expected::Older => model::Expected::Older,
+                model::Expected::NoRecord => model::Expected::NoRecord,
+                model::Expected::Value(value) => {
+                    model::Expected::Value(ConcernValue { v: value.v, payload: value.payload.map(root) })
+                }
+            },
+            allow_equal,
+        })
+    }
+}
+
+/// What a push has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FlureePushAnswer)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum PushAnswer {
+    /// It is in place.
+    Updated {
+        /// What is in place.
+        #[serde(rename = "ref")]
+        at: Ref,
+    },
+    /// Nothing was written.
+    Conflict {
+        /// What is in place; null where there is no such record.
+        actual: Option<Ref>,
+    },
+}
+
+/// What an `init` has done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FlureeInit)]
+pub struct Init {
+    /// Whether the ledger did not exist before.
+    pub created: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn types_are_an_enum_on_this_wire() {
+        assert_eq!(json!(SourceType::stored("f:HnswIndex")), json!("Vector"));
+        assert_eq!(json!(SourceType::stored("f:Mine")), json!({"Unknown": "f:Mine"}));
+    }
+
+    #[test]
+    fn answers_are_tagged_by_status() {
+        let at = Ref { id: Some("a".into()), t: 1 };
+        assert_eq!(json!(PushAnswer::Updated { at }), json!({"status": "updated", "ref": {"id": "a", "t": 1}}));
+        assert_eq!(json!(PushAnswer::Conflict { actual: None }), json!({"status": "conflict", "actual": null}));
+    }
+}

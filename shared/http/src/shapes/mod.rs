@@ -1,0 +1,316 @@
+//! The shapes of the wire: what the service answers with ([`Record`], the concerns, [`PushAnswer`]), what it takes
+//! ([`requests`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
+//! and with them every rule on the contents of a body.
+
+pub mod fluree;
+pub mod requests;
+
+use std::collections::BTreeMap;
+
+use nameservice_model::{self as model, ConcernKind, ContentId, RecordKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::openapi::map_of_nullable;
+
+/// What a record describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Commits, indexes, named graphs.
+    Ledger,
+    /// Anything else that can be queried as a graph.
+    GraphSource,
+}
+
+impl From<RecordKind> for Kind {
+    fn from(kind: RecordKind) -> Self {
+        match kind {
+            RecordKind::Ledger => Self::Ledger,
+            RecordKind::GraphSource => Self::GraphSource,
+        }
+    }
+}
+
+impl From<Kind> for RecordKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Ledger => Self::Ledger,
+            Kind::GraphSource => Self::GraphSource,
+        }
+    }
+}
+
+/// Everything under one address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Record {
+    /// `name:branch`.
+    pub address: String,
+    /// What it describes.
+    pub kind: Kind,
+    /// The part of the address before the `:`.
+    pub name: String,
+    /// The part of the address after the `:`.
+    pub branch: String,
+    /// Soft-deleted.
+    pub retracted: bool,
+    /// When it was created, RFC 3339 in UTC; absent where Fluree has created it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub created_at: Option<String>,
+    /// When any of its items was last written, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
+    pub updated_at: String,
+    /// The branch it was created from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_branch: Option<String>,
+    /// How many branches were created from it.
+    pub branches: i64,
+    /// How many graph sources depend on it.
+    pub dependents: i64,
+    /// The type of a graph source, such as `f:Bm25Index`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// What a graph source depends on; absent on ledgers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<String>>,
+    /// The latest commit; absent on graph sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<Head>,
+    /// The latest index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<Index>,
+    /// The state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// The configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Config>,
+}
+
+/// What a list shows of a record without reading it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Summary {
+    /// `name:branch`.
+    pub address: String,
+    /// What it describes.
+    pub kind: Kind,
+    /// The part of the address before the `:`.
+    pub name: String,
+    /// The part of the address after the `:`.
+    pub branch: String,
+    /// Soft-deleted.
+    pub retracted: bool,
+    /// The type of a graph source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// What a graph source depends on; absent on ledgers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<String>>,
+}
+
+/// An entry of a list: a summary, or the whole record where `view=full` asks for it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Listed {
+    /// `view=summary`
+    Summary(Summary),
+    /// `view=full`
+    Full(Box<Record>),
+}
+
+/// Where the latest commit of a ledger is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Head {
+    /// The commit; null while there is none.
+    pub id: Option<String>,
+    /// Its `t`; 0 while there is none.
+    pub t: i64,
+}
+
+/// Where the latest index of a record is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Index {
+    /// The index root; null while there is none.
+    pub id: Option<String>,
+    /// The `t` that it covers; 0 while there is none.
+    pub t: i64,
+    /// How often this `t` was indexed again.
+    pub rev: i64,
+    /// The named graphs that are indexed by themselves; null for one that has no index yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(schema_with = map_of_nullable::<GraphIndex>)]
+    pub graphs: BTreeMap<String, Option<GraphIndex>>,
+}
+
+/// Where the latest index of a named graph is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GraphIndex {
+    /// The index root.
+    pub id: String,
+    /// The `t` that it covers.
+    pub t: i64,
+    /// How often this `t` was indexed again.
+    pub rev: i64,
+}
+
+/// The state of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// Counts the changes, from 1.
+    pub v: i64,
+    /// `state`, and what the writer tells with it. A live lease is in it under its name.
+    #[schema(value_type = Object)]
+    pub payload: Value,
+}
+
+/// The configuration of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Config {
+    /// Counts the changes; 0 while there is none.
+    pub v: i64,
+    /// The configuration; null while there is none.
+    #[schema(value_type = Option<Object>)]
+    pub payload: Option<Value>,
+}
+
+/// What a push has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PushStatus {
+    /// The value is in place.
+    Updated,
+    /// Nothing was written: what is there is as new or newer.
+    Stale,
+}
+
+/// The answer to a push.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PushAnswer<T> {
+    /// What was done.
+    pub status: PushStatus,
+    /// What is in place now.
+    pub value: T,
+    /// It was in place before this request came.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
+}
+
+/// A page of records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Page<T> {
+    /// The records of this page.
+    pub records: Vec<T>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+impl From<&model::Record> for Record {
+    fn from(record: &model::Record) -> Self {
+        let Summary { address, kind, name, branch, retracted, source_type, dependencies } =
+            (&model::Summary::from(record)).into();
+        Self {
+            address,
+            kind,
+            name,
+            branch,
+            retracted,
+            created_at: record.created_at.map(|time| time.to_string()),
+            updated_at: record.updated_at.to_string(),
+            source_branch: record.source_branch.clone(),
+            branches: record.branches,
+            dependents: record.dependents,
+            source_type,
+            dependencies,
+            head: record.head.clone().map(Head::from),
+            index: Some(record.index.clone().into()),
+            status: Some(record.status.clone().into()),
+            config: Some(record.config.clone().into()),
+        }
+    }
+}
+
+impl Record {
+    /// Leaves out the concerns that are not among these.
+    pub fn only(mut self, concerns: &[ConcernKind]) -> Self {
+        let drop = |kind| !concerns.contains(&kind);
+        if drop(ConcernKind::Head) {
+            self.head = None;
+        }
+        if drop(ConcernKind::Index) {
+            self.index = None;
+        }
+        if drop(ConcernKind::Status) {
+            self.status = None;
+        }
+        if drop(ConcernKind::Config) {
+            self.config = None;
+        }
+        self
+    }
+}
+
+impl From<&model::Summary> for Summary {
+    fn from(summary: &model::Summary) -> Self {
+        Self {
+            address: summary.address.as_str().into(),
+            kind: summary.kind.into(),
+            name: summary.address.name().into(),
+            branch: summary.address.branch().into(),
+            retracted: summary.retracted,
+            source_type: summary.source_type.clone(),
+            dependencies: (summary.kind == RecordKind::GraphSource).then(|| summary.dependencies.clone()),
+        }
+    }
+}
+
+impl From<&model::Listed> for Listed {
+    fn from(listed: &model::Listed) -> Self {
+        match listed {
+            model::Listed::Summary(summary) => Self::Summary(summary.into()),
+            model::Listed::Full(record) => Self::Full(Box::new(record.as_ref().into())),
+        }
+    }
+}
+
+fn text(id: ContentId) -> String {
+    id.as_str().to_owned()
+}
+
+impl From<model::Head> for Head {
+    fn from(head: model::Head) -> Self {
+        Self { id: head.payload.map(text), t: head.v }
+    }
+}
+
+impl From<model::Index> for Index {
+    fn from(index: model::Index) -> Self {
+        let Some(root) = index.payload else {
+            return Self { id: None, t: index.v, rev: 0, graphs: BTreeMap::new() };
+        };
+        let graphs = root.graphs.into_iter().map(|(name, graph)| {
+            (name, graph.map(|graph| GraphIndex { id: text(graph.id), t: graph.t, rev: graph.rev }))
+        });
+        Self { id: Some(text(root.id)), t: index.v, rev: root.rev, graphs: graphs.collect() }
+    }
+}
+
+impl From<model::Status> for Status {
+    fn from(status: model::Status) -> Self {
+        let payload = status.payload.map(|payload| {
+            let mut object = model::Object::new();
+            object.insert("state".into(), payload.state.into());
+            object.extend(payload.meta);
+            Value::Object(object)
+        });
+        Self { v: status.v, payload: payload.unwrap_or_default() }
+    }
+}
+
+impl From<model::Config> for Config {
+    fn from(config: model::Config) -> Self {
+        Self { v: config.v, payload: config.payload }
+    }
+}

@@ -1,0 +1,719 @@
+//! What the service takes. Each shape refuses fields that it does not know, and turns itself into what the store takes
+//! under the rules of contract §1 and §7, naming the field that breaks one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nameservice_model::{
+    self as model, Address, ConcernValue, ContentId, Expected, GraphSourcePublication, IndexRoot, IndexUpdate,
+    InvalidPayload, LeaseName, MAX_DEPENDENCIES, MAX_GRAPH_NAME_BYTES, Object, Push, ResetTo, StatusPayload,
+    check_object, check_state,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{openapi::map_of_nullable, problem::Problem};
+
+/// The most named graphs that one index push sets.
+pub const MAX_GRAPHS: usize = 100;
+/// The longest type of a graph source, in bytes: it keys an index.
+pub const MAX_SOURCE_TYPE_BYTES: usize = 128;
+
+/// Tells `null` from a field that is not there: that one stays `None`.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A head: `{id, t}`, or `{id: null, t: 0}` for none.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeadValue {
+    /// The commit.
+    pub id: Option<String>,
+    /// Its `t`.
+    pub t: i64,
+}
+
+impl HeadValue {
+    /// A commit: it has an id, and a `t` from 1 on.
+    pub fn born(self, field: &str) -> Result<model::Head, Problem> {
+        match self.id {
+            Some(id) => Ok(ConcernValue::new(born_t(self.t, field)?, content_id(&id, &format!("{field}.id"))?)),
+            None => Err(Problem::invalid_body(&format!("{field}.id"), "is required")),
+        }
+    }
+
+    /// A commit, or none.
+    pub fn born_or_not(self, field: &str) -> Result<model::Head, Problem> {
+        match (&self.id, self.t) {
+            (None, 0) => Ok(ConcernValue::unborn()),
+            (None, _) => Err(Problem::invalid_body(&format!("{field}.t"), "must be 0 where id is null")),
+            (Some(_), _) => self.born(field),
+        }
+    }
+}
+
+fn born_t(t: i64, field: &str) -> Result<i64, Problem> {
+    if t >= 1 { Ok(t) } else { Err(Problem::invalid_body(&format!("{field}.t"), "must be 1 or greater")) }
+}
+
+fn content_id(text: &str, field: &str) -> Result<ContentId, Problem> {
+    ContentId::parse(text).map_err(|reason| Problem::invalid_content_id(field, reason))
+}
+
+/// An address in a body.
+pub fn address(text: &str, field: &str) -> Result<Address, Problem> {
+    Address::parse(text).map_err(|reason| Problem::invalid_address_in(field, reason))
+}
+
+/// Why a push that leaves nothing to expect is refused.
+fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Problem> {
+    expected.flatten().ok_or_else(|| Problem::invalid_body("expected", "is required, with the `v` that is in place"))
+}
+
+fn expected_ref<T, E>(
+    expected: Option<Option<T>>,
+    value: impl FnOnce(T) -> Result<ConcernValue<E>, Problem>,
+) -> Result<Expected<E>, Problem> {
+    Ok(match expected {
+        None => Expected::Older,
+        Some(None) => Expected::NoRecord,
+        Some(Some(expected)) => Expected::Value(value(expected)?),
+    })
+}
+
+/// Moves the head of a ledger.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeadPush {
+    /// The head that must be in place. Null: no record, which creates a ledger. Left out: any older head.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<HeadValue>, nullable)]
+    expected: Option<Option<HeadValue>>,
+    /// The new head, with a `t` greater than that in place.
+    new: HeadValue,
+}
+
+impl HeadPush {
+    /// Checks it.
+    pub fn into_push(self) -> Result<Push<ContentId, model::Head>, Problem> {
+        Ok(Push {
+            new: self.new.born("new")?,
+            expected: expected_ref(self.expected, |expected| expected.born_or_not("expected"))?,
+            allow_equal: false,
+        })
+    }
+}
+
+/// The index of a named graph.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphValue {
+    /// The index root.
+    id: String,
+    /// The `t` that it covers.
+    t: i64,
+    /// How often this `t` was indexed again. Left out of a new value, it is counted.
+    rev: Option<i64>,
+}
+
+/// An index that must be in place: `{id, t}`, or `{id: null, t: 0}` for none.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedIndex {
+    /// The index root.
+    id: Option<String>,
+    /// The `t` that it covers.
+    t: i64,
+    /// As the service has told it; not compared, since id and `t` tell an index.
+    rev: Option<i64>,
+    /// The named graphs to compare; others may be anything.
+    #[serde(default)]
+    #[schema(schema_with = map_of_nullable::<GraphValue>)]
+    graphs: BTreeMap<String, Option<GraphValue>>,
+}
+
+/// A new index.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewIndex {
+    /// The index root.
+    id: Option<String>,
+    /// The `t` that it covers.
+    t: i64,
+    /// The named graphs to set; others keep theirs. Null: the graph exists and has no index yet.
+    #[serde(default)]
+    #[schema(schema_with = map_of_nullable::<GraphValue>)]
+    graphs: BTreeMap<String, Option<GraphValue>>,
+}
+
+/// Moves the index of a record.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IndexPush {
+    /// The index that must be in place. Null: no record, which creates a ledger. Left out: any older index.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<ExpectedIndex>, nullable)]
+    expected: Option<Option<ExpectedIndex>>,
+    /// The new index. Its `t` may equal that of `expected`: the same data, indexed again.
+    new: NewIndex,
+    /// Without `expected`: also replace an index at the same `t`. Needs `nameservice:admin`.
+    #[serde(default)]
+    allow_equal: bool,
+}
+
+impl IndexPush {
+    /// Checks it. A push with `allow_equal` needs the scope of an administrator, which is for the room to see to.
+    pub fn into_push(self) -> Result<Push<IndexRoot, IndexUpdate>, Problem> {
+        if self.allow_equal && self.expected.is_some() {
+            return Err(Problem::invalid_body("allow_equal", "is for pushes without `expected`"));
+        }
+        let NewIndex { id, t, graphs } = self.new;
+        let head = HeadValue { id, t }.born("new")?;
+        let Some(id) = head.payload else { return Err(Problem::invalid_body("new.id", "is required")) };
+        let graphs = checked_graphs(graphs, "new.graphs", |id, t, rev| model::GraphPush { id, t, rev })?;
+        Ok(Push {
+            expected: expected_ref(self.expected, ExpectedIndex::into_value)?,
+            new: IndexUpdate { id, t: head.v, graphs },
+            allow_equal: self.allow_equal,
+        })
+    }
+}
+
+impl ExpectedIndex {
+    fn into_value(self) -> Result<model::Index, Problem> {
+        let rev = self.rev.unwrap_or(0);
+        let head = HeadValue { id: self.id, t: self.t }.born_or_not("expected")?;
+        if rev < 0 {
+            return Err(Problem::invalid_body("expected.rev", "must be 0 or greater"));
+        }
+        let graphs = checked_graphs(self.graphs, "expected.graphs", |id, t, rev| model::GraphIndex {
+            id,
+            t,
+            rev: rev.unwrap_or(0),
+        })?;
+        if head.payload.is_none() && !graphs.is_empty() {
+            return Err(Problem::invalid_body("expected.graphs", "must be empty where id is null"));
+        }
+        Ok(ConcernValue { v: head.v, payload: head.payload.map(|id| IndexRoot { id, rev, graphs }) })
+    }
+}
+
+fn checked_graphs<T>(
+    graphs: BTreeMap<String, Option<GraphValue>>,
+    field: &str,
+    value: impl Fn(ContentId, i64, Option<i64>) -> T,
+) -> Result<BTreeMap<String, Option<T>>, Problem> {
+    if graphs.len() > MAX_GRAPHS {
+        return Err(Problem::invalid_body(field, format!("has more than {MAX_GRAPHS} graphs")));
+    }
+    let checked = |(name, graph): (String, Option<GraphValue>)| {
+        if name.trim().is_empty() || name.len() > MAX_GRAPH_NAME_BYTES {
+            let reason = format!("the name of a graph is not blank and has at most {MAX_GRAPH_NAME_BYTES} bytes");
+            return Err(Problem::invalid_body(field, reason));
+        }
+        let field = format!("{field}.{name}");
+        let graph = graph.map(|GraphValue { id, t, rev }| {
+            if rev.is_some_and(|rev| rev < 0) {
+                return Err(Problem::invalid_body(&format!("{field}.rev"), "must be 0 or greater"));
+            }
+            Ok(value(content_id(&id, &format!("{field}.id"))?, born_t(t, &field)?, rev))
+        });
+        Ok((name, graph.transpose()?))
+    };
+    graphs.into_iter().map(checked).collect()
+}
+
+/// A status that must be in place.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedStatus {
+    /// Its `v`.
+    v: i64,
+    /// Its `state` and what else is given, compared too. A lease in it is not.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Object>,
+}
+
+/// A new status.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewStatus {
+    /// One more than that in place, unless given; always greater.
+    v: Option<i64>,
+    /// `state` and whatever else there is to tell. Replaces the payload in place.
+    #[schema(value_type = Object, example = json!({"state": "ready"}))]
+    payload: Object,
+}
+
+/// Changes the status of a record.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusPush {
+    /// The status that must be in place.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = ExpectedStatus, required)]
+    expected: Option<Option<ExpectedStatus>>,
+    /// The new status.
+    new: NewStatus,
+}
+
+impl StatusPush {
+    /// Checks it.
+    pub fn into_push(self) -> Result<Push<StatusPayload, model::Status>, Problem> {
+        let expected = expected_value(self.expected)?;
+        if expected.v < 1 {
+            return Err(Problem::invalid_body("expected.v", "must be 1 or greater"));
+        }
+        let payload = expected.payload.map(|payload| status_payload(payload, "expected.payload")).transpose()?;
+        let held = LeaseName::ALL.iter().find(|name| self.new.payload.contains_key(name.as_str()));
+        if let Some(name) = held {
+            let field = format!("new.payload.{}", name.as_str());
+            return Err(Problem::invalid_body(&field, "leases are taken and given back at /v1/leases/{address}"));
+        }
+        let new = status_payload(self.new.payload, "new.payload")?;
+        check_state(&new.state).map_err(|error| invalid_payload("new.payload", error))?;
+        Ok(Push {
+            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
+            expected: Expected::Value(ConcernValue {
+                v: expected.v,
+                payload: payload.map(StatusPayload::without_leases),
+            }),
+            allow_equal: false,
+        })
+    }
+}
+
+fn status_payload(mut payload: Object, field: &str) -> Result<StatusPayload, Problem> {
+    check_object(&payload).map_err(|error| invalid_payload(field, error))?;
+    match payload.remove("state") {
+        Some(Value::String(state)) => Ok(StatusPayload { state, meta: payload }),
+        Some(_) => Err(Problem::invalid_body(&format!("{field}.state"), "must be a text")),
+        None => Err(Problem::invalid_body(&format!("{field}.state"), "is required")),
+    }
+}
+
+fn invalid_payload(field: &str, error: InvalidPayload) -> Problem {
+    Problem::invalid_body(&format!("{field}.{}", error.path), error.reason)
+}
+
+/// A `v` that does not advance is a conflict, which the store tells; one that no record ever has is refused here.
+fn new_v(new: Option<i64>, expected: i64) -> Result<i64, Problem> {
+    match new.or_else(|| expected.checked_add(1)) {
+        Some(v) if v >= 1 => Ok(v),
+        Some(_) => Err(Problem::invalid_body("new.v", "must be 1 or greater")),
+        None => Err(Problem::invalid_body("expected.v", "has no successor")),
+    }
+}
+
+/// A config that must be in place: `{v: 0}` for none.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedConfig {
+    /// Its `v`.
+    v: i64,
+    /// Compared too, where given.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Object>,
+}
+
+/// A new config.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewConfig {
+    /// One more than that in place, unless given; always greater.
+    v: Option<i64>,
+    /// The configuration. Replaces that in place. `default_context_id` is a content id.
+    #[schema(value_type = Object)]
+    payload: Object,
+}
+
+/// Changes the configuration of a ledger.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigPush {
+    /// The config that must be in place.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = ExpectedConfig, required)]
+    expected: Option<Option<ExpectedConfig>>,
+    /// The new config.
+    new: NewConfig,
+}
+
+impl ConfigPush {
+    /// Checks it.
+    pub fn into_push(self) -> Result<Push<Value, model::Config>, Problem> {
+        let expected = expected_value(self.expected)?;
+        match (expected.v, &expected.payload) {
+            (i64::MIN..=-1, _) => return Err(Problem::invalid_body("expected.v", "must be 0 or greater")),
+            (0, Some(_)) => return Err(Problem::invalid_body("expected.payload", "must be null where v is 0")),
+            (_, Some(payload)) => {
+                check_object(payload).map_err(|error| invalid_payload("expected.payload", error))?;
+            }
+            (_, None) => {}
+        }
+        let new = ledger_config(self.new.payload, "new.payload")?;
+        Ok(Push {
+            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
+            expected: Expected::Value(ConcernValue { v: expected.v, payload: expected.payload.map(Value::Object) }),
+            allow_equal: false,
+        })
+    }
+}
+
+fn ledger_config(config: Object, field: &str) -> Result<Value, Problem> {
+    check_object(&config).map_err(|error| invalid_payload(field, error))?;
+    let field = format!("{field}.default_context_id");
+    match config.get("default_context_id") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(id)) => {
+            content_id(id, &field)?;
+        }
+        Some(_) => return Err(Problem::invalid_content_id(&field, "must be a text")),
+    }
+    Ok(Value::Object(config))
+}
+
+/// Creates a ledger.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLedger {
+    /// `name:branch`; `mydb` means `mydb:main`.
+    #[schema(example = "mydb:main")]
+    address: String,
+    /// Its head, where it has one already.
+    head: Option<HeadValue>,
+    /// Its configuration.
+    #[schema(value_type = Option<Object>)]
+    config: Option<Object>,
+}
+
+/// What [`NewLedger`] means.
+#[derive(Clone, Debug)]
+pub struct LedgerToCreate {
+    /// Where.
+    pub address: Address,
+    /// With this head.
+    pub head: Option<model::Head>,
+    /// With this configuration.
+    pub config: Option<Value>,
+}
+
+impl NewLedger {
+    /// Checks it.
+    pub fn into_model(self) -> Result<LedgerToCreate, Problem> {
+        Ok(LedgerToCreate {
+            address: address(&self.address, "address")?,
+            head: self.head.map(|head| head.born("head")).transpose()?,
+            config: self.config.map(|config| ledger_config(config, "config")).transpose()?,
+        })
+    }
+}
+
+/// Creates a graph source, or replaces its configuration.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphSource {
+    /// Its type. That of an existing graph source does not change.
+    #[schema(example = "f:Bm25Index", max_length = 128)]
+    source_type: String,
+    /// Its configuration, opaque to the nameservice.
+    #[schema(value_type = Object)]
+    config: Object,
+    /// The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
+    dependencies: Option<Vec<String>>,
+    /// The `v` of the config that must be in place; 0 where the graph source must not exist.
+    #[schema(minimum = 0)]
+    expected_v: Option<i64>,
+}
+
+impl GraphSource {
+    /// Checks it, as the graph source of this address.
+    pub fn into_publication(self, own: &Address) -> Result<GraphSourcePublication, Problem> {
+        if self.source_type.trim().is_empty() || self.source_type.len() > MAX_SOURCE_TYPE_BYTES {
+            let reason = format!("must not be blank, and have at most {MAX_SOURCE_TYPE_BYTES} bytes");
+            return Err(Problem::invalid_body("source_type", reason));
+        }
+        if self.expected_v.is_some_and(|v| v < 0) {
+            return Err(Problem::invalid_body("expected_v", "must be 0 or greater"));
+        }
+        Ok(GraphSourcePublication {
+            source_type: self.source_type,
+            config: self.config,
+            dependencies: self.dependencies.map(|texts| dependencies(&texts, own)).transpose()?,
+            expected_v: self.expected_v,
+        })
+    }
+}
+
+fn dependencies(texts: &[String], own: &Address) -> Result<Vec<Address>, Problem> {
+    if texts.len() > MAX_DEPENDENCIES {
+        return Err(Problem::invalid_body("dependencies", format!("has more than {MAX_DEPENDENCIES} addresses")));
+    }
+    let mut seen = BTreeSet::new();
+    let checked = |(i, text): (usize, &String)| {
+        let field = format!("dependencies[{i}]");
+        let address = address(text, &field)?;
+        if address == *own {
+            return Err(Problem::invalid_body(&field, "is the graph source itself"));
+        }
+        if !seen.insert(address.clone()) {
+            return Err(Problem::invalid_body(&field, format!("`{address}` is there twice")));
+        }
+        Ok(address)
+    };
+    texts.iter().enumerate().map(checked).collect()
+}
+
+/// Creates a branch of a ledger.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBranch {
+    /// The name that both branches share.
+    #[schema(example = "mydb")]
+    name: String,
+    /// The branch to create.
+    #[schema(example = "dev")]
+    branch: String,
+    /// The branch to start from.
+    #[schema(example = "main")]
+    source: String,
+    /// The commit to start from; left out, the source's head.
+    at: Option<HeadValue>,
+}
+
+/// What [`NewBranch`] means.
+#[derive(Clone, Debug)]
+pub struct BranchToCreate {
+    /// The new branch.
+    pub branch: Address,
+    /// Its source.
+    pub source: Address,
+    /// The commit to start from, where it is not the source's head.
+    pub at: Option<model::Head>,
+}
+
+impl NewBranch {
+    /// Checks it.
+    pub fn into_model(self) -> Result<BranchToCreate, Problem> {
+        // The name is checked by itself first, so that a refusal names the right field.
+        let main =
+            Address::from_parts(&self.name, "main").map_err(|reason| Problem::invalid_address_in("name", reason))?;
+        let branch = main.with_branch(&self.branch).map_err(|reason| Problem::invalid_address_in("branch", reason))?;
+        let source = main.with_branch(&self.source).map_err(|reason| Problem::invalid_address_in("source", reason))?;
+        if branch == source {
+            return Err(Problem::invalid_body("source", "is the branch itself"));
+        }
+        Ok(BranchToCreate { branch, source, at: self.at.map(|at| at.born("at")).transpose()? })
+    }
+}
+
+/// Retracts a record.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retraction {
+    /// Why, for those who look at its status.
+    #[schema(max_length = 1024)]
+    reason: Option<String>,
+}
+
+impl Retraction {
+    /// The longest reason, in bytes.
+    const MAX_REASON_BYTES: usize = 1024;
+
+    /// Checks it.
+    pub fn into_reason(self) -> Result<Option<String>, Problem> {
+        match self.reason {
+            Some(reason) if reason.len() > Self::MAX_REASON_BYTES => {
+                Err(Problem::invalid_body("reason", format!("has more than {} bytes", Self::MAX_REASON_BYTES)))
+            }
+            reason => Ok(reason),
+        }
+    }
+}
+
+/// Puts a ledger to a snapshot. `{id: null, t: 0}` is none.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The head.
+    head: HeadValue,
+    /// The index.
+    index: HeadValue,
+}
+
+impl Snapshot {
+    /// Checks it.
+    pub fn into_model(self) -> Result<ResetTo, Problem> {
+        Ok(ResetTo { head: self.head.born_or_not("head")?, index: self.index.born_or_not("index")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+    use crate::problem::Kind;
+
+    const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    fn read<T: DeserializeOwned>(body: Value) -> T {
+        serde_json::from_value(body).unwrap()
+    }
+
+    #[track_caller]
+    fn refused<T: std::fmt::Debug>(result: Result<T, Problem>, field: &str) {
+        let problem = result.unwrap_err();
+        let kinds = [Kind::InvalidBody, Kind::InvalidContentId, Kind::InvalidAddress];
+        assert!(kinds.contains(&problem.kind()), "{problem:?}");
+        assert_eq!(problem.field(), json!(field), "{problem:?}");
+    }
+
+    #[test]
+    fn what_a_head_push_expects_is_told_apart() {
+        let push = |body: Value| read::<HeadPush>(body).into_push();
+        let new = json!({"id": ID, "t": 2});
+        assert_eq!(push(json!({"new": new})).unwrap().expected, Expected::Older);
+        assert_eq!(push(json!({"new": new, "expected": null})).unwrap().expected, Expected::NoRecord);
+        let unborn = push(json!({"new": new, "expected": {"id": null, "t": 0}})).unwrap();
+        assert_eq!(unborn.expected, Expected::Value(ConcernValue::unborn()));
+        // Not greater than what is expected: for the store to answer.
+        assert!(push(json!({"new": new, "expected": {"id": ID, "t": 7}})).is_ok());
+        for (body, field) in [
+            (json!({"new": {"id": null, "t": 1}}), "new.id"),
+            (json!({"new": {"t": 1}}), "new.id"),
+            (json!({"new": {"id": "Qm", "t": 1}}), "new.id"),
+            (json!({"new": {"id": ID, "t": 0}}), "new.t"),
+            (json!({"new": new, "expected": {"id": null, "t": 1}}), "expected.t"),
+            (json!({"new": new, "expected": {"id": ID, "t": 0}}), "expected.t"),
+            (json!({"new": new, "expected": {"id": ID, "t": -1}}), "expected.t"),
+        ] {
+            refused(push(body), field);
+        }
+    }
+
+    #[test]
+    fn an_index_push_checks_its_graphs() {
+        let push = |body: Value| read::<IndexPush>(body).into_push();
+        let new = json!({"id": ID, "t": 2, "graphs": {"g": {"id": ID, "t": 2}, "h": null}});
+        let good = push(json!({"new": new, "expected": {"id": ID, "t": 2, "rev": 3}})).unwrap();
+        assert_eq!(good.new.graphs.len(), 2);
+        assert!(push(json!({"new": new, "allow_equal": true})).unwrap().allow_equal);
+        refused(push(json!({"new": new, "allow_equal": true, "expected": null})), "allow_equal");
+        let long = "g".repeat(256);
+        for (graphs, field) in [
+            (json!({" ": null}), "new.graphs"),
+            (json!({&long: null}), "new.graphs"),
+            (json!({"g": {"id": "x", "t": 1}}), "new.graphs.g.id"),
+            (json!({"g": {"id": ID, "t": 0}}), "new.graphs.g.t"),
+            (json!({"g": {"id": ID, "t": 1, "rev": -1}}), "new.graphs.g.rev"),
+        ] {
+            refused(push(json!({"new": {"id": ID, "t": 2, "graphs": graphs}})), field);
+        }
+        let many: BTreeMap<_, _> = (0..=MAX_GRAPHS).map(|i| (i.to_string(), Value::Null)).collect();
+        refused(push(json!({"new": {"id": ID, "t": 2, "graphs": many}})), "new.graphs");
+    }
+
+    #[test]
+    fn a_status_push_names_its_expectation_and_no_lease() {
+        let push = |body: Value| read::<StatusPush>(body).into_push();
+        let ready = json!({"payload": {"state": "ready"}});
+        let good =
+            push(json!({"expected": {"v": 4, "payload": {"state": "indexing", "index_lock": {}}}, "new": ready}));
+        let good = good.unwrap();
+        assert_eq!(good.new.v, 5);
+        let expected = ConcernValue::new(4, StatusPayload::state("indexing"));
+        assert_eq!(good.expected, Expected::Value(expected));
+        for (body, field) in [
+            (json!({"new": ready}), "expected"),
+            (json!({"expected": null, "new": ready}), "expected"),
+            (json!({"expected": {"v": 0}, "new": ready}), "expected.v"),
+            (json!({"expected": {"v": i64::MAX}, "new": ready}), "expected.v"),
+            (json!({"expected": {"v": 1, "payload": {}}, "new": ready}), "expected.payload.state"),
+            (json!({"expected": {"v": 1}, "new": {"v": 0, "payload": {"state": "a"}}}), "new.v"),
+            (json!({"expected": {"v": 1}, "new": {"payload": {}}}), "new.payload.state"),
+            (json!({"expected": {"v": 1}, "new": {"payload": {"state": " "}}}), "new.payload.state"),
+            (json!({"expected": {"v": 1}, "new": {"payload": {"state": 1}}}), "new.payload.state"),
+            (json!({"expected": {"v": 1}, "new": {"payload": {"state": "a", "": 1}}}), "new.payload."),
+            (
+                json!({"expected": {"v": 1}, "new": {"payload": {"state": "a", "reindex_lock": 1}}}),
+                "new.payload.reindex_lock",
+            ),
+        ] {
+            refused(push(body), field);
+        }
+    }
+
+    #[test]
+    fn a_config_push_checks_its_context() {
+        let push = |body: Value| read::<ConfigPush>(body).into_push();
+        let new = json!({"payload": {"default_context_id": ID}});
+        assert_eq!(push(json!({"expected": {"v": 0, "payload": null}, "new": new})).unwrap().new.v, 1);
+        for (body, field) in [
+            (json!({"new": new}), "expected"),
+            (json!({"expected": {"v": -1}, "new": new}), "expected.v"),
+            (json!({"expected": {"v": 0, "payload": {}}, "new": new}), "expected.payload"),
+            (
+                json!({"expected": {"v": 0}, "new": {"payload": {"default_context_id": "x"}}}),
+                "new.payload.default_context_id",
+            ),
+            (
+                json!({"expected": {"v": 0}, "new": {"payload": {"default_context_id": 1}}}),
+                "new.payload.default_context_id",
+            ),
+            (json!({"expected": {"v": 0}, "new": {"payload": {"a": 1e300}}}), "new.payload.a"),
+        ] {
+            refused(push(body), field);
+        }
+    }
+
+    #[test]
+    fn a_graph_source_depends_on_distinct_others() {
+        let own = Address::parse("search").unwrap();
+        let publish = |body: Value| read::<GraphSource>(body).into_publication(&own);
+        let good = publish(json!({"source_type": "f:X", "config": {}, "dependencies": ["mydb"]})).unwrap();
+        assert_eq!(good.dependencies.unwrap()[0].as_str(), "mydb:main");
+        let many: Vec<_> = (0..25).map(|i| format!("a{i}")).collect();
+        for (change, field) in [
+            (json!({"source_type": " "}), "source_type"),
+            (json!({"source_type": "s".repeat(129)}), "source_type"),
+            (json!({"expected_v": -1}), "expected_v"),
+            (json!({"dependencies": ["search"]}), "dependencies[0]"),
+            (json!({"dependencies": ["a", "a:main"]}), "dependencies[1]"),
+            (json!({"dependencies": ["a", "a@b"]}), "dependencies[1]"),
+            (json!({"dependencies": many}), "dependencies"),
+        ] {
+            let mut body = json!({"source_type": "f:X", "config": {}});
+            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            refused(publish(body), field);
+        }
+    }
+
+    #[test]
+    fn creations_and_resets_name_the_field() {
+        let ledger = |body: Value| read::<NewLedger>(body).into_model();
+        refused(ledger(json!({"address": "a:b:c"})), "address");
+        refused(ledger(json!({"address": "a", "head": {"id": ID, "t": 0}})), "head.t");
+        refused(ledger(json!({"address": "a", "config": {"default_context_id": "x"}})), "config.default_context_id");
+        let branch = |body: Value| read::<NewBranch>(body).into_model();
+        refused(branch(json!({"name": "a:b", "branch": "c", "source": "main"})), "name");
+        refused(branch(json!({"name": "a", "branch": "c:d", "source": "main"})), "branch");
+        refused(branch(json!({"name": "a", "branch": "c", "source": ""})), "source");
+        refused(branch(json!({"name": "a", "branch": "c", "source": "c"})), "source");
+        refused(branch(json!({"name": "a", "branch": "c", "source": "main", "at": {"id": null, "t": 0}})), "at.id");
+        let reset = |body: Value| read::<Snapshot>(body).into_model();
+        assert!(reset(json!({"head": {"id": ID, "t": 1}, "index": {"id": null, "t": 0}})).is_ok());
+        refused(reset(json!({"head": {"id": ID, "t": 1}, "index": {"id": null, "t": 1}})), "index.t");
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let new = json!({"id": ID, "t": 1});
+        assert!(serde_json::from_value::<HeadPush>(json!({"new": new, "lease": {}})).is_err());
+        assert!(serde_json::from_value::<HeadPush>(json!({"new": new, "allow_equal": true})).is_err());
+        assert!(serde_json::from_value::<IndexPush>(json!({"new": {"id": ID, "t": 1, "rev": 1}})).is_err());
+        assert!(serde_json::from_value::<Retraction>(json!({"why": ""})).is_err());
+    }
+}
