@@ -6,6 +6,7 @@
 
 mod app;
 pub mod auth;
+pub mod etag;
 pub mod extract;
 mod lambda;
 mod openapi;

@@ -337,7 +337,8 @@ impl Problem {
         Self::new(Kind::Internal, "the failure was logged under this answer's x-request-id").caused_by(failure)
     }
 
-    fn unavailable(failure: Error) -> Self {
+    /// The store does not answer.
+    pub fn unavailable(failure: Error) -> Self {
         Self::new(Kind::Unavailable, "nothing was written: try again")
             .header(header::RETRY_AFTER, RETRY_AFTER)
             .caused_by(failure)

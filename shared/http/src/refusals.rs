@@ -13,7 +13,8 @@ pub const WRITES: &[Kind] = &[Kind::InvalidIdempotencyKey, Kind::PayloadTooLarge
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 
-/// Gives a room its `Refusals`, for the `responses` of its handler: the sets it names, and kinds of its own.
+/// Gives a room its `Refusals`, for the `responses` of its handler: the sets it names, and kinds of its own. A room with
+/// several handlers names each: `refusals!(ReadRefusals: READS; …)`.
 ///
 /// ```ignore
 /// nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
@@ -21,9 +22,12 @@ pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType]
 #[macro_export]
 macro_rules! refusals {
     ($($set:ident)*; $($kind:ident)*) => {
-        struct Refusals;
+        $crate::refusals!(Refusals: $($set)*; $($kind)*);
+    };
+    ($name:ident: $($set:ident)*; $($kind:ident)*) => {
+        struct $name;
 
-        impl ::utoipa::IntoResponses for Refusals {
+        impl ::utoipa::IntoResponses for $name {
             fn responses() -> ::std::collections::BTreeMap<
                 ::std::string::String,
                 ::utoipa::openapi::RefOr<::utoipa::openapi::Response>,

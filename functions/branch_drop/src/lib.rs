@@ -1,0 +1,52 @@
+//! `DELETE /v1/branches/{address}`: deletes a branch for good.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Admin, Target},
+    respond,
+};
+use nameservice_model::{AdminPublisher, Dropped};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch);
+
+/// What dropping a branch leaves.
+#[derive(Serialize, ToSchema)]
+struct BranchDropped {
+    /// How many branches its source has left.
+    parent_branches: i64,
+}
+
+/// Drop a branch
+///
+/// Needs `nameservice:admin`. The branch is gone for good, and its source has one branch less. Refused while branches
+/// or graph sources depend on it.
+#[utoipa::path(
+    delete,
+    path = "/v1/branches/{*address}",
+    tag = "branches",
+    params(AddressInPath, IdempotencyKey),
+    responses((status = OK, description = "It is gone", body = BranchDropped), Refusals),
+    security(("bearer" = [])),
+)]
+async fn branch_drop(
+    State(records): State<Arc<dyn AdminPublisher>>,
+    target: Target<Admin>,
+) -> Result<Json<BranchDropped>, Problem> {
+    match records.drop_branch(target.call(), target.address()).await? {
+        Dropped::Dropped { parent_branches } => Ok(Json(BranchDropped { parent_branches })),
+        Dropped::HasDependents => Err(respond::has_dependents(&target, &*records).await),
+        Dropped::NotABranch => Err(Problem::not_a_branch(target.address())),
+        Dropped::Unknown => Err(target.unknown()),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(branch_drop))
+}

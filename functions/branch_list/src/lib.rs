@@ -1,0 +1,90 @@
+//! `GET /v1/branches/{name}`: the branches of a ledger's name.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    Problem, Route,
+    extract::{Allowed, Query, Read, Rest},
+    page,
+    shapes::Record,
+};
+use nameservice_model::{self as model, Address, ListQuery, Listed, NameService, RecordKind};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS; InvalidAddress InvalidParameter InvalidCursor UnknownRecord);
+
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u64>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+}
+
+/// A page of branches.
+#[derive(Serialize, ToSchema)]
+struct Branches {
+    /// The branches of this page.
+    branches: Vec<Record>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// List the branches of a name
+///
+/// Found by index: a branch that was created a moment ago may be missing.
+#[utoipa::path(
+    get,
+    path = "/v1/branches/{*address}",
+    tag = "branches",
+    params(
+        ("address" = String, Path, description = "The name that the branches share, without a branch", example = "mydb"),
+        Parameters,
+    ),
+    responses((status = OK, description = "A page of branches", body = Branches), Refusals),
+    security(("bearer" = [])),
+)]
+async fn branch_list(
+    State(names): State<Arc<dyn NameService>>,
+    caller: Allowed<Read>,
+    Rest(name): Rest,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<Branches>, Problem> {
+    // A name is good if it makes an address.
+    Address::from_parts(&name, "main").map_err(Problem::invalid_address)?;
+    let query = ListQuery {
+        kind: Some(RecordKind::Ledger),
+        name: Some(name.clone()),
+        full: true,
+        limit: page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+        cursor: page::cursor(parameters.cursor.as_deref())?,
+        ..ListQuery::default()
+    };
+    let found = names.list(&query, &|address| caller.sees(address)).await?;
+    if found.items.is_empty() && found.cursor.is_none() && query.cursor.is_none() {
+        return Err(Problem::unknown_name(&name));
+    }
+    let whole = |listed| match listed {
+        Listed::Full(record) => Some(*record),
+        Listed::Summary(_) => None,
+    };
+    let records: Vec<_> = found.items.into_iter().filter_map(whole).collect();
+    let of = |record: &model::Record| Listed::Full(Box::new(record.clone())).cursor();
+    let (branches, cursor) = page::fit(records, found.cursor, of, Record::from)?;
+    Ok(Json(Branches { branches, cursor }))
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(branch_list))
+}

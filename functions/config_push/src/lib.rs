@@ -1,0 +1,42 @@
+//! `PUT /v1/configs/{address}`: change the configuration of a ledger.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Body, Target, Write},
+    respond,
+    shapes::{Config, PushAnswer, requests::ConfigPush},
+};
+use nameservice_model::ConfigPublisher;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind Retracted);
+
+/// Change the configuration of a ledger
+///
+/// `expected` names the `v` in place. A graph source is reconfigured where it is published.
+#[utoipa::path(
+    put,
+    path = "/v1/configs/{*address}",
+    tag = "pushes",
+    params(AddressInPath, IdempotencyKey),
+    request_body = ConfigPush,
+    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Config>), Refusals),
+    security(("bearer" = [])),
+)]
+async fn config_push(
+    State(records): State<Arc<dyn ConfigPublisher>>,
+    target: Target<Write>,
+    Body(body): Body<ConfigPush>,
+) -> Result<Json<PushAnswer<Config>>, Problem> {
+    let push = body.into_push()?;
+    let outcome = records.push_config(target.call(), target.address(), &push).await?;
+    respond::pushed(&target, outcome)
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(config_push))
+}

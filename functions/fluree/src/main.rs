@@ -1,0 +1,5 @@
+//! The Lambda function `fluree`.
+
+fn main() -> Result<(), impl std::fmt::Debug> {
+    nameservice_http::serve_function_url(fluree::route())
+}

@@ -1,0 +1,44 @@
+//! `PUT /v1/heads/{address}`: move the head of a ledger.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Body, Target, Write},
+    respond,
+    shapes::{Head, PushAnswer, requests::HeadPush},
+};
+use nameservice_model::RefPublisher;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind Retracted);
+
+/// Move the head of a ledger
+///
+/// Without `expected`, a `t` that is not greater than that in place is `stale`. With it, anything else in place is a
+/// conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger.
+/// Either way nothing was written, and the answer shows what is in place.
+#[utoipa::path(
+    put,
+    path = "/v1/heads/{*address}",
+    tag = "pushes",
+    params(AddressInPath, IdempotencyKey),
+    request_body = HeadPush,
+    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Head>), Refusals),
+    security(("bearer" = [])),
+)]
+async fn head_push(
+    State(records): State<Arc<dyn RefPublisher>>,
+    target: Target<Write>,
+    Body(body): Body<HeadPush>,
+) -> Result<Json<PushAnswer<Head>>, Problem> {
+    let push = body.into_push()?;
+    let outcome = records.push_head(target.call(), target.address(), &push).await?;
+    respond::pushed(&target, outcome)
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(head_push))
+}

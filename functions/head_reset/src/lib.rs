@@ -1,0 +1,53 @@
+//! `POST /v1/resets/{address}`: puts head and index of a ledger to a snapshot, backwards too.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Admin, Body, Target},
+    shapes::{self, requests::Snapshot},
+};
+use nameservice_model::{AdminPublisher, Reset};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(
+    READS WRITES TAKES_BODY;
+    InvalidAddress InvalidContentId UnknownRecord WrongKind Retracted
+);
+
+/// Reset a ledger
+///
+/// Needs `nameservice:admin`. Head and index are put where they are wanted, whatever is in place; the named graphs of
+/// the index are forgotten.
+#[utoipa::path(
+    post,
+    path = "/v1/resets/{*address}",
+    tag = "lifecycle",
+    params(AddressInPath, IdempotencyKey),
+    request_body = Snapshot,
+    responses((status = OK, description = "The record as it is now", body = shapes::Record), Refusals),
+    security(("bearer" = [])),
+)]
+async fn head_reset(
+    State(records): State<Arc<dyn AdminPublisher>>,
+    target: Target<Admin>,
+    Body(body): Body<Snapshot>,
+) -> Result<Json<shapes::Record>, Problem> {
+    let address = target.address();
+    match records.reset_head(target.call(), address, &body.into_model()?).await? {
+        Reset::Reset { .. } => {
+            // Purged since, if it is not there.
+            let record = records.lookup(address).await?.ok_or_else(|| target.unknown())?;
+            Ok(Json((&record).into()))
+        }
+        Reset::Unknown => Err(target.unknown()),
+        Reset::Retracted => Err(Problem::retracted(address)),
+        Reset::WrongKind(kind) => Err(Problem::wrong_kind(address, kind, None)),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(head_reset))
+}

@@ -1,0 +1,56 @@
+//! `GET /v1/health`: whether the process answers, and whether the store does.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{Problem, Route, extract::Query};
+use nameservice_model::NameService;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(; InvalidParameter Unavailable);
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Whether to ask the store too.
+    #[serde(default)]
+    #[param(default = false)]
+    deep: bool,
+}
+
+/// It answers.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// `ok`
+    #[schema(example = "ok")]
+    status: &'static str,
+}
+
+/// Check the service
+///
+/// Needs no token.
+#[utoipa::path(
+    get,
+    path = "/v1/health",
+    tag = "service",
+    params(Parameters),
+    responses((status = OK, description = "It answers", body = Health), Refusals),
+)]
+async fn health_get(
+    State(names): State<Arc<dyn NameService>>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<Health>, Problem> {
+    if parameters.deep {
+        // Whatever keeps the store from answering, the service cannot serve.
+        names.ping().await.map_err(Problem::unavailable)?;
+    }
+    Ok(Json(Health { status: "ok" }))
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(health_get))
+}

@@ -1,0 +1,47 @@
+//! `PUT /v1/indexes/{address}`: move the index of a record.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    auth::Scope,
+    extract::{Body, Target, Write},
+    respond,
+    shapes::{Index, PushAnswer, requests::IndexPush},
+};
+use nameservice_model::RefPublisher;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind Retracted);
+
+/// Move the index of a record
+///
+/// As the head is moved, except that with `expected` the new `t` may equal it: the same data, indexed again, which adds
+/// 1 to `rev`. Named graphs each keep their own index; those that a push does not name stay as they are.
+#[utoipa::path(
+    put,
+    path = "/v1/indexes/{*address}",
+    tag = "pushes",
+    params(AddressInPath, IdempotencyKey),
+    request_body = IndexPush,
+    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Index>), Refusals),
+    security(("bearer" = [])),
+)]
+async fn index_push(
+    State(records): State<Arc<dyn RefPublisher>>,
+    target: Target<Write>,
+    Body(body): Body<IndexPush>,
+) -> Result<Json<PushAnswer<Index>>, Problem> {
+    let push = body.into_push()?;
+    if push.allow_equal {
+        target.require(Scope::Admin)?;
+    }
+    let outcome = records.push_index(target.call(), target.address(), &push).await?;
+    respond::pushed(&target, outcome)
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(index_push))
+}

@@ -1,0 +1,50 @@
+//! `POST /v1/ledgers`: creates a ledger, with a head and a configuration where given.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use nameservice_http::{
+    IdempotencyKey, Problem, Route,
+    extract::{Allowed, Body, Write},
+    respond,
+    shapes::{self, requests::NewLedger},
+};
+use nameservice_model::{Created, Publisher};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord AlreadyExists);
+
+/// Create a ledger
+///
+/// The ledger, its four concerns included, exists after this or nothing does. A retracted ledger still has its
+/// address: restore or purge it.
+#[utoipa::path(
+    post,
+    path = "/v1/ledgers",
+    tag = "records",
+    params(IdempotencyKey),
+    request_body = NewLedger,
+    responses(
+        (status = CREATED, description = "The ledger", body = shapes::Record,
+            headers(("Location", description = "Where the record is"))),
+        Refusals,
+    ),
+    security(("bearer" = [])),
+)]
+async fn ledger_create(
+    State(ledgers): State<Arc<dyn Publisher>>,
+    caller: Allowed<Write>,
+    Body(body): Body<NewLedger>,
+) -> Result<Response, Problem> {
+    let new = body.into_model()?;
+    let target = caller.target(new.address)?;
+    match ledgers.create_ledger(target.call(), target.address(), new.head.as_ref(), new.config.as_ref()).await? {
+        Created::Created(record) => Ok(respond::created(&record)),
+        Created::AlreadyExists => Err(Problem::already_exists(target.address())),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(ledger_create))
+}

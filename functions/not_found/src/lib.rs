@@ -1,0 +1,51 @@
+//! Everything that no other function answers: the `$default` route behind the gateway. Says 405 where another method
+//! would have found a room, else 404.
+//!
+//! A server that mounts all rooms in one router knows this by itself, and does not need this room.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use axum::{
+    http::{Method, Uri},
+    routing::any,
+};
+use nameservice_http::{Problem, Route};
+use serde_json::{Map, Value};
+
+/// The routes, from the document that describes them: a template each, and its methods.
+static ROUTES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+    let document: Value = serde_json::from_str(include_str!("../../openapi_get/openapi.json")).unwrap_or_default();
+    // Without a document no route is known, and every answer is 404.
+    let paths: BTreeMap<String, Map<String, Value>> =
+        serde_json::from_value(document["paths"].clone()).unwrap_or_default();
+    let methods = |item: Map<String, Value>| {
+        let methods = ["get", "put", "post", "delete"].iter().filter(|method| item.contains_key(**method));
+        methods.map(|method| method.to_uppercase()).collect::<Vec<_>>().join(",")
+    };
+    paths.into_iter().map(|(template, item)| (template, methods(item))).collect()
+});
+
+async fn not_found(method: Method, uri: Uri) -> Problem {
+    let path = uri.path();
+    match ROUTES.iter().find(|(template, _)| takes(template, path)) {
+        Some((_, allow)) if !allow.split(',').any(|allowed| allowed == method.as_str()) => {
+            Problem::method_not_allowed(method.as_str(), Some(allow))
+        }
+        _ => Problem::not_found(path),
+    }
+}
+
+/// Whether a path is one of a template's. The only parameter of a template takes the rest of the path.
+fn takes(template: &str, path: &str) -> bool {
+    // The Fluree routes are there twice, and described once.
+    let path = path.strip_prefix("/v1").filter(|rest| rest.starts_with("/fluree/")).unwrap_or(path);
+    match template.split_once('{') {
+        Some((start, _)) => path.strip_prefix(start).is_some_and(|rest| !rest.is_empty()),
+        None => template == path,
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().route("/", any(not_found)).route("/{*path}", any(not_found))
+}

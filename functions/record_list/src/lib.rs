@@ -1,0 +1,96 @@
+//! `GET /v1/records`: pages of records, by kind, name, type or state.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    Problem, Route,
+    extract::{Allowed, Query, Read},
+    page,
+    shapes::{Kind, Listed, Page},
+};
+use nameservice_model::{self as model, ListQuery, NameService};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS; InvalidParameter InvalidCursor);
+
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum View {
+    #[default]
+    Summary,
+    Full,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Only this kind.
+    #[param(inline)]
+    kind: Option<Kind>,
+    /// Only the branches of this name.
+    name: Option<String>,
+    /// Only graph sources of this type.
+    source_type: Option<String>,
+    /// Only records in this state.
+    state: Option<String>,
+    /// Only retracted, or only live records.
+    retracted: Option<bool>,
+    /// `full` shows whole records.
+    #[serde(default)]
+    #[param(inline)]
+    view: View,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u64>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+}
+
+impl Parameters {
+    fn into_query(self) -> Result<ListQuery, Problem> {
+        Ok(ListQuery {
+            kind: self.kind.map(Into::into),
+            name: self.name,
+            source_type: self.source_type,
+            state: self.state,
+            retracted: self.retracted,
+            full: self.view == View::Full,
+            limit: page::limit(self.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+            cursor: page::cursor(self.cursor.as_deref())?,
+        })
+    }
+}
+
+/// List records
+///
+/// Reads the indexes of the table: a record that was created a moment ago may be missing. The whole records of
+/// `view=full` are each as they stood when the page was read.
+#[utoipa::path(
+    get,
+    path = "/v1/records",
+    tag = "records",
+    params(Parameters),
+    responses((status = OK, description = "A page of records", body = Page<Listed>), Refusals),
+    security(("bearer" = [])),
+)]
+async fn record_list(
+    State(names): State<Arc<dyn NameService>>,
+    caller: Allowed<Read>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<Page<Listed>>, Problem> {
+    let found = names.list(&parameters.into_query()?, &|address| caller.sees(address)).await?;
+    let (records, cursor) = page::fit(found.items, found.cursor, model::Listed::cursor, Listed::from)?;
+    Ok(Json(Page { records, cursor }))
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(record_list))
+}

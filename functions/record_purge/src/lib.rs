@@ -1,0 +1,42 @@
+//! `DELETE /v1/records/{address}`: deletes a record for good.
+
+use std::sync::Arc;
+
+use axum::{extract::State, http::StatusCode};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Admin, Target},
+    respond,
+};
+use nameservice_model::{AdminPublisher, Purged};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents);
+
+/// Purge a record
+///
+/// Needs `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
+/// sources depend on it. A purge that was interrupted is finished by the next.
+#[utoipa::path(
+    delete,
+    path = "/v1/records/{*address}",
+    tag = "lifecycle",
+    params(AddressInPath, IdempotencyKey),
+    responses((status = NO_CONTENT, description = "It is gone"), Refusals),
+    security(("bearer" = [])),
+)]
+async fn record_purge(
+    State(records): State<Arc<dyn AdminPublisher>>,
+    target: Target<Admin>,
+) -> Result<StatusCode, Problem> {
+    match records.purge(target.call(), target.address()).await? {
+        Purged::Purged => Ok(StatusCode::NO_CONTENT),
+        Purged::HasDependents => Err(respond::has_dependents(&target, &*records).await),
+        Purged::Unknown => Err(target.unknown()),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(record_purge))
+}

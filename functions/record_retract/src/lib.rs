@@ -1,0 +1,46 @@
+//! `POST /v1/retractions/{address}`: soft-deletes a record.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{OptionalBody, Target, Write},
+    respond,
+    shapes::{self, requests::Retraction},
+};
+use nameservice_model::{Publisher, Retracted};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord HasDependents);
+
+/// Retract a record
+///
+/// It stays readable, and refuses every push until it is restored. Refused while branches or graph sources depend on
+/// it. Retracting a retracted record changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/retractions/{*address}",
+    tag = "lifecycle",
+    params(AddressInPath, IdempotencyKey),
+    request_body = Option<Retraction>,
+    responses((status = OK, description = "The record, retracted", body = shapes::Record), Refusals),
+    security(("bearer" = [])),
+)]
+async fn record_retract(
+    State(records): State<Arc<dyn Publisher>>,
+    target: Target<Write>,
+    OptionalBody(body): OptionalBody<Retraction>,
+) -> Result<Json<shapes::Record>, Problem> {
+    let reason = body.into_reason()?;
+    match records.retract(target.call(), target.address(), reason.as_deref()).await? {
+        Retracted::Retracted(record) | Retracted::Already(record) => Ok(Json(record.as_ref().into())),
+        Retracted::HasDependents => Err(respond::has_dependents(&target, &*records).await),
+        Retracted::Unknown => Err(target.unknown()),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(record_retract))
+}

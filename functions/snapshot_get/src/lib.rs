@@ -1,0 +1,90 @@
+//! `GET /v1/snapshot`: all records, consistently read, in pages.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    Problem, Route,
+    extract::{Allowed, Query, Read},
+    page,
+    shapes::Record,
+};
+use nameservice_model::{Cursor, NameService};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS; InvalidParameter InvalidCursor);
+
+const DEFAULT_LIMIT: usize = 1000;
+const MAX_LIMIT: usize = 1000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    limit: Option<u64>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+}
+
+/// A page of a snapshot.
+#[derive(Serialize, ToSchema)]
+struct SnapshotPage {
+    /// The position of the change feed before the first page was read: follow the feed from here.
+    position: u64,
+    /// The records of this page.
+    records: Vec<Record>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// Where the change feed stands. There is none yet: whoever reads one later reads it from its beginning.
+async fn feed_position() -> u64 {
+    0
+}
+
+/// Get a snapshot
+///
+/// Every record that existed throughout is in exactly one page, as it stood when that page was read.
+#[utoipa::path(
+    get,
+    path = "/v1/snapshot",
+    tag = "records",
+    params(Parameters),
+    responses((status = OK, description = "A page of the snapshot", body = SnapshotPage), Refusals),
+    security(("bearer" = [])),
+)]
+async fn snapshot_get(
+    State(names): State<Arc<dyn NameService>>,
+    caller: Allowed<Read>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<SnapshotPage>, Problem> {
+    let limit = page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let mut after = page::cursor(parameters.cursor.as_deref())?;
+    // Taken before the first read and kept in the cursor: changes during the scan are in the feed after it.
+    let position = match after.as_ref().and_then(Cursor::position) {
+        Some(position) => position,
+        None => feed_position().await,
+    };
+    let visible = |address: &_| caller.sees(address);
+    let mut found = names.snapshot(limit, after.as_ref(), &visible).await?;
+    // A page on which the caller may see nothing is passed over: a cursor of ours names a record that was shown.
+    while found.items.is_empty() && found.cursor.is_some() {
+        after = found.cursor;
+        found = names.snapshot(limit, after.as_ref(), &visible).await?;
+    }
+    let next = found.items.last().filter(|_| found.cursor.is_some());
+    let next = next.map(|last| Cursor::in_snapshot(last, position));
+    let (records, cursor) =
+        page::fit(found.items, next, |record| Cursor::in_snapshot(record, position), |record| record.into())?;
+    Ok(Json(SnapshotPage { position, records, cursor }))
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(snapshot_get))
+}

@@ -1,0 +1,43 @@
+//! `PUT /v1/statuses/{address}`: change the status of a record.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Body, Target, Write},
+    respond,
+    shapes::{PushAnswer, Status, requests::StatusPush},
+};
+use nameservice_model::StatusPublisher;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord Conflict WrongKind Retracted);
+
+/// Change the status of a record
+///
+/// `expected` names the `v` in place, and its state or payload where they matter. The new payload replaces the old one,
+/// but for a lease, which is taken and given back elsewhere.
+#[utoipa::path(
+    put,
+    path = "/v1/statuses/{*address}",
+    tag = "pushes",
+    params(AddressInPath, IdempotencyKey),
+    request_body = StatusPush,
+    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Status>), Refusals),
+    security(("bearer" = [])),
+)]
+async fn status_push(
+    State(records): State<Arc<dyn StatusPublisher>>,
+    target: Target<Write>,
+    Body(body): Body<StatusPush>,
+) -> Result<Json<PushAnswer<Status>>, Problem> {
+    let push = body.into_push()?;
+    let outcome = records.push_status(target.call(), target.address(), &push).await?;
+    respond::pushed(&target, outcome)
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(status_push))
+}
