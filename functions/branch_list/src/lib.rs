@@ -80,7 +80,7 @@ async fn branch_list(
     };
     let records: Vec<_> = found.items.into_iter().filter_map(whole).collect();
     let of = |record: &model::Record| Listed::Full(Box::new(record.clone())).cursor();
-    let (branches, cursor) = page::fit(records, found.cursor, of, Record::from)?;
+    let (branches, cursor) = page::fit(records, found.cursor, of, |record| record.into())?;
     Ok(Json(Branches { branches, cursor }))
 }
 

@@ -86,7 +86,7 @@ async fn record_list(
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Page<Listed>>, Problem> {
     let found = names.list(&parameters.into_query()?, &|address| caller.sees(address)).await?;
-    let (records, cursor) = page::fit(found.items, found.cursor, model::Listed::cursor, Listed::from)?;
+    let (records, cursor) = page::fit(found.items, found.cursor, model::Listed::cursor, |listed| listed.into())?;
     Ok(Json(Page { records, cursor }))
 }
 

@@ -143,7 +143,7 @@ impl Principal {
             // Both parts with their lengths: no two callers share an id.
             id: format!("jwt {}:{} {}:{subject}", text("iss").len(), text("iss"), subject.len()),
             scope: Scope::ALL.into_iter().rfind(granted),
-            globs: claims.get(ADDRESSES_CLAIM).map(|claim| globs(claim)).transpose()?,
+            globs: claims.get(ADDRESSES_CLAIM).map(globs).transpose()?,
             storage,
         })
     }

@@ -92,7 +92,10 @@ impl Kind {
 
 /// A refusal. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
 #[derive(Debug)]
-pub struct Problem {
+pub struct Problem(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     kind: Kind,
     detail: String,
     members: Object,
@@ -125,39 +128,34 @@ pub struct ProblemDocument {
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self {
-            kind,
-            detail: shortened(&detail.into()),
-            members: Object::new(),
-            headers: HeaderMap::new(),
-            failure: None,
-        }
+        let (members, headers) = (Object::new(), HeaderMap::new());
+        Self(Box::new(Inner { kind, detail: shortened(&detail.into()), members, headers, failure: None }))
     }
 
     fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.into(), value.into());
+        self.0.members.insert(name.into(), value.into());
         self
     }
 
     fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.0.headers.insert(name, value);
         self
     }
 
     fn caused_by(mut self, failure: impl Into<BoxError>) -> Self {
-        self.failure = Some(failure.into());
+        self.0.failure = Some(failure.into());
         self
     }
 
     /// What was refused.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.0.kind
     }
 
     /// The field that was refused, null where none is named.
     #[cfg(test)]
     pub(crate) fn field(&self) -> Value {
-        self.members.get("field").cloned().unwrap_or_default()
+        self.0.members.get("field").cloned().unwrap_or_default()
     }
 
     /// The path does not hold an address.
@@ -373,7 +371,7 @@ impl From<InvalidCursor> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { kind, detail, members, headers, failure } = self;
+        let Inner { kind, detail, members, headers, failure } = *self.0;
         let document = ProblemDocument {
             type_uri: kind.type_uri(),
             title: kind.title().into(),
