@@ -151,3 +151,142 @@ fn sentence(kind: &ErrorKind) -> &'static str {
         _ => "the token is malformed",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+    use serde_json::json;
+
+    use super::*;
+
+    /// PKCS #1, made for these tests.
+    const RSA_KEY: &str = "\
+        MIIEowIBAAKCAQEAkI934XzIrGt5lZE3ofFeOdhTW0MDgwHiQ2sG6YbEPrCpcchJCSi4eZQ3ycEUVvD4SCIJla3vFFgLzFDEOYPT\
+        ELysxOUAkupVeZZyjBBdmB9ONhCEWumOzOIGEAgnaLP/3zGHN4H38iM0BwnF2WfK0CIwQkCljRRgpV7dh8loL5WUBYfoQyJ/Qo4F\
+        JnEjIWn9DL39V8B8Xx5isfWyUx18bxaL/JnGcBlLATP5k2rxdvSOValhfYU4kZMNtvr1mhCjPoHlT9WvopdJB4xo/94hEmovL5UY\
+        KmW3EjENxdBIeiHPMYWT9dabH5wVsWObR7gIGlc8u9WEjVDut56FT7H7cQIDAQABAoIBAAYJUaGTMPt/LOdtlg+/eRZsBbYNvzGr\
+        JFg5mcMqXxs5jAfN69vTrRlZkrdMZlWnkAyODE2pYs58CzkTxc/bhPah1EqP//VCjwFp4nxeChR6OS05hRdZQZ7lUMi+WGvvOT/o\
+        DOwI07JTHT7ufeohQwcsKEz571fL6im5o4FCLCUxdxjXBQ5YeuC8AAHbNvyO8QDgzpOQSoGPlEod7tiP6WC7OyhZXi64gWEWiFM1\
+        73bC5b2a5JOOt/m48F3GB8tUHBRAk8dP6ktygxI1igqghDd6zpY2QC8quUu89BpqumvCeHKuds1YTlKXGPGmdF1E8e5bjyNlaygn\
+        hwyXOSzuBekCgYEAwnuGym0GOfJREZeC8p5wAD5odvOOCfpJ5XhNUGfwbEkwSE7ojtESEBHHV/kP/+/+2fIwapoDrRS1axxRoB3z\
+        SkU3WOE8RAaxv71+0dWEuLjXTj7OsoJ6h1T9vFUhZSq/M01Igi4ezuRYHqey2prQxb9lTO+ueuiNth2tp4CB0bkCgYEAvklvYb1p\
+        M/nHLYv8gUlM7v1hy6Cg3wmyWOM/T4CUbNmvORau9SALpxDIHZZC+rkaBg3Lnl0lhBpnsFvg4dQagMdernJAupYUbKe9m9PBYwSk\
+        wFyFHJ2yGoT3vobbjEFOFGBJ4wNs2hMGXKD/qz6AgPG380lGx6PhSettzqD+M3kCgYBe/w+cGR0NePt4aFWiRRnYRKOqVtVusj8e\
+        Q2EggWTCwA1BhKm7+QulpcmFgzb5gTUvKEnWCFz7Uj47j52fZIHOKXkbhQl3AP4Z9mnX/T/TKxagNbWpJGrNaAp4z+x8CiFS4dEl\
+        JXoO/SK99pQ6i5ymuxK0Pe8wQh/WcTC9vNusoQKBgADcBAzE9jyt3CBwiWtsEVTjABYTW6amPI/6Nsb9Ja54LTpsx82Dn4nZoY3A\
+        p/zJ6Twtw8WrVggKtn0tbQ6YDqaWP+85xOES3HTBLTIO+siftL7JrDA85hkIkLXjlgpEIT4mUS8dTNiPTXANqhnz5lCuxs3qfs9Y\
+        BiR3U7+jKoLBAoGBALhNJl5uO5knuNPPCWp3BRP70ztdtUamixgRNvB3Wwr43SnP0RCBV3ukOatIQg1vZntik7uu5s+Cy/hW+kJU\
+        Vw2GmbNGICp8x1HjvumsOPic4H+8CFhMEDYwMaFThSg2XInq3nSgMj6bURO63fVn+0DJ0Ngo/mWSpSlkWipTmnaG";
+    /// What PKCS #8 puts before the 32 bytes of a private key.
+    const ED25519_FRAME: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+    const P256_FRAME: &[u8] =
+        b"\x30\x41\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\
+        \x03\x01\x07\x04\x27\x30\x25\x02\x01\x01\x04\x20";
+
+    fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
+        match algorithm {
+            Algorithm::RS256 => EncodingKey::from_rsa_der(&STANDARD.decode(RSA_KEY).unwrap()),
+            Algorithm::ES256 => EncodingKey::from_ec_der(&[P256_FRAME, &[seed; 32]].concat()),
+            _ => EncodingKey::from_ed_der(&[ED25519_FRAME, &[seed; 32]].concat()),
+        }
+    }
+
+    fn jwk(algorithm: Algorithm, id: &str) -> Value {
+        let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
+        jwk.common.key_id = Some(id.into());
+        json!(jwk)
+    }
+
+    fn keys() -> Value {
+        json!({"keys": [
+            jwk(Algorithm::RS256, "r"), jwk(Algorithm::ES256, "e"), jwk(Algorithm::EdDSA, "d"),
+            {"kty": "oct", "kid": "h", "k": "c2VjcmV0", "alg": "HS256"},
+        ]})
+    }
+
+    fn verifier() -> Verifier {
+        Verifier::from_jwks(&keys().to_string(), Some("issuer".into()), Some("us".into())).unwrap()
+    }
+
+    fn claims() -> Value {
+        json!({"iss": "issuer", "aud": ["them", "us"], "sub": "s", "exp": get_current_timestamp() + 60})
+    }
+
+    fn token(algorithm: Algorithm, id: &str, key: &EncodingKey, claims: &Value) -> String {
+        let mut header = Header::new(algorithm);
+        header.kid = Some(id.into());
+        encode(&header, claims, key).unwrap()
+    }
+
+    fn refused(token: &str) -> bool {
+        verifier().claims(token).is_err_and(|problem| problem.kind() == crate::problem::Kind::Unauthorized)
+    }
+
+    #[test]
+    fn tokens_of_the_three_algorithms_hold() {
+        for (algorithm, id) in [(Algorithm::RS256, "r"), (Algorithm::ES256, "e"), (Algorithm::EdDSA, "d")] {
+            let token = token(algorithm, id, &key(algorithm, 7), &claims());
+            assert_eq!(verifier().claims(&token).unwrap()["sub"], "s", "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_another_key_or_no_key_has_signed_does_not() {
+        let good = key(Algorithm::EdDSA, 7);
+        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 8), &claims())));
+        assert!(refused(&token(Algorithm::EdDSA, "unknown", &good, &claims())));
+        assert!(refused(&token(Algorithm::EdDSA, "e", &good, &claims())));
+        let symmetric = EncodingKey::from_secret(b"secret");
+        assert!(refused(&token(Algorithm::HS256, "h", &symmetric, &claims())));
+        assert!(refused(&token(Algorithm::HS256, "r", &symmetric, &claims())));
+        let mut unsigned = token(Algorithm::EdDSA, "d", &good, &claims());
+        unsigned.truncate(unsigned.rfind('.').unwrap() + 1);
+        assert!(refused(&unsigned));
+        // {"alg":"none","kid":"d"}
+        let none = format!("eyJhbGciOiJub25lIiwia2lkIjoiZCJ9.{}.", unsigned.split('.').nth(1).unwrap());
+        assert!(refused(&none));
+        assert!(refused("") && refused("a.b") && refused("a.b.c"));
+        // Several keys, and none named.
+        assert!(refused(&encode(&Header::new(Algorithm::EdDSA), &claims(), &good).unwrap()));
+    }
+
+    #[test]
+    fn a_token_out_of_its_time_or_place_does_not() {
+        let now = get_current_timestamp();
+        for (name, value) in [
+            ("exp", json!(now - 60)),
+            ("exp", Value::Null),
+            ("nbf", json!(now + 60)),
+            ("iss", json!("other")),
+            ("iss", Value::Null),
+            ("aud", json!("them")),
+            ("aud", json!([])),
+        ] {
+            let mut claims = claims();
+            claims[name] = value.clone();
+            assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)), "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_token_without_audience_is_for_its_client() {
+        let mut claims = claims();
+        claims.as_object_mut().unwrap().remove("aud");
+        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)));
+        claims["client_id"] = json!("us");
+        assert!(!refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)));
+    }
+
+    #[test]
+    fn a_key_set_without_a_usable_key_is_refused() {
+        for keys in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}"#] {
+            assert!(Verifier::from_jwks(keys, None, None).is_err(), "{keys}");
+        }
+        let mut keys = keys();
+        for key in keys["keys"].as_array_mut().unwrap() {
+            key["use"] = json!("enc");
+        }
+        assert!(Verifier::from_jwks(&keys.to_string(), None, None).is_err());
+    }
+}
