@@ -1,1 +1,2 @@
+//! The `nameservice` command.
 fn main() {}
