@@ -14,7 +14,7 @@ use nameservice_http::{
     extract::{Allowed, Body, Read, Rest, Target, Write},
     page,
     problem::Kind,
-    shapes::fluree::{Init, Push, PushAnswer, Record, Ref, Snapshot},
+    shapes::fluree::{Init, Push, PushAnswer, Record, Ref, RefAnswer, Snapshot},
 };
 use nameservice_model::{Address, ConcernValue, Created, Expected, NameService, Publisher, PushOutcome, RefPublisher};
 use utoipa_axum::routes;
@@ -96,7 +96,7 @@ async fn fluree_snapshot_get(
         example = "mydb:main/commit")),
     request_body = Option<Push>,
     responses(
-        (status = OK, description = "In place; of `init`, `created`", body = PushAnswer),
+        (status = OK, description = "In place; of `init`, whether it was created", body = RefAnswer),
         (status = CONFLICT, description = "Nothing was written", body = PushAnswer),
         RefRefusals,
     ),
@@ -114,7 +114,8 @@ async fn fluree_ref_post(
         Operation::Init => {
             let target = caller.target(address)?;
             let created = ledgers.create_ledger(target.call(), target.address(), None, None).await?;
-            Ok(Json(Init { created: matches!(created, Created::Created(_)) }).into_response())
+            let init = Init { created: matches!(created, Created::Created(_)) };
+            Ok(Json(RefAnswer::Init(init)).into_response())
         }
         Operation::Commit => {
             let push = body?.0.into_head()?;
@@ -167,7 +168,9 @@ where
     Ref: From<ConcernValue<T>>,
 {
     match outcome {
-        PushOutcome::Updated { value, .. } => Ok(Json(PushAnswer::Updated { at: value.into() }).into_response()),
+        PushOutcome::Updated { value, .. } => {
+            Ok(Json(RefAnswer::Push(PushAnswer::Updated { at: value.into() })).into_response())
+        }
         PushOutcome::Stale { actual } => Ok(conflict(Some(actual.into()))),
         PushOutcome::Conflict { actual } => Ok(conflict(actual.map(Ref::from))),
         PushOutcome::Unknown | PushOutcome::WrongKind(_) => Ok(conflict(None)),
@@ -176,7 +179,7 @@ where
 }
 
 fn conflict(actual: Option<Ref>) -> Response {
-    (StatusCode::CONFLICT, Json(PushAnswer::Conflict { actual })).into_response()
+    (StatusCode::CONFLICT, Json(RefAnswer::Push(PushAnswer::Conflict { actual }))).into_response()
 }
 
 /// The room's one door.

@@ -266,6 +266,17 @@ pub struct Init {
     pub created: bool,
 }
 
+/// What a request to a ref is answered with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FlureeRefAnswer)]
+#[serde(untagged)]
+pub enum RefAnswer {
+    /// `commit` and `index`
+    Push(PushAnswer),
+    /// `init`
+    Init(Init),
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -124,6 +124,7 @@ pub enum Listed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Head {
     /// The commit; null while there is none.
+    #[schema(required)]
     pub id: Option<String>,
     /// Its `t`; 0 while there is none.
     pub t: i64,
@@ -133,6 +134,7 @@ pub struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Index {
     /// The index root; null while there is none.
+    #[schema(required)]
     pub id: Option<String>,
     /// The `t` that it covers; 0 while there is none.
     pub t: i64,
@@ -171,7 +173,7 @@ pub struct Config {
     /// Counts the changes; 0 while there is none.
     pub v: i64,
     /// The configuration; null while there is none.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Object>, required)]
     pub payload: Option<Value>,
 }
 
