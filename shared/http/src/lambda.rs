@@ -33,27 +33,45 @@ const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 /// (Lambda gives one request at a time), logging as JSON lines that CloudWatch reads, a client that loads nothing
 /// but the environment, and a TLS connection that is opened beside the wait for the first request, not before it.
 pub fn serve_lambda(route: Route) -> Result<(), lambda_http::Error> {
-    serve(route, || Ok(Auth::Gateway))
+    serve(route, StoreUse::Connected, || Ok(Auth::Gateway))
+}
+
+/// Serves one room that never asks the store: its role may not even be allowed to.
+pub fn serve_without_store(route: Route) -> Result<(), lambda_http::Error> {
+    serve(route, StoreUse::Unused, || Ok(Auth::Gateway))
 }
 
 /// Serves one room at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
 /// against the keys in `NAMESERVICE_JWKS`. Without keys only callers that IAM has checked are let in.
 pub fn serve_function_url(route: Route) -> Result<(), lambda_http::Error> {
-    serve(route, || {
+    serve(route, StoreUse::Connected, || {
         let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
         let keys = if keys.trim_start().starts_with('{') { keys } else { std::fs::read_to_string(keys)? };
         Ok(Auth::Verified(Verifier::from_jwks(&keys, variable(ISSUER), variable(AUDIENCE))?))
     })
 }
 
-fn serve(route: Route, auth: impl FnOnce() -> Result<Auth, lambda_http::Error>) -> Result<(), lambda_http::Error> {
+/// Whether the room asks the store.
+#[derive(PartialEq)]
+enum StoreUse {
+    Connected,
+    Unused,
+}
+
+fn serve(
+    route: Route,
+    use_of_store: StoreUse,
+    auth: impl FnOnce() -> Result<Auth, lambda_http::Error>,
+) -> Result<(), lambda_http::Error> {
     let level = variable(LOG_LEVEL).and_then(|level| level.parse().ok()).unwrap_or(Level::INFO);
     tracing_subscriber::fmt().json().with_max_level(level).with_current_span(false).with_ansi(false).init();
     let auth = auth()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = Store::new(lambda_client(), variable(TABLE).unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned()));
-        tokio::spawn(connect(store.clone()));
+        if use_of_store == StoreUse::Connected {
+            tokio::spawn(connect(store.clone()));
+        }
         let router = service(route.into(), App::new(store, auth));
         lambda_http::run(MapRequest::new(router, relocate)).await
     })

@@ -84,7 +84,8 @@ async fn answer(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(Failure(failure)) = response.extensions_mut().remove() {
         let status = response.status().as_u16();
-        tracing::error!(request_id = ?id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
+        let request_id = id.to_str().unwrap_or_default();
+        tracing::error!(request_id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
