@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 };
 use aws_smithy_http_client::{
     Builder as HttpClient,
-    tls::{self, rustls_provider::CryptoMode},
+    tls::{self, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
 
 /// One attempt is given up after this long; what its outcome was is then unknown.
@@ -19,8 +19,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings that every client here shares: `ring` (it starts twenty times faster than the default), no retries by
 /// the SDK (the store's own know what an attempt may have done), bounded attempts.
-fn configured(builder: Builder) -> Client {
-    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+fn configured(builder: Builder, roots: Roots) -> Client {
+    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
+    // A context of nothing but certificates that are compiled in; the default one reads the system's.
+    let http = match roots.context() {
+        Some(context) => http.tls_context(context).build_https(),
+        None => http.build_https(),
+    };
     let timeouts =
         TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
     Client::from_conf(
@@ -33,9 +38,30 @@ fn configured(builder: Builder) -> Client {
     )
 }
 
+/// Whom a client trusts.
+enum Roots {
+    /// The certificate store of the machine.
+    System,
+    /// The roots of AWS alone: reading the store of a machine takes longer than all else that a Lambda function does
+    /// before it is ready.
+    Amazon,
+}
+
+impl Roots {
+    fn context(&self) -> Option<TlsContext> {
+        match self {
+            Self::System => None,
+            Self::Amazon => {
+                let roots = TrustStore::empty().with_pem_certificate(include_bytes!("amazon_roots.pem").as_slice());
+                TlsContext::builder().with_trust_store(roots).build().ok()
+            }
+        }
+    }
+}
+
 /// A client from a loaded AWS configuration (region, credential chain, `AWS_ENDPOINT_URL`).
 pub fn sdk_client(config: &SdkConfig) -> Client {
-    configured(aws_sdk_dynamodb::config::Builder::from(config))
+    configured(aws_sdk_dynamodb::config::Builder::from(config), Roots::System)
 }
 
 /// A client of an engine at a URL, such as the embedded one or DynamoDB Local. Engines of that kind take any
@@ -46,6 +72,7 @@ pub fn endpoint_client(url: &str) -> Client {
             .endpoint_url(url)
             .region(Region::from_static("us-east-1"))
             .credentials_provider(Credentials::new("local", "local", None, None, "endpoint_client")),
+        Roots::System,
     )
 }
 
@@ -56,5 +83,16 @@ pub fn lambda_client() -> Client {
         .region(var("AWS_REGION").map(Region::new))
         .credentials_provider(aws_config::environment::credentials::EnvironmentVariableCredentialsProvider::new());
     builder.set_endpoint_url(var("AWS_ENDPOINT_URL_DYNAMODB").or_else(|| var("AWS_ENDPOINT_URL")));
-    configured(builder)
+    configured(builder, Roots::Amazon)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roots_that_are_compiled_in_are_certificates() {
+        assert!(Roots::Amazon.context().is_some());
+        assert!(Roots::System.context().is_none());
+    }
 }
