@@ -6,31 +6,39 @@ mod call;
 mod concern;
 mod content_id;
 mod error;
+mod lease;
 mod outcome;
 mod payload;
 mod query;
 mod record;
 mod traits;
+mod transaction;
 
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
 pub use call::{Call, RequestId};
 pub use concern::{CasResult, ConcernKind, ConcernValue};
 pub use content_id::{ContentId, InvalidContentId};
 pub use error::{BoxError, Error, Result};
+pub use lease::{
+    DEFAULT_TTL_SECONDS, Held, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_TTL_SECONDS, MIN_TTL_SECONDS,
+    Released,
+};
 pub use outcome::{
     BranchCreated, Created, Dropped, Expected, GraphSourcePublication, Published, Purged, Push, PushOutcome, Reset,
     ResetTo, Restored, Retracted,
 };
 pub use payload::{
-    Config, GraphIndex, GraphPush, Head, Index, IndexRoot, IndexUpdate, InvalidPayload, Lease, LeaseName,
-    MAX_GRAPH_NAME_BYTES, MAX_PAYLOAD_DEPTH, MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
+    Config, GraphIndex, GraphPush, Head, Index, IndexRoot, IndexUpdate, InvalidPayload, MAX_GRAPH_NAME_BYTES,
+    MAX_PAYLOAD_DEPTH, MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
 };
 pub use query::{Cursor, InvalidCursor, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
 pub use traits::{
-    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, NameService, Publisher, RefPublisher,
-    StatusPublisher,
+    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService, Publisher,
+    RefPublisher, StatusPublisher, TransactionPublisher,
 };
+
+pub use transaction::{Committed, ConcernState, MAX_OPERATIONS, Operation, OperationKind, OperationOutcome};
 
 /// The most records that one graph source may depend on: twice as many (all replaced by others) still fit one
 /// DynamoDB transaction of 100 actions.

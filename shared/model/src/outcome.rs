@@ -1,4 +1,6 @@
-use crate::{Address, CasResult, ConcernValue, Config, ContentId, Head, Index, Object, Record, RecordKind};
+use crate::{
+    Address, CasResult, ConcernValue, Config, ContentId, Head, Index, Lease, LeaseClaim, Object, Record, RecordKind,
+};
 
 /// What a push expects to find.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +22,8 @@ pub struct Push<E, N> {
     pub new: N,
     /// Of an index push without an expectation: whether it may replace an index at the same `t`.
     pub allow_equal: bool,
+    /// The lease that must be held for it.
+    pub lease: Option<LeaseClaim>,
 }
 
 /// The outcome of a push.
@@ -48,6 +52,11 @@ pub enum PushOutcome<T> {
     Retracted,
     /// Not written: this kind of record has no such concern, or keeps it for itself.
     WrongKind(RecordKind),
+    /// Not written: the lease that the push claims is not held.
+    LeaseLost {
+        /// The lease that is there instead.
+        lease: Option<Lease>,
+    },
 }
 
 impl<T> PushOutcome<T> {
@@ -57,7 +66,9 @@ impl<T> PushOutcome<T> {
             Self::Updated { .. } => CasResult::Updated,
             Self::Stale { actual } => CasResult::Conflict { actual: Some(actual) },
             Self::Conflict { actual } => CasResult::Conflict { actual },
-            Self::Unknown | Self::Retracted | Self::WrongKind(_) => CasResult::Conflict { actual: None },
+            Self::Unknown | Self::Retracted | Self::WrongKind(_) | Self::LeaseLost { .. } => {
+                CasResult::Conflict { actual: None }
+            }
         }
     }
 }

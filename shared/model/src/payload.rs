@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ConcernValue, ContentId};
+use crate::{ConcernValue, ContentId, LeaseName};
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
@@ -96,48 +96,6 @@ impl StatusPayload {
         }
         self
     }
-}
-
-/// The three things that a lease can be held for (seed 003).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LeaseName {
-    /// `index_lock`
-    Index,
-    /// `reindex_lock`
-    Reindex,
-    /// `maintenance_lock`
-    Maintenance,
-}
-
-impl LeaseName {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Index, Self::Reindex, Self::Maintenance];
-
-    /// The name in the table and on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Index => "index_lock",
-            Self::Reindex => "reindex_lock",
-            Self::Maintenance => "maintenance_lock",
-        }
-    }
-}
-
-/// A lease as it is stored. Times are epoch seconds of the service's clock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
-    /// Who holds it.
-    pub holder: String,
-    /// The `t` it is held for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_t: Option<i64>,
-    /// Since when.
-    pub acquired_at: i64,
-    /// Until when, rounded up.
-    pub expires_at: i64,
-    /// When it was last refreshed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refreshed_at: Option<i64>,
 }
 
 /// Why a payload cannot be stored.

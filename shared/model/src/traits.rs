@@ -1,9 +1,10 @@
 use async_trait::async_trait;
 
 use crate::{
-    Address, BranchCreated, Call, Config, ContentId, Created, Cursor, Dropped, GraphSourcePublication, Head, Index,
-    IndexRoot, IndexUpdate, ListQuery, Listed, Page, Published, Purged, Push, PushOutcome, Record, Reset, ResetTo,
-    Restored, Result, Retracted, Status, StatusPayload, Visible,
+    Address, BranchCreated, Call, Committed, Config, ContentId, Created, Cursor, Dropped, GraphSourcePublication, Head,
+    Index, IndexRoot, IndexUpdate, LeaseClaim, LeaseRequest, Leased, ListQuery, Listed, Operation, Page, Published,
+    Purged, Push, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload,
+    Visible,
 };
 use serde_json::Value;
 
@@ -141,4 +142,25 @@ pub trait GraphSourcePublisher: GraphSourceLookup {
         address: &Address,
         publication: &GraphSourcePublication,
     ) -> Result<Published>;
+}
+
+/// Takes and gives back leases.
+#[async_trait]
+pub trait LeasePublisher: Send + Sync {
+    /// Takes a lease that is free, expired, or held under the same name, and the next token with it.
+    async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased>;
+
+    /// Extends a lease whose token is current.
+    async fn refresh_lease(&self, call: &Call, address: &Address, request: &LeaseRequest, token: i64)
+    -> Result<Leased>;
+
+    /// Gives a lease back whose token is current.
+    async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released>;
+}
+
+/// Applies several operations, all or none.
+#[async_trait]
+pub trait TransactionPublisher: Send + Sync {
+    /// Commits at most [`crate::MAX_OPERATIONS`], no two of them about one concern of one record.
+    async fn commit(&self, call: &Call, operations: &[Operation]) -> Result<Committed>;
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernValue, Config, ContentId, Expected, GraphIndex, GraphPush, Head, Index, IndexRoot, IndexUpdate,
-    Push, RecordKind, Status, StatusPayload,
+    ConcernKind, ConcernState, ConcernValue, Config, ContentId, Expected, GraphIndex, GraphPush, Head, Index,
+    IndexRoot, IndexUpdate, OperationKind, Push, RecordKind, Status, StatusPayload,
 };
 use serde_json::Value;
 
@@ -50,6 +50,14 @@ impl RefAttributes {
     }
 }
 
+/// A counter moves from the value that is expected to a higher one, or not at all.
+fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload, C::New>, new_v: i64) -> Judgement {
+    match &push.expected {
+        Expected::Value(expected) if C::matches(item, expected) && new_v > C::read(item).v => Judgement::Admissible,
+        _ => Judgement::Conflict,
+    }
+}
+
 /// The condition that an attribute is as this item has it.
 fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&str]) {
     for attribute in attributes {
@@ -76,7 +84,9 @@ impl Concern for HeadConcern {
             return Judgement::InPlace;
         }
         match &push.expected {
-            Expected::Value(expected) if *expected == actual && push.new.v > actual.v => Judgement::Admissible,
+            Expected::Value(expected) if Self::matches(item, expected) && push.new.v > actual.v => {
+                Judgement::Admissible
+            }
             Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
             Expected::Older if push.new.v > actual.v => Judgement::Admissible,
             Expected::Older => Judgement::Stale,
@@ -90,7 +100,7 @@ impl Concern for HeadConcern {
         match (seen, &push.expected) {
             (Some(item), _) => as_seen(expression, item, &[ATTR_COMMIT_ID, ATTR_COMMIT_T]),
             (None, Expected::Value(expected)) => {
-                HEAD.expect(expression, expected.v, expected.payload.as_ref());
+                Self::expect(expression, expected);
                 if expected.v > 0 {
                     expression.below(ATTR_COMMIT_T, push.new.v);
                 }
@@ -99,8 +109,28 @@ impl Concern for HeadConcern {
         }
     }
 
+    fn expect(expression: &mut Expression, expected: &Head) {
+        HEAD.expect(expression, expected.v, expected.payload.as_ref());
+    }
+
+    fn matches(item: &Item, expected: &Head) -> bool {
+        items::head(item) == *expected
+    }
+
     fn written(_item: &Item, push: &Push<ContentId, Head>) -> Head {
         push.new.clone()
+    }
+
+    fn state(value: Head) -> ConcernState {
+        ConcernState::Head(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Head> {
+        if let ConcernState::Head(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &Push<ContentId, Head>) -> OperationKind {
+        OperationKind::PushHead(push.clone())
     }
 
     fn preset(new: &Head) -> NewLedger<'_> {
@@ -141,13 +171,7 @@ impl Concern for IndexConcern {
         let (refusal, admissible) = match &push.expected {
             Expected::Older => (Judgement::Stale, new.t > actual.v || (push.allow_equal && new.t == actual.v)),
             Expected::NoRecord => (Judgement::Conflict, false),
-            Expected::Value(expected) => {
-                let root = expected.payload.as_ref();
-                let same = actual.v == expected.v
-                    && id == root.map(|root| &root.id)
-                    && root.is_none_or(|root| root.graphs.iter().all(|(name, graph)| stored(name) == graph.as_ref()));
-                (Judgement::Conflict, same && new.t >= actual.v)
-            }
+            Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t >= actual.v),
         };
         // The watermark of a named graph only grows, too.
         let grows = |(name, graph): (&String, &Option<GraphPush>)| {
@@ -174,13 +198,14 @@ impl Concern for IndexConcern {
             Expected::Value(expected) => expected.payload.as_ref().map(|root| (root, expected.v)),
             Expected::Older | Expected::NoRecord => None,
         };
-        match (&push.expected, expected) {
-            (Expected::Value(_), Some((root, t))) => {
-                INDEX.expect(expression, t, Some(&root.id));
-                expression.at_most(ATTR_INDEX_T, new.t);
+        match &push.expected {
+            Expected::Value(value) => {
+                Self::expect(expression, value);
+                if value.v > 0 {
+                    expression.at_most(ATTR_INDEX_T, new.t);
+                }
             }
-            (Expected::Value(_), None) => INDEX.expect(expression, 0, None),
-            _ => expression.below(ATTR_INDEX_T, new.t),
+            Expected::Older | Expected::NoRecord => expression.below(ATTR_INDEX_T, new.t),
         }
         match expected {
             Some((root, t)) if t == new.t && root.id != new.id => {
@@ -199,14 +224,11 @@ impl Concern for IndexConcern {
                 expression.set(ATTR_REV_ID, string(new.id.as_str()));
             }
         }
-        if new.graphs.is_empty() && expected.is_none_or(|(root, _)| root.graphs.is_empty()) {
+        if new.graphs.is_empty() {
             return;
         }
         expression.graphs_is_map();
         let known = expected.map(|(root, _)| &root.graphs);
-        for (name, graph) in known.into_iter().flatten() {
-            expression.graph_is(name, graph.as_ref().map(|graph| items::graph_attribute(Some(graph))));
-        }
         for (name, graph) in &new.graphs {
             let before = known.and_then(|graphs| graphs.get(name));
             if let (Some(graph), None) = (graph, before) {
@@ -216,6 +238,57 @@ impl Concern for IndexConcern {
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
             expression.set_member(ATTR_GRAPHS, name, items::graph_attribute(entry.as_ref()));
         }
+    }
+
+    /// Of the named graphs, only those that are expected by name.
+    fn expect(expression: &mut Expression, expected: &Index) {
+        INDEX.expect(expression, expected.v, expected.payload.as_ref().map(|root| &root.id));
+        let graphs = expected.payload.as_ref().map(|root| &root.graphs).filter(|graphs| !graphs.is_empty());
+        for (name, graph) in graphs.into_iter().flatten() {
+            expression.graphs_is_map();
+            expression.graph_is(name, graph.as_ref().map(|graph| items::graph_attribute(Some(graph))));
+        }
+    }
+
+    fn matches(item: &Item, expected: &Index) -> bool {
+        let actual = items::index(item);
+        actual.v == expected.v
+            && match (&actual.payload, &expected.payload) {
+                (Some(actual), Some(expected)) => {
+                    let stored = |name| actual.graphs.get(name).and_then(Option::as_ref);
+                    actual.id == expected.id
+                        && expected.graphs.iter().all(|(name, graph)| stored(name) == graph.as_ref())
+                }
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
+    /// What a plan counts on from without having seen it: a revision of 0, and no named graphs.
+    fn pin(expression: &mut Expression, push: &Push<IndexRoot, IndexUpdate>) -> Item {
+        expression.no_graphs();
+        match &push.expected {
+            Expected::Value(ConcernValue { v, payload: Some(root) }) if *v == push.new.t => {
+                expression.equals_or_absent(ATTR_REV, number(0));
+                Item::from([
+                    (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
+                    (ATTR_INDEX_T.to_owned(), number(*v)),
+                ])
+            }
+            _ => Item::new(),
+        }
+    }
+
+    fn state(value: Index) -> ConcernState {
+        ConcernState::Index(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Index> {
+        if let ConcernState::Index(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &Push<IndexRoot, IndexUpdate>) -> OperationKind {
+        OperationKind::PushIndex(push.clone())
     }
 
     fn written(item: &Item, push: &Push<IndexRoot, IndexUpdate>) -> Index {
@@ -293,19 +366,7 @@ impl Concern for StatusConcern {
     }
 
     fn judge(item: &Item, push: &Push<StatusPayload, Status>) -> Judgement {
-        let actual = items::status_without_lease(item);
-        let Expected::Value(expected) = &push.expected else { return Judgement::Conflict };
-        let same = match (&expected.payload, &actual.payload) {
-            (Some(expected), Some(actual)) => {
-                expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
-            }
-            _ => true,
-        };
-        if same && expected.v == actual.v && push.new.v > actual.v {
-            Judgement::Admissible
-        } else {
-            Judgement::Conflict
-        }
+        counter_judgement::<Self>(item, push, push.new.v)
     }
 
     fn plan(expression: &mut Expression, push: &Push<StatusPayload, Status>, seen: Option<&Item>) {
@@ -314,13 +375,18 @@ impl Concern for StatusConcern {
             return as_seen(expression, item, &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META]);
         }
         let Expected::Value(expected) = &push.expected else { return };
+        Self::expect(expression, expected);
+        if push.new.v <= expected.v {
+            expression.at_most(ATTR_STATUS_V, push.new.v - 1);
+        }
+    }
+
+    /// The counter; the state where a payload is given; the rest of the payload where it has any.
+    fn expect(expression: &mut Expression, expected: &Status) {
         // A row without these attributes reads as v 1, `ready`.
         match expected.v {
             1 => expression.equals_or_absent(ATTR_STATUS_V, number(1)),
             v => expression.equals(ATTR_STATUS_V, number(v)),
-        }
-        if push.new.v <= expected.v {
-            expression.at_most(ATTR_STATUS_V, push.new.v - 1);
         }
         let Some(payload) = &expected.payload else { return };
         match payload.state.as_str() {
@@ -332,8 +398,31 @@ impl Concern for StatusConcern {
         }
     }
 
+    fn matches(item: &Item, expected: &Status) -> bool {
+        let actual = items::status_without_lease(item);
+        expected.v == actual.v
+            && match (&expected.payload, &actual.payload) {
+                (Some(expected), Some(actual)) => {
+                    expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
+                }
+                _ => true,
+            }
+    }
+
     fn written(_item: &Item, push: &Push<StatusPayload, Status>) -> Status {
         push.new.clone()
+    }
+
+    fn state(value: Status) -> ConcernState {
+        ConcernState::Status(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Status> {
+        if let ConcernState::Status(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &Push<StatusPayload, Status>) -> OperationKind {
+        OperationKind::PushStatus(push.clone())
     }
 
     fn preset(_new: &Status) -> NewLedger<'_> {
@@ -369,14 +458,7 @@ impl Concern for ConfigConcern {
     }
 
     fn judge(item: &Item, push: &Push<Value, Config>) -> Judgement {
-        let actual = items::config(item);
-        let Expected::Value(expected) = &push.expected else { return Judgement::Conflict };
-        let same = expected.v == actual.v
-            && expected.payload.as_ref().is_none_or(|payload| {
-                let actual = actual.payload.as_ref().unwrap_or(&Value::Null);
-                items::split_config(payload) == items::split_config(actual)
-            });
-        if same && push.new.v > actual.v { Judgement::Admissible } else { Judgement::Conflict }
+        counter_judgement::<Self>(item, push, push.new.v)
     }
 
     fn plan(expression: &mut Expression, push: &Push<Value, Config>, seen: Option<&Item>) {
@@ -391,12 +473,17 @@ impl Concern for ConfigConcern {
             return as_seen(expression, item, &attributes);
         }
         let Expected::Value(expected) = &push.expected else { return };
+        Self::expect(expression, expected);
+        if push.new.v <= expected.v {
+            expression.at_most(ATTR_CONFIG_V, push.new.v - 1);
+        }
+    }
+
+    /// The counter; the payload where one is given.
+    fn expect(expression: &mut Expression, expected: &Config) {
         match expected.v {
             0 => expression.equals_or_absent(ATTR_CONFIG_V, number(0)),
             v => expression.equals(ATTR_CONFIG_V, number(v)),
-        }
-        if push.new.v <= expected.v {
-            expression.at_most(ATTR_CONFIG_V, push.new.v - 1);
         }
         if let Some(payload) = &expected.payload {
             let (context, meta) = items::split_config(payload);
@@ -405,8 +492,29 @@ impl Concern for ConfigConcern {
         }
     }
 
+    fn matches(item: &Item, expected: &Config) -> bool {
+        let actual = items::config(item);
+        expected.v == actual.v
+            && expected.payload.as_ref().is_none_or(|payload| {
+                let actual = actual.payload.as_ref().unwrap_or(&Value::Null);
+                items::split_config(payload) == items::split_config(actual)
+            })
+    }
+
     fn written(_item: &Item, push: &Push<Value, Config>) -> Config {
         push.new.clone()
+    }
+
+    fn state(value: Config) -> ConcernState {
+        ConcernState::Config(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Config> {
+        if let ConcernState::Config(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &Push<Value, Config>) -> OperationKind {
+        OperationKind::PushConfig(push.clone())
     }
 
     fn preset(_new: &Config) -> NewLedger<'_> {

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
     Update,
     builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
 };
-use nameservice_model::{RecordKind, RequestId};
+use nameservice_model::{LeaseClaim, RecordKind, RequestId};
 
 use crate::{
     client::Sender,
@@ -104,9 +104,14 @@ impl Expression {
 
     /// Counts up or down from what is there, from 0 where nothing is.
     pub(crate) fn add(&mut self, attribute: &str, by: i64) {
+        self.add_from(attribute, 0, by);
+    }
+
+    /// Counts from another start where nothing is.
+    pub(crate) fn add_from(&mut self, attribute: &str, start: i64, by: i64) {
         let name = self.name(attribute);
-        let (zero, by) = (self.value(number(0)), self.value(number(by)));
-        self.sets.push(format!("{name} = if_not_exists({name}, {zero}) + {by}"));
+        let (start, by) = (self.value(number(start)), self.value(number(by)));
+        self.sets.push(format!("{name} = if_not_exists({name}, {start}) + {by}"));
     }
 
     /// Sets one member of a map that exists.
@@ -290,6 +295,36 @@ impl Expression {
                 self.require(format!("(attribute_not_exists({path}) OR attribute_type({path}, {null}))"));
             }
         }
+    }
+
+    /// No named graph has an entry.
+    pub(crate) fn no_graphs(&mut self) {
+        let absent = self.absent(ATTR_GRAPHS);
+        let (graphs, none) = (self.name(ATTR_GRAPHS), self.value(AttributeValue::M(HashMap::new())));
+        self.require(format!("({graphs} = {none} OR {absent})"));
+    }
+
+    /// The lease is free for this holder: there is none, or it has expired, or the holder has it already.
+    pub(crate) fn lease_is_free_for(&mut self, holder: &str, now_s: i64) {
+        let absent = self.absent(ATTR_LEASE);
+        let [held_by, expires] = [MEMBER_LEASE_HOLDER, MEMBER_LEASE_EXPIRES_AT].map(|m| self.member(ATTR_LEASE, m));
+        let (holder, now) = (self.value(string(holder)), self.value(number(now_s)));
+        self.require(format!("({absent} OR {expires} <= {now} OR {held_by} = {holder})"));
+    }
+
+    /// This very token is the current one, and its lease is this one.
+    pub(crate) fn lease_is(&mut self, claim: &LeaseClaim) {
+        let [name, holder] = [MEMBER_LEASE_NAME, MEMBER_LEASE_HOLDER].map(|member| self.member(ATTR_LEASE, member));
+        let (lease, map) = (self.name(ATTR_LEASE), self.value(string("M")));
+        let (is_name, is_holder) = (self.value(string(claim.name.as_str())), self.value(string(&claim.holder)));
+        self.require(format!("attribute_type({lease}, {map}) AND {name} = {is_name} AND {holder} = {is_holder}"));
+        self.equals(ATTR_LEASE_TOKEN, number(claim.token));
+    }
+
+    /// The lease had not expired at this time.
+    pub(crate) fn lease_outlives(&mut self, now_s: i64) {
+        let (expires, now) = (self.member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT), self.value(number(now_s)));
+        self.require(format!("{expires} > {now}"));
     }
 
     // ---- requests ----

@@ -8,14 +8,13 @@ use crate::{
     client::Attempts,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    push::contended,
+    push::{MAX_PLANS, contended},
     records::{Orphans, Part, found, put_new},
     references::{References, counted},
     schema::*,
 };
 
 const PUBLISH: &str = "publish a graph source";
-const MAX_PLANS: usize = 8;
 
 impl Store {
     /// Creates in one transaction. One that is refused because the record exists brings it back whole, and a second

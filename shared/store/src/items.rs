@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use nameservice_model::{
-    Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Index, IndexRoot, Object, Record,
-    RecordKind, RequestId, Status, StatusPayload, Summary,
+    Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Held, Index, IndexRoot, Lease, LeaseName,
+    Object, Record, RecordKind, RequestId, Status, StatusPayload, Summary,
 };
 use serde_json::{Value, json};
 
@@ -175,6 +175,38 @@ pub(crate) fn status(item: &Item) -> Status {
 
 fn lease_value(item: &Item) -> Value {
     present(item, ATTR_LEASE).map_or(Value::Null, value_of)
+}
+
+/// The lease on a status item, with its token.
+pub(crate) fn held(item: &Item) -> Option<Held> {
+    let lease = lease(item)?;
+    Some(Held { lease, token: integer(item, ATTR_LEASE_TOKEN)? })
+}
+
+/// The lease on a status item, expired or not.
+pub(crate) fn lease(item: &Item) -> Option<Lease> {
+    let members = present(item, ATTR_LEASE)?.as_m().ok()?;
+    Some(Lease {
+        name: LeaseName::from_name(text(members, MEMBER_LEASE_NAME)?)?,
+        holder: text(members, MEMBER_LEASE_HOLDER)?.to_owned(),
+        target_t: integer(members, MEMBER_LEASE_TARGET_T),
+        acquired_at: integer(members, MEMBER_LEASE_ACQUIRED_AT)?,
+        expires_at: integer(members, MEMBER_LEASE_EXPIRES_AT)?,
+        refreshed_at: integer(members, MEMBER_LEASE_REFRESHED_AT),
+    })
+}
+
+/// A lease as an attribute.
+pub(crate) fn lease_attribute(lease: &Lease) -> AttributeValue {
+    let mut members = Item::from([
+        (MEMBER_LEASE_NAME.to_owned(), string(lease.name.as_str())),
+        (MEMBER_LEASE_HOLDER.to_owned(), string(&lease.holder)),
+        (MEMBER_LEASE_ACQUIRED_AT.to_owned(), number(lease.acquired_at)),
+        (MEMBER_LEASE_EXPIRES_AT.to_owned(), number(lease.expires_at)),
+    ]);
+    let optional = [(MEMBER_LEASE_TARGET_T, lease.target_t), (MEMBER_LEASE_REFRESHED_AT, lease.refreshed_at)];
+    members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), number(value?)))));
+    AttributeValue::M(members)
 }
 
 pub(crate) fn status_without_lease(item: &Item) -> Status {

@@ -24,6 +24,7 @@ mod connect;
 mod expressions;
 mod graph_sources;
 mod items;
+mod leases;
 mod ledgers;
 mod lists;
 mod purges;
@@ -33,6 +34,7 @@ mod references;
 mod retractions;
 pub mod schema;
 mod table;
+mod transactions;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -41,15 +43,17 @@ use std::{
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Config, ConfigPublisher, ContentId, Created, Cursor, Dropped,
-    GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, Index, IndexRoot, IndexUpdate, ListQuery,
-    Listed, NameService, Page, Published, Publisher, Purged, Push, PushOutcome, Record, RecordKind, RefPublisher,
-    Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ContentId, Created, Cursor,
+    Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, Index, IndexRoot, IndexUpdate,
+    LeaseClaim, LeasePublisher, LeaseRequest, Leased, ListQuery, Listed, NameService, Operation, Page, Published,
+    Publisher, Purged, Push, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result,
+    Retracted, Status, StatusPayload, StatusPublisher, TransactionPublisher, Visible,
 };
 use serde_json::Value;
 
 pub use client::RetryPolicy;
 pub use connect::{endpoint_client, lambda_client, sdk_client};
+pub use leases::Ran;
 pub use table::TableReport;
 
 use crate::{
@@ -242,5 +246,33 @@ impl GraphSourcePublisher for Store {
         publication: &GraphSourcePublication,
     ) -> Result<Published> {
         self.publish_graph_source_record(call, address, publication).await
+    }
+}
+
+#[async_trait]
+impl LeasePublisher for Store {
+    async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
+        self.acquire(call, address, request).await
+    }
+
+    async fn refresh_lease(
+        &self,
+        call: &Call,
+        address: &Address,
+        request: &LeaseRequest,
+        token: i64,
+    ) -> Result<Leased> {
+        self.refresh(call, address, request, token).await
+    }
+
+    async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
+        self.release(call, address, claim).await
+    }
+}
+
+#[async_trait]
+impl TransactionPublisher for Store {
+    async fn commit(&self, call: &Call, operations: &[Operation]) -> Result<Committed> {
+        self.commit_operations("commit a transaction", call, operations).await
     }
 }

@@ -7,14 +7,13 @@ use crate::{
     client::{Attempts, Failed},
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
-    push::contended,
+    push::{MAX_PLANS, contended},
     records::{Part, refused_at},
     references::{References, counted, is_referenced, require_unreferenced},
     schema::*,
 };
 
 const PURGE: &str = "purge a record";
-const MAX_PLANS: usize = 8;
 
 impl Store {
     pub(crate) async fn purge_record(&self, _call: &Call, address: &Address) -> Result<Purged> {

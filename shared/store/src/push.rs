@@ -4,7 +4,8 @@
 //! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
 use nameservice_model::{
-    Address, Call, ConcernKind, ConcernValue, Error, Expected, Push, PushOutcome, RecordKind, Result,
+    Address, Call, Committed, ConcernKind, ConcernState, ConcernValue, Error, Expected, Operation, OperationKind,
+    OperationOutcome, Push, PushOutcome, RecordKind, Result,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// How often a push is planned anew from what a refusal has shown, before it gives up.
-const MAX_PLANS: usize = 8;
+pub(crate) const MAX_PLANS: usize = 8;
 
 /// A concern as it is stored.
 pub(crate) trait Concern: Send + Sync {
@@ -44,8 +45,29 @@ pub(crate) trait Concern: Send + Sync {
     /// the conditions hold exactly there, and what it counts is counted from there.
     fn plan(expression: &mut Expression, push: &Push<Self::Payload, Self::New>, seen: Option<&Item>);
 
+    /// The condition that the concern is at a value.
+    fn expect(expression: &mut Expression, expected: &ConcernValue<Self::Payload>);
+
+    /// The same of an item.
+    fn matches(item: &Item, expected: &ConcernValue<Self::Payload>) -> bool;
+
     /// The value that a push leaves on an item.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
+
+    /// Narrows a plan that has not seen the item until [`Concern::written`] on what this gives is what it leaves: a
+    /// transaction does not answer with the items that it has written.
+    fn pin(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
+        Item::new()
+    }
+
+    /// The value as one of all concerns.
+    fn state(value: ConcernValue<Self::Payload>) -> ConcernState;
+
+    /// And back; `None` of another concern.
+    fn value(state: ConcernState) -> Option<ConcernValue<Self::Payload>>;
+
+    /// The push as an operation of a transaction.
+    fn operation(push: &Push<Self::Payload, Self::New>) -> OperationKind;
 
     /// What a ledger holds that this push creates.
     fn preset(new: &Self::New) -> NewLedger<'_>;
@@ -107,6 +129,9 @@ impl Store {
         if C::COMPARES_ONLY && !matches!(push.expected, Expected::Value(_)) {
             return Err(Error::Store { operation: C::OPERATION, source: "it needs an expected value".into() });
         }
+        if push.lease.is_some() {
+            return self.push_fenced::<C>(call, address, push).await;
+        }
         let key = Key::new(address, sk_of(C::KIND));
         let now = self.now_ms();
         let mut attempts = Attempts::default();
@@ -135,6 +160,32 @@ impl Store {
             }
         }
         Err(contended(C::OPERATION))
+    }
+
+    /// A push under a lease: a transaction that checks the token, too.
+    async fn push_fenced<C: Concern>(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<C::Payload, C::New>,
+    ) -> Result<PushOutcome<C::Payload>> {
+        let operation = Operation { address: address.clone(), action: C::operation(push) };
+        let (Committed::Committed(mut outcomes) | Committed::Refused(mut outcomes)) =
+            self.commit_operations(C::OPERATION, call, &[operation]).await?;
+        let value = |state| C::value(state).unwrap_or(ConcernValue::unborn());
+        Ok(match outcomes.pop() {
+            Some(OperationOutcome::Updated { value: state, replayed }) => {
+                PushOutcome::Updated { value: value(state), replayed }
+            }
+            Some(OperationOutcome::Stale { actual }) => PushOutcome::Stale { actual: value(actual) },
+            Some(OperationOutcome::Conflict { actual }) => PushOutcome::Conflict { actual: actual.map(value) },
+            Some(OperationOutcome::Retracted) => PushOutcome::Retracted,
+            Some(OperationOutcome::WrongKind(kind)) => PushOutcome::WrongKind(kind),
+            Some(OperationOutcome::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
+            Some(OperationOutcome::Unknown) => PushOutcome::Unknown,
+            // One operation has one outcome, and a push never merely passes.
+            Some(OperationOutcome::Passed) | None => return Err(contended(C::OPERATION)),
+        })
     }
 
     /// No item came back: there is no such record, or an old one lacks this row. Then the row is put by a transaction

@@ -131,7 +131,7 @@ fn preset_head(item: &mut Item, head: Option<&Head>) {
 
 fn preset_index(item: &mut Item, index: Option<&IndexUpdate>) {
     let Some(new) = index else { return };
-    let push = Push { expected: Expected::NoRecord, new: new.clone(), allow_equal: false };
+    let push = Push { expected: Expected::NoRecord, new: new.clone(), allow_equal: false, lease: None };
     let value = IndexConcern::written(&Item::new(), &push);
     if let Some(root) = value.payload {
         item.insert(ATTR_INDEX_ID.to_owned(), string(root.id.as_str()));

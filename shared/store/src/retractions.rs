@@ -11,7 +11,7 @@ use crate::{
     concerns::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::contended,
+    push::{MAX_PLANS, contended},
     records::{Part, boolean, refused_at},
     references::{is_referenced, require_unreferenced},
     schema::*,
@@ -19,7 +19,6 @@ use crate::{
 
 const RETRACT: &str = "retract a record";
 const RESTORE: &str = "restore a record";
-const MAX_PLANS: usize = 8;
 
 impl Store {
     pub(crate) async fn retract_record(

@@ -99,8 +99,18 @@ pub const ATTR_STATUS_META: &str = "status_meta";
 pub const ATTR_LEASE: &str = "lease";
 /// status, ours: the fencing token (N).
 pub const ATTR_LEASE_TOKEN: &str = "lease_token";
-/// Member of `lease`: which of the three leases it is.
+/// Member of `lease` (S): which of the three leases it is.
 pub const MEMBER_LEASE_NAME: &str = "name";
+/// Member of `lease` (S): who holds it.
+pub const MEMBER_LEASE_HOLDER: &str = "holder";
+/// Member of `lease` (N): the `t` it is held for.
+pub const MEMBER_LEASE_TARGET_T: &str = "target_t";
+/// Member of `lease` (N): since when, epoch seconds.
+pub const MEMBER_LEASE_ACQUIRED_AT: &str = "acquired_at";
+/// Member of `lease` (N): until when, epoch seconds.
+pub const MEMBER_LEASE_EXPIRES_AT: &str = "expires_at";
+/// Member of `lease` (N): when it was last refreshed, epoch seconds.
+pub const MEMBER_LEASE_REFRESHED_AT: &str = "refreshed_at";
 
 /// backref: the address of the record that depends on this one (S).
 pub const ATTR_DEPENDENT: &str = "dependent";

@@ -1,0 +1,243 @@
+//! Leases with fencing tokens (contract §6): attributes of the status item that no status writer touches.
+
+use std::time::Duration;
+
+use nameservice_model::{
+    Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Released, Result,
+    StatusPayload,
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    Store,
+    client::Attempts,
+    expressions::{Expression, Key},
+    items::{self, Item, number, string},
+    push::{MAX_PLANS, contended},
+    records::Part,
+    schema::*,
+};
+
+const ACQUIRE: &str = "acquire a lease";
+const REFRESH: &str = "refresh a lease";
+const RELEASE: &str = "release a lease";
+
+/// How the future that [`Store::hold_lease`] ran has ended.
+#[derive(Debug)]
+pub enum Ran<T> {
+    /// It ran to its end under the lease, which was then given back.
+    Done(T),
+    /// The lease could not be had: this is why.
+    NotHeld(Leased),
+    /// The lease was lost on the way, and the future was dropped.
+    Lost,
+}
+
+impl Store {
+    /// Runs a future under a lease: acquires it, hands the fencing token to the future, refreshes at a third of the
+    /// lease's time, drops the future when the lease is lost, and gives the lease back at the end. Every push of the
+    /// future should carry the claim: it alone keeps one that was suspended from publishing after its time.
+    pub async fn hold_lease<T, F: Future<Output = T>>(
+        &self,
+        address: &Address,
+        request: &LeaseRequest,
+        run: impl FnOnce(LeaseClaim) -> F,
+    ) -> Result<Ran<T>> {
+        let held = match self.acquire_lease(&Call::fresh(), address, request).await? {
+            Leased::Held(held) => held,
+            refused => return Ok(Ran::NotHeld(refused)),
+        };
+        let claim = LeaseClaim { name: request.name, holder: request.holder.clone(), token: held.token };
+        let mut future = std::pin::pin!(run(claim.clone()));
+        let mut refresh = interval(Duration::from_secs(request.ttl_seconds.into()) / 3);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        refresh.tick().await;
+        loop {
+            tokio::select! {
+                output = &mut future => {
+                    // Whether the release finds the lease or not, the work is done.
+                    self.release_lease(&Call::fresh(), address, &claim).await?;
+                    return Ok(Ran::Done(output));
+                }
+                _ = refresh.tick() => {
+                    match self.refresh_lease(&Call::fresh(), address, request, claim.token).await {
+                        Ok(Leased::Held(_)) => {}
+                        // The store may answer again before the lease runs out; the next tick tells.
+                        Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {}
+                        Ok(_) => return Ok(Ran::Lost),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn acquire(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
+        let now = self.now_ms();
+        let lease = Lease {
+            name: request.name,
+            holder: request.holder.clone(),
+            target_t: request.target_t,
+            acquired_at: now.div_euclid(1000),
+            expires_at: expiry(now, request.ttl_seconds),
+            refreshed_at: None,
+        };
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let mut acquire = take(&lease, call, now);
+            acquire.exists(ATTR_PK);
+            acquire.live();
+            acquire.lease_is_free_for(&request.holder, now.div_euclid(1000));
+            match self.sender.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
+                Ok(item) => return held(&item),
+                Err(Some(item)) if items::remembers(&item, &call.request_id) => return repeated(&item, call, ACQUIRE),
+                Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
+                    return attempts.refuse(ACQUIRE, Leased::Retracted);
+                }
+                Err(Some(item)) => match items::lease(&item) {
+                    Some(lease) => return attempts.refuse(ACQUIRE, Leased::Busy(lease)),
+                    // What stood there is no lease that could be read, and so none that anybody holds.
+                    None => return Err(unreadable(ACQUIRE)),
+                },
+                Err(None) => match self.acquire_on_old_row(call, address, &lease, now, &mut attempts).await? {
+                    Some(leased) => return Ok(leased),
+                    None => continue,
+                },
+            }
+        }
+        Err(contended(ACQUIRE))
+    }
+
+    /// The record lacks its status row: it is put together with the lease. `None`: the row has appeared meanwhile.
+    async fn acquire_on_old_row(
+        &self,
+        call: &Call,
+        address: &Address,
+        lease: &Lease,
+        now: i64,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Leased>> {
+        let items = self.read_record(ACQUIRE, address).await?;
+        let Some((meta, kind)) = items.meta() else { return attempts.refuse(ACQUIRE, Some(Leased::Unknown)) };
+        if items::flag(meta, ATTR_RETRACTED) {
+            return attempts.refuse(ACQUIRE, Some(Leased::Retracted));
+        }
+        let mut check = Expression::new();
+        check.kind_is(kind);
+        check.live();
+        let mut put = take(lease, call, now);
+        put.not_exists(ATTR_PK);
+        let actions = vec![
+            (Part::Meta, check.into_check(&Key::meta(address))),
+            (Part::Concern(ConcernKind::Status), put.into_update(&status_key(address))),
+        ];
+        let done = self.sender.transact(ACQUIRE, actions, attempts).await?.is_ok();
+        // The first token of a row that has none.
+        Ok(done.then(|| Leased::Held(Held { lease: lease.clone(), token: 1 })))
+    }
+
+    pub(crate) async fn refresh(
+        &self,
+        call: &Call,
+        address: &Address,
+        request: &LeaseRequest,
+        token: i64,
+    ) -> Result<Leased> {
+        let now = self.now_ms();
+        let claim = LeaseClaim { name: request.name, holder: request.holder.clone(), token };
+        let mut refresh = Expression::new();
+        refresh.live();
+        refresh.lease_is(&claim);
+        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT, number(expiry(now, request.ttl_seconds)));
+        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_REFRESHED_AT, number(now.div_euclid(1000)));
+        if let Some(t) = request.target_t {
+            refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
+        }
+        refresh.add_from(ATTR_STATUS_V, 1, 1);
+        refresh.by_call(&call.request_id);
+        refresh.touch(now);
+        let mut attempts = Attempts::default();
+        match self.sender.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
+            Ok(item) => held(&item),
+            Err(Some(item)) if items::remembers(&item, &call.request_id) => repeated(&item, call, REFRESH),
+            Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(REFRESH, Leased::Retracted),
+            Err(Some(item)) => attempts.refuse(REFRESH, Leased::Lost { lease: items::lease(&item) }),
+            Err(None) => match self.read_record(REFRESH, address).await?.meta() {
+                Some(_) => attempts.refuse(REFRESH, Leased::Lost { lease: None }),
+                None => attempts.refuse(REFRESH, Leased::Unknown),
+            },
+        }
+    }
+
+    pub(crate) async fn release(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
+        let mut release = Expression::new();
+        release.live();
+        release.lease_is(claim);
+        release.remove(ATTR_LEASE);
+        release.set(ATTR_STATUS, string(StatusPayload::READY));
+        release.add_from(ATTR_STATUS_V, 1, 1);
+        release.by_call(&call.request_id);
+        release.touch(self.now_ms());
+        let mut attempts = Attempts::default();
+        match self.sender.update(RELEASE, release, &status_key(address), &mut attempts).await? {
+            Ok(_) => Ok(Released::Released),
+            Err(Some(item)) if items::remembers(&item, &call.request_id) => Ok(Released::Released),
+            Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(RELEASE, Released::Retracted),
+            Err(Some(item)) => attempts.refuse(RELEASE, Released::Lost { lease: items::lease(&item) }),
+            Err(None) => match self.read_record(RELEASE, address).await?.meta() {
+                Some(_) => attempts.refuse(RELEASE, Released::Lost { lease: None }),
+                None => attempts.refuse(RELEASE, Released::Unknown),
+            },
+        }
+    }
+}
+
+fn status_key(address: &Address) -> Key {
+    Key::new(address, sk_of(ConcernKind::Status))
+}
+
+/// The update that takes a lease and the next token, and shows it in the state.
+fn take(lease: &Lease, call: &Call, now: i64) -> Expression {
+    let mut take = Expression::new();
+    take.set(ATTR_LEASE, items::lease_attribute(lease));
+    take.add(ATTR_LEASE_TOKEN, 1);
+    take.set(ATTR_STATUS, string(lease.name.state()));
+    // A row without a counter reads as v 1.
+    take.add_from(ATTR_STATUS_V, 1, 1);
+    take.by_call(&call.request_id);
+    take.touch(now);
+    take
+}
+
+/// When a lease ends, in whole seconds, rounded up: nobody is deprived of a part of a second.
+fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
+    -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
+}
+
+fn held(item: &Item) -> Result<Leased> {
+    items::held(item).map(Leased::Held).ok_or_else(|| unreadable(ACQUIRE))
+}
+
+/// The item remembers this call. Only if nobody has written since is the token on it the one that this call was given.
+fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
+    if items::written_last_by(item, &call.request_id) {
+        return held(item);
+    }
+    Err(Error::OutcomeUnknown { operation, source: None })
+}
+
+fn unreadable(operation: &'static str) -> Error {
+    Error::Store { operation, source: "the lease on the status item cannot be read".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_never_ends_early() {
+        assert_eq!(expiry(5_000, 1), 6);
+        assert_eq!(expiry(5_001, 1), 7);
+        assert_eq!(expiry(5_999, 300), 306);
+    }
+}
