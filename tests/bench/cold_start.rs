@@ -1,0 +1,109 @@
+//! Prints what a cold start of each Lambda function costs on this machine: the time from exec to the first request for
+//! an event, the memory at that moment, and the size of the zipped binary.
+//!
+//! ```text
+//! cargo lambdas && cargo cold-start
+//! ```
+//!
+//! The program plays Lambda's runtime API (<https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>): it starts
+//! the bootstrap, waits until it asks for its first event, and stops it.
+
+#![allow(clippy::print_stdout, reason = "it is a report")]
+
+use std::{
+    error::Error,
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flate2::{Compression, write::DeflateEncoder};
+
+const RUNS: usize = 15;
+
+struct Start {
+    elapsed: Duration,
+    peak_kib: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release"), PathBuf::from);
+    let functions = functions(&folder)?;
+    if functions.is_empty() {
+        return Err(format!("no functions under {}: run `cargo lambdas` first", folder.display()).into());
+    }
+    println!("{:<24} {:>9} {:>9} {:>9} {:>10}", "function", "p50 ms", "max ms", "peak MiB", "zipped MB");
+    for binary in functions {
+        let mut starts = (0..RUNS).map(|_| start(&binary)).collect::<Result<Vec<_>, _>>()?;
+        starts.sort_by_key(|start| start.elapsed);
+        let ms = |start: &Start| start.elapsed.as_secs_f64() * 1e3;
+        let peak = starts.iter().map(|start| start.peak_kib).max().unwrap_or_default();
+        println!(
+            "{:<24} {:>9.2} {:>9.2} {:>9.1} {:>10.2}",
+            binary.file_name().unwrap_or_default().to_string_lossy(),
+            ms(&starts[RUNS / 2]),
+            ms(&starts[RUNS - 1]),
+            peak as f64 / 1024.0,
+            zipped(&binary)? as f64 / 1e6,
+        );
+    }
+    Ok(())
+}
+
+/// The binaries that are named like a folder under `functions/`.
+fn functions(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions");
+    let mut names = fs::read_dir(rooms)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    names.sort();
+    Ok(names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect())
+}
+
+fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
+    let api = TcpListener::bind("127.0.0.1:0")?;
+    let begun = Instant::now();
+    let mut child = Command::new(binary)
+        .env_clear()
+        .env("AWS_LAMBDA_RUNTIME_API", api.local_addr()?.to_string())
+        .env("AWS_LAMBDA_FUNCTION_NAME", "cold_start")
+        .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
+        .env("AWS_LAMBDA_FUNCTION_VERSION", "1")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", "test")
+        .env("AWS_SECRET_ACCESS_KEY", "test")
+        // Nobody listens there: what is measured does not wait for the store.
+        .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
+        .env("NAMESERVICE_JWKS", r#"{"keys":[]}"#)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let (connection, _) = api.accept()?;
+    let mut reader = BufReader::new(connection);
+    let mut request = String::new();
+    reader.read_line(&mut request)?;
+    let elapsed = begun.elapsed();
+    if !request.contains("/runtime/invocation/next") {
+        return Err(format!("{} began with {request}", binary.display()).into());
+    }
+    let peak_kib = peak(child.id())?;
+    // Free the function from its wait before it is stopped, so that nothing is left half-open.
+    reader.get_mut().write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")?;
+    child.kill()?;
+    child.wait()?;
+    Ok(Start { elapsed, peak_kib })
+}
+
+/// The most memory that a process has had so far, in KiB (proc(5), `VmHWM`).
+fn peak(pid: u32) -> Result<u64, Box<dyn Error>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
+
+fn zipped(binary: &Path) -> Result<u64, Box<dyn Error>> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&fs::read(binary)?)?;
+    Ok(encoder.finish()?.len() as u64)
+}
