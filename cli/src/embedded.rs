@@ -176,13 +176,8 @@ fn lock(directory: &Path) -> Result<File, EngineError> {
     };
     make_private(directory).map_err(unusable(directory))?;
     let path = directory.join(LOCK_FILE);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(unusable(&path))?;
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable(&path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -205,12 +200,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
-fn serve(
-    runtime: &tokio::runtime::Runtime,
-    listener: TcpListener,
-    database: Database,
-    stopped: oneshot::Receiver<()>,
-) {
+fn serve(runtime: &tokio::runtime::Runtime, listener: TcpListener, database: Database, stopped: oneshot::Receiver<()>) {
     let served: Result<(), String> = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
         let (stop_serving, told_to_stop) = oneshot::channel::<()>();

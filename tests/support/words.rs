@@ -45,17 +45,17 @@ pub fn object(value: Value) -> Object {
 
 /// A push that expects anything older.
 pub fn older<E, N>(new: N) -> Push<E, N> {
-    Push { expected: Expected::Older, new, allow_equal: false }
+    Push { expected: Expected::Older, new, allow_equal: false, lease: None }
 }
 
 /// A push that expects this very value.
 pub fn cas<E, N>(expected: ConcernValue<E>, new: N) -> Push<E, N> {
-    Push { expected: Expected::Value(expected), new, allow_equal: false }
+    Push { expected: Expected::Value(expected), new, allow_equal: false, lease: None }
 }
 
 /// A push that expects no record at all.
 pub fn first<E, N>(new: N) -> Push<E, N> {
-    Push { expected: Expected::NoRecord, new, allow_equal: false }
+    Push { expected: Expected::NoRecord, new, allow_equal: false, lease: None }
 }
 
 /// An outcome: written by this call.

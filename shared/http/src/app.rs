@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use nameservice_model::{
-    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, NameService, Publisher, RefPublisher,
-    StatusPublisher,
+    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService, Publisher,
+    RefPublisher, StatusPublisher, TransactionPublisher,
 };
 use nameservice_store::Store;
 
@@ -42,8 +42,8 @@ macro_rules! gives {
 }
 
 gives! {
-    AdminPublisher ConfigPublisher GraphSourceLookup GraphSourcePublisher NameService Publisher RefPublisher
-    StatusPublisher
+    AdminPublisher ConfigPublisher GraphSourceLookup GraphSourcePublisher LeasePublisher NameService Publisher
+    RefPublisher StatusPublisher TransactionPublisher
 }
 
 impl FromRef<App> for Arc<Auth> {

@@ -77,6 +77,11 @@ impl<S: Needs> Allowed<S> {
         address.is_well_formed() && self.principal.may(Scope::Read, address)
     }
 
+    /// Demands a scope for a record that the path does not name, one of several.
+    pub fn check(&self, scope: Scope, address: &Address) -> Result<(), Problem> {
+        self.principal.check(scope, address)
+    }
+
     /// Permits a record that the path does not name.
     pub fn target(self, address: Address) -> Result<Target<S>, Problem> {
         self.principal.check(S::SCOPE, &address)?;
@@ -259,17 +264,24 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    from_json_at("", text)
+}
+
+/// Reads JSON that stands at a field of the body, whose name leads those of its own fields.
+pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let mut reason = error.inner().to_string();
         if !error.inner().is_data() {
-            return Problem::invalid_body("", reason);
+            return Problem::invalid_body(at, reason);
         }
         // Where the text is JSON, the field says more than line and column do.
         if let Some(end) = reason.rfind(" at line ") {
             reason.truncate(end);
         }
-        Problem::invalid_body(&field(&error.path().to_string(), &reason), reason)
+        let field = field(&error.path().to_string(), &reason);
+        let field = if at.is_empty() || field.is_empty() { format!("{at}{field}") } else { format!("{at}.{field}") };
+        Problem::invalid_body(&field, reason)
     })?;
     json.end().map_err(|error| Problem::invalid_body("", error))?;
     Ok(value)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::auth::Scope;
+use crate::{auth::Scope, shapes::leases};
 
 /// What every problem's `type` begins with. The types are names, not pages, and never change.
 pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
@@ -59,6 +59,9 @@ kinds! {
     HasDependents         "has-dependents"          CONFLICT               "Other records depend on the record"
     UnbornSource          "unborn-source"           CONFLICT               "The source has no commit to branch from"
     NotABranch            "not-a-branch"            CONFLICT               "The record was not created as a branch"
+    LeaseHeld             "lease-held"              CONFLICT               "Somebody else holds a lease of the record"
+    LeaseLost             "lease-lost"              CONFLICT               "The lease is not held under this token"
+    TransactionRefused    "transaction-refused"     CONFLICT               "Nothing of the transaction was applied"
     Retracted             "retracted"               GONE                   "The record is retracted"
     PayloadTooLarge       "payload-too-large"       PAYLOAD_TOO_LARGE      "It is larger than this service takes or gives"
     UnsupportedMediaType  "unsupported-media-type"  UNSUPPORTED_MEDIA_TYPE "The body must be JSON"
@@ -267,6 +270,33 @@ impl Problem {
         let detail = "nothing was written: `actual` is in place, which is not what was expected, or which the new \
                       value does not advance";
         Self::new(Kind::Conflict, detail).member("actual", actual)
+    }
+
+    /// Somebody else holds a lease of the record.
+    pub fn lease_held(address: &Address, lease: &leases::Lease) -> Self {
+        let detail = format!("`{}` holds a lease of `{address}` until {}", lease.holder, lease.expires_at);
+        Self::new(Kind::LeaseHeld, detail).member("lease", json!(lease))
+    }
+
+    /// The token is not that of the current lease, which is this one.
+    pub fn lease_lost(address: &Address, lease: Option<&leases::Lease>) -> Self {
+        let detail = format!("nothing was written: the lease of `{address}` has expired, or is another one by now");
+        Self::new(Kind::LeaseLost, detail).member("lease", json!(lease))
+    }
+
+    /// What came of each operation of a transaction that was refused.
+    pub fn transaction_refused(results: Value) -> Self {
+        let detail = "`results` tells of each operation what stood in its way; those that `passed` were not applied";
+        Self::new(Kind::TransactionRefused, detail).member("results", results)
+    }
+
+    /// The same refusal of a part of the body, whose name leads that of the field.
+    pub fn within(mut self, at: &str) -> Self {
+        if let Some(Value::String(field)) = self.members.get_mut("field") {
+            *field = format!("{at}.{field}");
+            self.detail = shortened(&format!("{at}.{}", self.detail));
+        }
+        self
     }
 
     /// The address is taken.

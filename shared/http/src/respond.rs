@@ -33,6 +33,9 @@ where
         PushOutcome::Unknown => Err(target.unknown()),
         PushOutcome::Retracted => Err(Problem::retracted(address)),
         PushOutcome::WrongKind(kind) => Err(Problem::wrong_kind(address, kind, None)),
+        PushOutcome::LeaseLost { lease } => {
+            Err(Problem::lease_lost(address, lease.map(shapes::leases::Lease::from).as_ref()))
+        }
     }
 }
 

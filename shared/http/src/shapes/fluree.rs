@@ -218,12 +218,13 @@ impl Push {
                 Some(expected) => model::Expected::Value(value(expected).born_or_not("expected")?),
             },
             allow_equal: false,
+            lease: None,
         })
     }
 
     /// As a push of an index.
     pub fn into_index(self) -> Result<model::Push<IndexRoot, IndexUpdate>, Problem> {
-        let model::Push { expected, new, allow_equal } = self.into_head()?;
+        let model::Push { expected, new, allow_equal, lease } = self.into_head()?;
         let root = |id| IndexRoot { id, rev: 0, graphs: Default::default() };
         let Some(id) = new.payload else { return Err(Problem::invalid_body("new.id", "is required")) };
         Ok(model::Push {
@@ -236,6 +237,7 @@ impl Push {
                 }
             },
             allow_equal,
+            lease,
         })
     }
 }

@@ -1,9 +1,11 @@
 //! The shapes of the wire: what the service answers with ([`Record`], the concerns, [`PushAnswer`]), what it takes
-//! ([`requests`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
+//! ([`requests`], [`leases`], [`transactions`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
 //! and with them every rule on the contents of a body.
 
 pub mod fluree;
+pub mod leases;
 pub mod requests;
+pub mod transactions;
 
 use std::collections::BTreeMap;
 

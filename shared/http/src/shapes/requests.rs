@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nameservice_model::{
     self as model, Address, ConcernValue, ContentId, Expected, GraphSourcePublication, IndexRoot, IndexUpdate,
-    InvalidPayload, LeaseName, MAX_DEPENDENCIES, MAX_GRAPH_NAME_BYTES, Object, Push, ResetTo, StatusPayload,
-    check_object, check_state,
+    InvalidPayload, LeaseClaim, LeaseName, MAX_DEPENDENCIES, MAX_GRAPH_NAME_BYTES, Object, Push, ResetTo,
+    StatusPayload, check_object, check_state,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::leases;
 use crate::{openapi::map_of_nullable, problem::Problem};
 
 /// The most named graphs that one index push sets.
@@ -82,6 +83,19 @@ fn expected_ref<T, E>(
     })
 }
 
+/// A push that creates a record cannot hold a lease of it.
+fn not_with_null<T>(expected: &Option<Option<T>>, lease: Option<&leases::Claim>) -> Result<(), Problem> {
+    match (expected, lease) {
+        (Some(None), Some(_)) => Err(Problem::invalid_body("lease", "cannot be held on a record that does not exist")),
+        _ => Ok(()),
+    }
+}
+
+/// The claim of a push.
+fn claim(claim: Option<leases::Claim>) -> Result<Option<LeaseClaim>, Problem> {
+    claim.map(|claim| claim.into_claim("lease")).transpose()
+}
+
 /// Moves the head of a ledger.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -92,15 +106,19 @@ pub struct HeadPush {
     expected: Option<Option<HeadValue>>,
     /// The new head, with a `t` greater than that in place.
     new: HeadValue,
+    /// The lease that must be held.
+    lease: Option<leases::Claim>,
 }
 
 impl HeadPush {
     /// Checks it.
     pub fn into_push(self) -> Result<Push<ContentId, model::Head>, Problem> {
+        not_with_null(&self.expected, self.lease.as_ref())?;
         Ok(Push {
             new: self.new.born("new")?,
             expected: expected_ref(self.expected, |expected| expected.born_or_not("expected"))?,
             allow_equal: false,
+            lease: claim(self.lease)?,
         })
     }
 }
@@ -160,11 +178,14 @@ pub struct IndexPush {
     /// Without `expected`: also replace an index at the same `t`. Needs `nameservice:admin`.
     #[serde(default)]
     allow_equal: bool,
+    /// The lease that must be held.
+    lease: Option<leases::Claim>,
 }
 
 impl IndexPush {
     /// Checks it. A push with `allow_equal` needs the scope of an administrator, which is for the room to see to.
     pub fn into_push(self) -> Result<Push<IndexRoot, IndexUpdate>, Problem> {
+        not_with_null(&self.expected, self.lease.as_ref())?;
         if self.allow_equal && self.expected.is_some() {
             return Err(Problem::invalid_body("allow_equal", "is for pushes without `expected`"));
         }
@@ -176,12 +197,14 @@ impl IndexPush {
             expected: expected_ref(self.expected, ExpectedIndex::into_value)?,
             new: IndexUpdate { id, t: head.v, graphs },
             allow_equal: self.allow_equal,
+            lease: claim(self.lease)?,
         })
     }
 }
 
 impl ExpectedIndex {
-    fn into_value(self) -> Result<model::Index, Problem> {
+    /// Checks it.
+    pub fn into_value(self) -> Result<model::Index, Problem> {
         let rev = self.rev.unwrap_or(0);
         let head = HeadValue { id: self.id, t: self.t }.born_or_not("expected")?;
         if rev < 0 {
@@ -256,16 +279,14 @@ pub struct StatusPush {
     expected: Option<Option<ExpectedStatus>>,
     /// The new status.
     new: NewStatus,
+    /// The lease that must be held.
+    lease: Option<leases::Claim>,
 }
 
 impl StatusPush {
     /// Checks it.
     pub fn into_push(self) -> Result<Push<StatusPayload, model::Status>, Problem> {
-        let expected = expected_value(self.expected)?;
-        if expected.v < 1 {
-            return Err(Problem::invalid_body("expected.v", "must be 1 or greater"));
-        }
-        let payload = expected.payload.map(|payload| status_payload(payload, "expected.payload")).transpose()?;
+        let expected = expected_value(self.expected)?.into_value()?;
         let held = LeaseName::ALL.iter().find(|name| self.new.payload.contains_key(name.as_str()));
         if let Some(name) = held {
             let field = format!("new.payload.{}", name.as_str());
@@ -275,12 +296,21 @@ impl StatusPush {
         check_state(&new.state).map_err(|error| invalid_payload("new.payload", error))?;
         Ok(Push {
             new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
-            expected: Expected::Value(ConcernValue {
-                v: expected.v,
-                payload: payload.map(StatusPayload::without_leases),
-            }),
+            expected: Expected::Value(expected),
             allow_equal: false,
+            lease: claim(self.lease)?,
         })
+    }
+}
+
+impl ExpectedStatus {
+    /// Checks it.
+    pub fn into_value(self) -> Result<ConcernValue<StatusPayload>, Problem> {
+        if self.v < 1 {
+            return Err(Problem::invalid_body("expected.v", "must be 1 or greater"));
+        }
+        let payload = self.payload.map(|payload| status_payload(payload, "expected.payload")).transpose()?;
+        Ok(ConcernValue { v: self.v, payload: payload.map(StatusPayload::without_leases) })
     }
 }
 
@@ -338,13 +368,28 @@ pub struct ConfigPush {
     expected: Option<Option<ExpectedConfig>>,
     /// The new config.
     new: NewConfig,
+    /// The lease that must be held.
+    lease: Option<leases::Claim>,
 }
 
 impl ConfigPush {
     /// Checks it.
     pub fn into_push(self) -> Result<Push<Value, model::Config>, Problem> {
-        let expected = expected_value(self.expected)?;
-        match (expected.v, &expected.payload) {
+        let expected = expected_value(self.expected)?.into_value()?;
+        let new = ledger_config(self.new.payload, "new.payload")?;
+        Ok(Push {
+            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
+            expected: Expected::Value(expected),
+            allow_equal: false,
+            lease: claim(self.lease)?,
+        })
+    }
+}
+
+impl ExpectedConfig {
+    /// Checks it.
+    pub fn into_value(self) -> Result<ConcernValue<Value>, Problem> {
+        match (self.v, &self.payload) {
             (i64::MIN..=-1, _) => return Err(Problem::invalid_body("expected.v", "must be 0 or greater")),
             (0, Some(_)) => return Err(Problem::invalid_body("expected.payload", "must be null where v is 0")),
             (_, Some(payload)) => {
@@ -352,12 +397,7 @@ impl ConfigPush {
             }
             (_, None) => {}
         }
-        let new = ledger_config(self.new.payload, "new.payload")?;
-        Ok(Push {
-            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
-            expected: Expected::Value(ConcernValue { v: expected.v, payload: expected.payload.map(Value::Object) }),
-            allow_equal: false,
-        })
+        Ok(ConcernValue { v: self.v, payload: self.payload.map(Value::Object) })
     }
 }
 

@@ -1,0 +1,43 @@
+//! `DELETE /v1/leases/{address}`: gives a lease back.
+
+use std::sync::Arc;
+
+use axum::{extract::State, http::StatusCode};
+use nameservice_http::{
+    AddressInPath, IdempotencyKey, Problem, Route,
+    extract::{Query, Target, Write},
+    shapes::leases::{Lease, Return},
+};
+use nameservice_model::{LeasePublisher, Released};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS WRITES; InvalidAddress InvalidParameter UnknownRecord LeaseLost Retracted);
+
+/// Give a lease back
+///
+/// The state becomes `ready`. Refused unless the token is the current one.
+#[utoipa::path(
+    delete,
+    path = "/v1/leases/{*address}",
+    tag = "leases",
+    params(AddressInPath, Return, IdempotencyKey),
+    responses((status = NO_CONTENT, description = "Nobody holds it now"), Refusals),
+    security(("bearer" = [])),
+)]
+async fn lease_release(
+    State(leases): State<Arc<dyn LeasePublisher>>,
+    target: Target<Write>,
+    Query(given): Query<Return>,
+) -> Result<StatusCode, Problem> {
+    match leases.release_lease(target.call(), target.address(), &given.into_claim()?).await? {
+        Released::Released => Ok(StatusCode::NO_CONTENT),
+        Released::Lost { lease } => Err(Problem::lease_lost(target.address(), lease.map(Lease::from).as_ref())),
+        Released::Unknown => Err(target.unknown()),
+        Released::Retracted => Err(Problem::retracted(target.address())),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(lease_release))
+}

@@ -1,0 +1,58 @@
+//! `POST /v1/transactions`: several pushes and checks, all or none.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    IdempotencyKey, Problem, Route,
+    auth::Scope,
+    extract::{Allowed, Body, Write},
+    shapes::transactions::{Transaction, TransactionAnswer},
+};
+use nameservice_model::{Operation, OperationKind, TransactionPublisher};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(
+    READS WRITES TAKES_BODY;
+    InvalidAddress InvalidContentId UnknownRecord TransactionRefused
+);
+
+/// Commit a transaction
+///
+/// Up to 48 pushes and checks over any records, no two about the same concern of the same record. Either all are
+/// applied, or none is and `results` tells of each what stood in its way.
+#[utoipa::path(
+    post,
+    path = "/v1/transactions",
+    tag = "transactions",
+    params(IdempotencyKey),
+    request_body = Transaction,
+    responses((status = OK, description = "All were applied", body = TransactionAnswer), Refusals),
+    security(("bearer" = [])),
+)]
+async fn transaction_commit(
+    State(store): State<Arc<dyn TransactionPublisher>>,
+    caller: Allowed<Write>,
+    Body(transaction): Body<Transaction>,
+) -> Result<Json<TransactionAnswer>, Problem> {
+    let operations = transaction.into_operations()?;
+    for operation in &operations {
+        caller.check(needed(operation), &operation.address)?;
+    }
+    let outcome = store.commit(caller.call(), &operations).await?;
+    TransactionAnswer::from_outcome(outcome).map(Json)
+}
+
+/// What an operation needs: those of their own routes.
+fn needed(operation: &Operation) -> Scope {
+    match &operation.action {
+        OperationKind::PushIndex(push) if push.allow_equal => Scope::Admin,
+        OperationKind::Check(_) => Scope::Read,
+        _ => Scope::Write,
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(transaction_commit))
+}
