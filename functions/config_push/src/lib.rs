@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::ConfigPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind Retracted);
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Change the configuration of a ledger
 ///

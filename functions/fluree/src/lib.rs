@@ -173,7 +173,8 @@ where
         }
         PushOutcome::Stale { actual } => Ok(conflict(Some(actual.into()))),
         PushOutcome::Conflict { actual } => Ok(conflict(actual.map(Ref::from))),
-        PushOutcome::Unknown | PushOutcome::WrongKind(_) => Ok(conflict(None)),
+        // No push of this wire claims a lease.
+        PushOutcome::Unknown | PushOutcome::WrongKind(_) | PushOutcome::LeaseLost { .. } => Ok(conflict(None)),
         PushOutcome::Retracted => Err(Problem::retracted(target.address())),
     }
 }

@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::StatusPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord Conflict WrongKind Retracted);
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Change the status of a record
 ///

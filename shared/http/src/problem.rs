@@ -292,9 +292,9 @@ impl Problem {
 
     /// The same refusal of a part of the body, whose name leads that of the field.
     pub fn within(mut self, at: &str) -> Self {
-        if let Some(Value::String(field)) = self.members.get_mut("field") {
+        if let Some(Value::String(field)) = self.0.members.get_mut("field") {
             *field = format!("{at}.{field}");
-            self.detail = shortened(&format!("{at}.{}", self.detail));
+            self.0.detail = shortened(&format!("{at}.{}", self.0.detail));
         }
         self
     }
