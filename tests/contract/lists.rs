@@ -61,9 +61,15 @@ async fn assert_filters(store: &Store) {
     assert_eq!(listed(store, source_type.clone()).await, ["s1:main", "s2:main"]);
     assert_eq!(listed(store, ListQuery { retracted: Some(true), ..source_type.clone() }).await, ["s2:main"]);
     assert!(listed(store, ListQuery { kind: Some(RecordKind::Ledger), ..source_type }).await.is_empty());
+    // The index by state runs through both kinds at once: the order is not that of the other lists.
     let state = |state: &str| ListQuery { state: Some(state.into()), ..everything() };
-    assert_eq!(listed(store, state("error")).await, ["v1:main", "a:dev"]);
-    assert_eq!(listed(store, state("retracted")).await, ["s2:main", "b:dev"]);
+    let sorted = async |query| {
+        let mut addresses = listed(store, query).await;
+        addresses.sort();
+        addresses
+    };
+    assert_eq!(sorted(state("error")).await, ["a:dev", "v1:main"]);
+    assert_eq!(sorted(state("retracted")).await, ["b:dev", "s2:main"]);
     assert!(listed(store, state("nonsense")).await.is_empty());
     let ledgers_in_error = ListQuery { kind: Some(RecordKind::Ledger), ..state("error") };
     assert_eq!(listed(store, ledgers_in_error).await, ["a:dev"]);

@@ -51,7 +51,9 @@ enum Step {
     CutReply,
     Delay(Duration),
     Answer(u16, Value),
+    DoneButAnswer(u16, Value),
     PartialBatch,
+    UntouchedBatch,
 }
 
 impl Fault {
@@ -84,6 +86,11 @@ impl Fault {
         Self::of(Step::Answer(status, json!({ "__type": kind_of(code), "message": code })))
     }
 
+    /// The engine does what it is asked, and the answer is this error all the same.
+    pub fn done_but_answer(status: u16, code: &str) -> Self {
+        Self::of(Step::DoneButAnswer(status, json!({ "__type": kind_of(code), "message": code })))
+    }
+
     /// The engine is not asked; the transaction is cancelled for these reasons, one per action (`None` where the
     /// action was innocent).
     pub fn cancelled(reasons: &[&str]) -> Self {
@@ -99,6 +106,11 @@ impl Fault {
     /// The first half of a batch is done, the rest comes back unprocessed.
     pub fn partial_batch() -> Self {
         Self::of(Step::PartialBatch)
+    }
+
+    /// Nothing of a batch is done, all of it comes back unprocessed.
+    pub fn untouched_batch() -> Self {
+        Self::of(Step::UntouchedBatch)
     }
 
     /// It happens so often instead of once.
@@ -151,6 +163,7 @@ struct Armed {
 struct State {
     log: Vec<Request>,
     armed: Vec<Armed>,
+    forgetful: bool,
 }
 
 struct Inner {
@@ -204,6 +217,12 @@ impl Proxy {
         self.inner.state.lock().unwrap().armed.push(Armed { operations, fault });
     }
 
+    /// From now on the engine does not recognise a transaction that it has seen: a token is good for ten minutes in
+    /// DynamoDB, and for the life of the process in the embedded engine.
+    pub fn forget_tokens(&self) {
+        self.inner.state.lock().unwrap().forgetful = true;
+    }
+
     /// Whether every armed fault has happened as often as it should.
     pub fn is_spent(&self) -> bool {
         self.inner.state.lock().unwrap().armed.is_empty()
@@ -248,6 +267,18 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>) {
     }
 }
 
+/// The same transaction as one that was never seen.
+fn without_token(body: Bytes, json: &Value) -> Bytes {
+    match json.get("ClientRequestToken") {
+        Some(_) => {
+            let mut json = json.clone();
+            json["ClientRequestToken"] = uuid::Uuid::new_v4().to_string().into();
+            serde_json::to_vec(&json).unwrap().into()
+        }
+        None => body,
+    }
+}
+
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -266,12 +297,21 @@ impl Inner {
             .to_owned();
         let json: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (entry, fault) = self.admit(&operation, &json);
+        let body = if self.state.lock().unwrap().forgetful { without_token(body, &json) } else { body };
         if let Some(hook) = &fault.before {
             hook().await;
         }
         let answer = match &fault.step {
             Step::CutRequest => None,
             Step::Answer(status, body) => Some(Answer::json(*status, body)),
+            Step::DoneButAnswer(status, answer) => {
+                self.forward(&parts.headers, body).await?;
+                Some(Answer::json(*status, answer))
+            }
+            Step::UntouchedBatch => {
+                let left = json.get("RequestItems").cloned().unwrap_or_default();
+                Some(Answer::json(200, &json!({ "UnprocessedKeys": left, "UnprocessedItems": left, "Responses": {} })))
+            }
             Step::PartialBatch => Some(self.half(&parts.headers, json).await?),
             Step::Forward | Step::CutReply | Step::Delay(_) => Some(self.forward(&parts.headers, body).await?),
         };

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::{
     Client,
     types::{
         AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-        ProjectionType, ScalarAttributeType,
+        ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
     },
 };
 use nameservice_store::{Store, endpoint_client};
@@ -125,6 +125,21 @@ impl Table {
                 .send()
                 .await
                 .unwrap_or_else(|error| panic!("{row:?}: {error:?}"));
+        }
+    }
+
+    /// Puts many rows as they are, in batches.
+    pub async fn put_many(&self, rows: &[Row]) {
+        for chunk in rows.chunks(25) {
+            let puts = chunk.iter().map(|row| {
+                let put = PutRequest::builder().set_item(Some(rows::to_item(row))).build().unwrap();
+                WriteRequest::builder().put_request(put).build()
+            });
+            let mut left = puts.collect::<Vec<_>>();
+            while !left.is_empty() {
+                let answer = self.client.batch_write_item().request_items(&self.name, left).send().await.unwrap();
+                left = answer.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
+            }
         }
     }
 
