@@ -231,8 +231,12 @@ impl Concern for IndexConcern {
         let known = expected.map(|(root, _)| &root.graphs);
         for (name, graph) in &new.graphs {
             let before = known.and_then(|graphs| graphs.get(name));
-            if let (Some(graph), None) = (graph, before) {
-                // Unknown what is there: an advance can be told by its condition, the same `t` again only after a look.
+            let at = before.map(|before| before.as_ref().map_or(0, |before| before.t));
+            if let Some(graph) = graph
+                && at.is_none_or(|at| at > graph.t)
+            {
+                // Where it is unknown what is there, an advance can be told by its condition, and the same `t` again
+                // only after a look. Where it is known to be ahead, the condition refuses.
                 expression.graph_below(name, graph.t);
             }
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
@@ -381,14 +385,15 @@ impl Concern for StatusConcern {
         }
     }
 
-    /// The counter; the state where a payload is given; the rest of the payload where it has any.
+    /// The counter; the state where a payload is given; the rest of the payload where it has any. A lease that was read
+    /// with it is not part of it.
     fn expect(expression: &mut Expression, expected: &Status) {
         // A row without these attributes reads as v 1, `ready`.
         match expected.v {
             1 => expression.equals_or_absent(ATTR_STATUS_V, number(1)),
             v => expression.equals(ATTR_STATUS_V, number(v)),
         }
-        let Some(payload) = &expected.payload else { return };
+        let Some(payload) = expected.payload.clone().map(StatusPayload::without_leases) else { return };
         match payload.state.as_str() {
             StatusPayload::READY => expression.equals_or_absent(ATTR_STATUS, string(StatusPayload::READY)),
             state => expression.equals(ATTR_STATUS, string(state)),
@@ -401,7 +406,7 @@ impl Concern for StatusConcern {
     fn matches(item: &Item, expected: &Status) -> bool {
         let actual = items::status_without_lease(item);
         expected.v == actual.v
-            && match (&expected.payload, &actual.payload) {
+            && match (expected.payload.clone().map(StatusPayload::without_leases), actual.payload) {
                 (Some(expected), Some(actual)) => {
                     expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
                 }
@@ -437,7 +442,7 @@ impl Concern for StatusConcern {
 /// The attributes of a status. Never the lease: no status writer touches it (contract §6).
 pub(crate) fn set_status(expression: &mut Expression, status: &Status) {
     expression.set(ATTR_STATUS_V, number(status.v));
-    if let Some(payload) = &status.payload {
+    if let Some(payload) = status.payload.clone().map(StatusPayload::without_leases) {
         expression.set(ATTR_STATUS, string(&payload.state));
         expression.put(ATTR_STATUS_META, (!payload.meta.is_empty()).then(|| items::map(&payload.meta)));
     }
