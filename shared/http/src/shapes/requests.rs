@@ -131,7 +131,8 @@ pub struct GraphValue {
     id: String,
     /// The `t` that it covers.
     t: i64,
-    /// How often this `t` was indexed again. Left out of a new value, it is counted.
+    /// How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
+    /// is 0, and compared.
     rev: Option<i64>,
 }
 
