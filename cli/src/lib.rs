@@ -1,3 +1,14 @@
-//! The `nameservice` command: a service on one machine, and an operator's tool for any.
+//! The `nameservice` command: the whole service on one machine, and an operator's tool for any.
+//!
+//! As a library it starts both in process, for tests: [`serve::start`] and [`embedded::Engine`].
 
+pub mod args;
+pub mod client;
+pub mod commands;
 pub mod embedded;
+pub mod failure;
+pub mod output;
+pub mod routes;
+pub mod serve;
+pub mod target;
+pub mod values;

@@ -1,0 +1,491 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use nameservice_model::{Address, ContentId};
+
+use crate::values::{self, RefValue};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed, unexpectedly
+  2  bad usage or bad input
+  3  refused by what is in place: conflict, stale, already exists, has dependents
+  4  unknown record, source or route
+  5  not allowed
+  6  the record is retracted
+  7  unavailable, or the outcome of a write is unknown";
+
+/// Where the heads, indexes, states and configurations of ledgers and graph sources are.
+#[derive(Debug, Parser)]
+#[command(name = "nameservice", version, after_help = EXIT_CODES, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Which nameservice is meant.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Print the service's JSON: answers on stdout, refusals (problem documents) on stderr
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Which nameservice is meant.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which nameservice")]
+pub struct TargetArgs {
+    /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
+    // Read from the environment by hand, so that a table named on the command line goes before it.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// The bearer token for the service
+    #[arg(long, global = true, value_name = "TOKEN", env = "NAMESERVICE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The table in a DynamoDB at this URL, without a service in between
+    #[arg(long, global = true, value_name = "URL")]
+    pub endpoint_url: Option<String>,
+    /// The table in AWS, with the usual credentials and region, without a service in between
+    #[arg(long, global = true)]
+    pub aws: bool,
+    /// The table in the embedded engine's directory, without a service in between
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The name of the table [default: fluree-nameservice]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub table: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the service on this machine
+    ///
+    /// Over the embedded engine in ./.nameservice unless --data, --memory, --endpoint-url or --aws says otherwise.
+    Serve(ServeArgs),
+    /// Make the table, or check the one that exists
+    Init,
+    /// Create a ledger, or (with --source-type) a graph source
+    Create(CreateArgs),
+    /// Create a graph source, or replace its configuration and dependencies
+    Publish(PublishArgs),
+    /// Show a record
+    Show(AddressArgs),
+    /// List records
+    List(ListArgs),
+    /// Show every record, consistently read
+    Snapshot,
+    /// Move a head or an index
+    #[command(subcommand)]
+    Push(PushCommand),
+    /// Show the status of a record, or change it
+    Status(StatusArgs),
+    /// Show the configuration of a record, or replace it
+    Config(ConfigArgs),
+    /// Create, list and drop branches
+    #[command(subcommand)]
+    Branch(BranchCommand),
+    /// Soft-delete a record
+    Retract(RetractArgs),
+    /// Undo a retraction
+    Restore(WriteArgs),
+    /// Delete a record for good
+    Purge(PurgeArgs),
+    /// Put head and index of a ledger where they are wanted, backwards too
+    Reset(ResetArgs),
+    /// Ask the service whether it can serve
+    Health(HealthArgs),
+    /// Print the OpenAPI document
+    Openapi,
+    /// Print the completions of a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Command {
+    /// Whether it runs the service, whose log is wanted.
+    pub fn serves(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Keep everything in memory, and lose it at the end
+    #[arg(long)]
+    pub memory: bool,
+    /// Ask callers for tokens that keys of this key set (JWKS) have signed
+    #[arg(long, value_name = "FILE")]
+    pub jwks: Option<PathBuf>,
+    /// The issuer of the tokens
+    #[arg(long, value_name = "ISSUER", requires = "jwks")]
+    pub issuer: Option<String>,
+    /// Whom the tokens are for
+    #[arg(long, value_name = "AUDIENCE", requires = "jwks")]
+    pub audience: Option<String>,
+    /// Let everybody do everything, from other machines too
+    #[arg(long, conflicts_with = "jwks")]
+    pub insecure: bool,
+}
+
+/// A command about one record.
+#[derive(Debug, Args)]
+pub struct AddressArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+}
+
+/// A write.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeyArgs {
+    /// Names this write: repeated with the same key, it is not applied twice
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+/// A write to one record that has nothing to add.
+#[derive(Debug, Args)]
+pub struct WriteArgs {
+    /// The record
+    pub address: Address,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `create`
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The new record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// The head that the ledger has already (with --t, or as ID@T)
+    #[arg(long, value_name = "ID", conflicts_with = "source_type")]
+    pub head: Option<String>,
+    /// The t of the head
+    #[arg(long, value_name = "T", requires = "head")]
+    pub t: Option<i64>,
+    /// Its configuration: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub config: Option<String>,
+    /// Create a graph source of this type, such as f:Bm25Index
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// A record that the graph source depends on (repeatable)
+    #[arg(long, value_name = "ADDRESS", requires = "source_type")]
+    pub depends_on: Vec<Address>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `publish`
+#[derive(Debug, Args)]
+pub struct PublishArgs {
+    /// The graph source, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Its type, such as f:Bm25Index
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: String,
+    /// Its configuration: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub config: String,
+    /// A record that it depends on (repeatable); left out, those of an existing graph source stay
+    #[arg(long, value_name = "ADDRESS")]
+    pub depends_on: Vec<Address>,
+    /// It depends on nothing any more
+    #[arg(long, conflicts_with = "depends_on")]
+    pub no_dependencies: bool,
+    /// The version of the configuration that must be in place; 0 for none
+    #[arg(long, value_name = "N")]
+    pub expect_v: Option<i64>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// The kinds of records.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KindArg {
+    /// Ledgers
+    #[value(alias = "ledgers")]
+    Ledger,
+    /// Graph sources
+    #[value(alias = "graph_source", alias = "graph-sources")]
+    GraphSource,
+}
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only the branches of this name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Only graph sources of this type
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// Only records in this state
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Only retracted (or, with =false, only live) records
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub retracted: Option<bool>,
+    /// Whole records: state, head and index too
+    #[arg(long)]
+    pub full: bool,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
+    pub limit: Option<u64>,
+    /// All of them (the default)
+    #[arg(long)]
+    pub all: bool,
+    /// Go on where an earlier list (--json, --limit) has ended
+    #[arg(long)]
+    pub cursor: Option<String>,
+}
+
+/// What a push expects to find.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("expectation").multiple(false))]
+pub struct ExpectArgs {
+    /// This very value must be in place
+    #[arg(long, value_name = "ID@T", group = "expectation", value_parser = RefValue::parse)]
+    pub expect: Option<RefValue>,
+    /// No record must be in place: the push creates a ledger
+    #[arg(long, group = "expectation")]
+    pub expect_none: bool,
+    /// The record must be in place, without data
+    #[arg(long, group = "expectation")]
+    pub expect_unborn: bool,
+}
+
+/// `push`
+#[derive(Debug, Subcommand)]
+pub enum PushCommand {
+    /// Move the head of a ledger to a commit
+    Head(PushHeadArgs),
+    /// Move the index of a record to an index root
+    Index(PushIndexArgs),
+}
+
+/// `push head`
+#[derive(Debug, Args)]
+pub struct PushHeadArgs {
+    /// The ledger
+    pub address: Address,
+    /// The commit
+    #[arg(value_parser = ContentId::parse)]
+    pub id: ContentId,
+    /// Its t
+    pub t: i64,
+    /// What must be in place.
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `push index`
+#[derive(Debug, Args)]
+pub struct PushIndexArgs {
+    /// The record
+    pub address: Address,
+    /// The index root
+    #[arg(value_parser = ContentId::parse)]
+    pub id: ContentId,
+    /// The t that it covers
+    pub t: i64,
+    /// The indexes of named graphs, {"graph": {"id": …, "t": …}, …}: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub graphs: Option<String>,
+    /// Replace an index at the same t too
+    #[arg(long, conflicts_with = "expectation")]
+    pub allow_equal: bool,
+    /// What must be in place.
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The record
+    pub address: Address,
+    /// The new state, such as ready, indexing or error; left out, the status is shown
+    pub state: Option<String>,
+    /// What else to tell: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", requires = "state")]
+    pub meta: Option<String>,
+    /// The version that must be in place [default: the one that is there now]
+    #[arg(long, value_name = "N", requires = "state")]
+    pub expect_v: Option<i64>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// The record
+    pub address: Address,
+    /// The new configuration: a JSON object, @FILE, or - for stdin; left out, the configuration is shown
+    pub config: Option<String>,
+    /// The version that must be in place, 0 for none [default: the one that is there now]
+    #[arg(long, value_name = "N", requires = "config")]
+    pub expect_v: Option<i64>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `branch`
+#[derive(Debug, Subcommand)]
+pub enum BranchCommand {
+    /// Create a branch at the head of another
+    Create(BranchCreateArgs),
+    /// List the branches of a name
+    List {
+        /// The name, without a branch
+        #[arg(value_parser = values::name)]
+        name: String,
+    },
+    /// Delete a branch for good
+    Drop(WriteArgs),
+}
+
+/// `branch create`
+#[derive(Debug, Args)]
+pub struct BranchCreateArgs {
+    /// The new branch, NAME:BRANCH
+    #[arg(value_parser = values::branch_address)]
+    pub address: Address,
+    /// The branch to start from
+    #[arg(long, value_name = "BRANCH", default_value = "main")]
+    pub from: String,
+    /// The commit to start from [default: the head of the source]
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
+    pub at: Option<RefValue>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `retract`
+#[derive(Debug, Args)]
+pub struct RetractArgs {
+    /// The record
+    pub address: Address,
+    /// Why, for those who look at its status
+    #[arg(long)]
+    pub reason: Option<String>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `purge`
+#[derive(Debug, Args)]
+pub struct PurgeArgs {
+    /// The record
+    pub address: Address,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `reset`
+#[derive(Debug, Args)]
+pub struct ResetArgs {
+    /// The ledger
+    pub address: Address,
+    /// The head: ID@T, or `unborn`
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
+    pub head: RefValue,
+    /// The index: ID@T, or `unborn`
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
+    pub index: RefValue,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `health`
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// Ask the store too
+    #[arg(long)]
+    pub deep: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, error::ErrorKind};
+
+    use super::*;
+
+    const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("nameservice").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn where_to_go_may_stand_before_and_after_the_command() {
+        for line in ["--url http://a show mydb", "show mydb --url http://a", "show --url http://a mydb"] {
+            assert_eq!(parse(line).unwrap().target.url.as_deref(), Some("http://a"), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_a_push_is_read() {
+        for expectation in ["", &format!("--expect {ID}@1"), "--expect unborn", "--expect-none", "--expect-unborn"] {
+            parse(&format!("push head mydb {ID} 2 {expectation}")).unwrap();
+            parse(&format!("push index mydb {ID} 2 {expectation}")).unwrap();
+        }
+        parse(&format!("push index mydb {ID} 2 --allow-equal")).unwrap();
+    }
+
+    #[test]
+    fn contradictions_and_bad_words_are_refused_before_anything_is_sent() {
+        for (line, kind) in [
+            (format!("push head mydb {ID} 2 --expect-none --expect-unborn"), ErrorKind::ArgumentConflict),
+            (format!("push index mydb {ID} 2 --expect-none --allow-equal"), ErrorKind::ArgumentConflict),
+            (format!("create mydb --head {ID} --source-type f:Bm25Index"), ErrorKind::ArgumentConflict),
+            ("create mydb --depends-on a".into(), ErrorKind::MissingRequiredArgument),
+            ("create mydb --t 1".into(), ErrorKind::MissingRequiredArgument),
+            ("status mydb --meta {}".into(), ErrorKind::MissingRequiredArgument),
+            ("push head mydb not-a-cid 2".into(), ErrorKind::ValueValidation),
+            (format!("push head mydb {ID} two"), ErrorKind::ValueValidation),
+            ("show a%2Fb".into(), ErrorKind::ValueValidation),
+            ("list --limit 0".into(), ErrorKind::ValueValidation),
+            ("serve --issuer x".into(), ErrorKind::MissingRequiredArgument),
+        ] {
+            let error = parse(&line).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), kind, "{line}");
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The commands, a file a noun.
+
+mod branch;
+mod config;
+mod create;
+mod lifecycle;
+mod list;
+mod push;
+mod service;
+mod show;
+mod status;
+
+use nameservice_model::Address;
+use serde_json::Value;
+
+use crate::{
+    args::{Cli, Command, TargetArgs},
+    client::{Client, Request},
+    failure::Failure,
+    output::Output,
+    serve,
+};
+
+/// What a command works with.
+struct Session {
+    client: Client,
+    output: Output,
+}
+
+impl Session {
+    async fn start(target: &TargetArgs, json: bool) -> Result<Self, Failure> {
+        Ok(Self { client: target.client().await?, output: Output::new(json) })
+    }
+
+    async fn send(&self, request: Request) -> Result<Value, Failure> {
+        self.client.send(request).await
+    }
+
+    /// The record as it is, or as much of it as these concerns.
+    async fn record(&self, address: &Address, concerns: Option<&str>) -> Result<Value, Failure> {
+        self.send(Request::get("records").at(address).query("concerns", concerns)).await
+    }
+}
+
+/// Does what the command line says.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { command, target, json } = cli;
+    let command = match command {
+        Command::Serve(args) => return serve::run(args, target).await,
+        Command::Init => return service::init(&target, Output::new(json)).await,
+        Command::Openapi => return service::openapi(),
+        Command::Completions { shell } => return service::completions(shell),
+        command => command,
+    };
+    let session = Session::start(&target, json).await?;
+    let done = operate(&session, command).await;
+    // Stopping an embedded engine joins its threads, which must not be done on a thread that serves.
+    let _ = tokio::task::spawn_blocking(move || drop(session)).await;
+    done
+}
+
+async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Create(args) => create::create(session, args).await,
+        Command::Publish(args) => create::publish(session, args).await,
+        Command::Show(args) => show::run(session, &args.address).await,
+        Command::List(args) => list::list(session, args).await,
+        Command::Snapshot => list::snapshot(session).await,
+        Command::Push(command) => push::run(session, command).await,
+        Command::Status(args) => status::run(session, args).await,
+        Command::Config(args) => config::run(session, args).await,
+        Command::Branch(command) => branch::run(session, command).await,
+        Command::Retract(args) => lifecycle::retract(session, args).await,
+        Command::Restore(args) => lifecycle::restore(session, args).await,
+        Command::Purge(args) => lifecycle::purge(session, args).await,
+        Command::Reset(args) => lifecycle::reset(session, args).await,
+        Command::Health(args) => service::health(session, &args).await,
+        // Handled before a session begins.
+        Command::Serve(_) | Command::Init | Command::Openapi | Command::Completions { .. } => Ok(()),
+    }
+}

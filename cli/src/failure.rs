@@ -1,0 +1,194 @@
+//! What keeps a command from being done, and the exit code that says so to scripts.
+
+use std::{io, process::ExitCode};
+
+use nameservice_http::problem::ProblemDocument;
+use nameservice_model::{BoxError, Error as StoreError};
+use serde_json::Value;
+
+use crate::{embedded::EngineError, serve::ServeError};
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const CONFLICT: u8 = 3;
+const UNKNOWN: u8 = 4;
+const NOT_ALLOWED: u8 = 5;
+const RETRACTED: u8 = 6;
+const UNAVAILABLE: u8 = 7;
+
+/// Why a command was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command line or what it names cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// The service has refused, and said why.
+    #[error("{}", .0.detail)]
+    Refused(Box<ProblemDocument>),
+    /// A push that came too late.
+    #[error("stale: {0} is as new or newer")]
+    Stale(String),
+    /// The service, or something in front of it, has refused in words of its own.
+    #[error("the service answered {status}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
+    Answered {
+        /// The status of the answer.
+        status: u16,
+        /// What it says, as far as it can be read.
+        message: String,
+    },
+    /// Nothing was sent.
+    #[error("{url} cannot be reached; `nameservice serve` runs a service here, --url names another")]
+    Unreachable {
+        /// What was tried.
+        url: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// A read was sent, and its answer did not come.
+    #[error("no answer from the service")]
+    NoAnswer(#[source] BoxError),
+    /// A write was sent, and its answer did not come.
+    #[error(
+        "no answer from the service: the write may or may not have been applied. Look at the record, or repeat the \
+         command with --idempotency-key {idempotency_key}"
+    )]
+    OutcomeUnknown {
+        /// The key under which it was sent.
+        idempotency_key: String,
+        /// What became of the answer.
+        #[source]
+        source: BoxError,
+    },
+    /// The answer is not one that this program understands.
+    #[error("the answer cannot be read: is this the URL of a nameservice?")]
+    BadAnswer(#[source] BoxError),
+    /// The embedded engine did not start.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The service did not start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The table cannot be used.
+    #[error("the table {table} cannot be used{hint}")]
+    Table {
+        /// Its name.
+        table: String,
+        /// What to do about it.
+        hint: &'static str,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// The result could not be printed.
+    #[error("stdout cannot be written")]
+    Output(#[source] io::Error),
+}
+
+impl Failure {
+    /// The code to exit with.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Refused(problem) => code_of_status(problem.status),
+            Self::Answered { status, .. } => code_of_status(*status),
+            Self::Stale(_) => CONFLICT,
+            Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
+            Self::Engine(EngineError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
+                UNAVAILABLE
+            }
+            Self::Serve(error) if error.is_usage() => USAGE,
+            // Whoever closed the pipe has seen enough.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::BadAnswer(_) | Self::Engine(_) | Self::Serve(_) | Self::Table { .. } | Self::Output(_) => FAILED,
+        }
+    }
+
+    /// The service's own words, where there are any.
+    pub fn problem(&self) -> Option<&ProblemDocument> {
+        match self {
+            Self::Refused(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// What is in place, where the refusal tells: `None` where it does not, null where there is nothing.
+    pub fn actual(&self) -> Option<&Value> {
+        self.problem()?.members.get("actual")
+    }
+}
+
+/// The one table from the service's statuses to exit codes.
+fn code_of_status(status: u16) -> u8 {
+    match status {
+        400 | 405 | 406 | 411..=415 | 431 => USAGE,
+        401 | 403 => NOT_ALLOWED,
+        404 => UNKNOWN,
+        409 | 422 => CONFLICT,
+        410 => RETRACTED,
+        408 | 429 | 502..=504 => UNAVAILABLE,
+        _ => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nameservice_http::problem::Kind;
+
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_exit_code() {
+        for (status, code) in [
+            (400, 2),
+            (405, 2),
+            (413, 2),
+            (415, 2),
+            (409, 3),
+            (422, 3),
+            (404, 4),
+            (401, 5),
+            (403, 5),
+            (410, 6),
+            (429, 7),
+            (502, 7),
+            (503, 7),
+            (504, 7),
+            (500, 1),
+            (418, 1),
+        ] {
+            assert_eq!(code_of_status(status), code, "{status}");
+        }
+    }
+
+    #[test]
+    fn no_refusal_of_the_service_is_unexpected_but_its_own_failure() {
+        for kind in Kind::ALL {
+            let unexpected = code_of_status(kind.status().as_u16()) == FAILED;
+            assert_eq!(unexpected, *kind == Kind::Internal, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn failures_of_this_side_have_theirs() {
+        let closed = |kind| Failure::Output(io::Error::from(kind));
+        for (failure, code) in [
+            (Failure::Usage(String::new()), 2),
+            (Failure::Stale(String::new()), 3),
+            (Failure::Unreachable { url: String::new(), source: "x".into() }, 7),
+            (Failure::NoAnswer("x".into()), 7),
+            (Failure::OutcomeUnknown { idempotency_key: String::new(), source: "x".into() }, 7),
+            (Failure::Answered { status: 429, message: String::new() }, 7),
+            (Failure::BadAnswer("x".into()), 1),
+            (closed(io::ErrorKind::BrokenPipe), 0),
+            (closed(io::ErrorKind::StorageFull), 1),
+        ] {
+            assert_eq!(failure.code(), code, "{failure:?}");
+        }
+    }
+}

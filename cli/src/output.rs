@@ -1,0 +1,310 @@
+//! What the commands print: sentences and tables for people, the service's JSON for programs.
+
+use std::{
+    error::Error,
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+use comfy_table::{Table, presets};
+use serde_json::Value;
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+/// Prints results.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// For a program (`json`) or for a person.
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether programs read it.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Prints an answer to programs alone.
+    pub fn json_only(self, answer: &Value) -> Result<(), Failure> {
+        if self.json { print(&format!("{answer:#}")) } else { Ok(()) }
+    }
+
+    /// Prints an answer of the service: as it is, or in the words given.
+    pub fn answer(self, answer: &Value, words: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { print(&format!("{answer:#}")) } else { print(&words()) }
+    }
+}
+
+/// Prints to stdout, with a line end.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let text = text.trim_end_matches('\n');
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Failure::Output)
+}
+
+/// Prints to stderr. Where even that is closed, there is nobody to tell.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Tells why a command was not done: as a problem document where a program wants it, or in words.
+pub fn report(failure: &Failure, json: bool) {
+    if matches!(failure, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        return;
+    }
+    match failure.problem() {
+        Some(problem) if json => note(&serde_json::json!(problem).to_string()),
+        _ => note(&words_of(failure)),
+    }
+}
+
+fn words_of(failure: &Failure) -> String {
+    let mut words = format!("error: {}", clean(&chain(failure)));
+    let Some(problem) = failure.problem() else { return words };
+    if let Some(actual) = failure.actual() {
+        let _ = write!(words, "\n  in place: {}", value(actual));
+    }
+    for (member, title) in [("dependents", "dependents"), ("missing", "missing"), ("field", "field")] {
+        match problem.members.get(member) {
+            Some(Value::Array(texts)) => {
+                let texts: Vec<_> = texts.iter().map(text).collect();
+                let _ = write!(words, "\n  {title}: {}", texts.join(", "));
+            }
+            Some(Value::String(name)) if !problem.detail.contains(name.as_str()) => {
+                let _ = write!(words, "\n  {title}: {}", clean(name));
+            }
+            _ => {}
+        }
+    }
+    if problem.status == 401 {
+        words.push_str("\n  give a token with --token or NAMESERVICE_TOKEN");
+    }
+    words
+}
+
+/// An error and everything that it stands on, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let error_text = error.to_string();
+        // Some errors repeat their source.
+        if !text.ends_with(&error_text) {
+            let _ = write!(text, ": {error_text}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// Starts the log on stderr: `RUST_LOG` decides, else what goes on matters only to those who run the service.
+pub fn init_logging(serving: bool) {
+    let default = if serving { "info" } else { "warn" };
+    let wanted = std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
+    // The engine warns of every refused condition, which is an outcome like any other.
+    let filter = EnvFilter::new(format!("dynoxide=error,{}", wanted.as_deref().unwrap_or(default)));
+    // Refused only where a log is there already.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+}
+
+/// A value of a concern, in words: a head or an index, a status or a configuration, or nothing.
+pub fn value(value: &Value) -> String {
+    if value.is_null() {
+        return "no record".into();
+    }
+    if let (Some(id), Some(t)) = (value.get("id"), value.get("t")) {
+        let Some(id) = id.as_str() else { return "nothing yet".into() };
+        let mut words = format!("{} at t {t}", clean(id));
+        if let Some(rev) = value.get("rev").and_then(Value::as_i64).filter(|rev| *rev > 0) {
+            let _ = write!(words, ", rev {rev}");
+        }
+        return words;
+    }
+    match (value.get("v"), value.get("payload")) {
+        (Some(_), None | Some(Value::Null)) => "nothing yet".into(),
+        (Some(v), Some(payload)) => {
+            let (state, rest) = split_state(payload);
+            match (state, rest) {
+                (Some(state), None) => format!("{state} (v {v})"),
+                (Some(state), Some(rest)) => format!("{state} {rest} (v {v})"),
+                (None, _) => format!("{payload} (v {v})"),
+            }
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// The state of a status payload, and what else it tells.
+fn split_state(payload: &Value) -> (Option<String>, Option<Value>) {
+    let mut rest = payload.clone();
+    let state = rest.as_object_mut().and_then(|object| object.remove("state"));
+    let rest = rest.as_object().is_some_and(|object| !object.is_empty()).then_some(rest);
+    (state.as_ref().and_then(Value::as_str).map(clean), rest)
+}
+
+/// A whole record, a line for each thing to know.
+pub fn record(record: &Value) -> String {
+    let mut table = plain_table();
+    let mut row = |title: &str, words: String| {
+        table.add_row([title.to_owned(), words]);
+    };
+    let retracted = if record["retracted"] == true { ", retracted" } else { "" };
+    row("address", text(&record["address"]));
+    row("kind", format!("{}{retracted}", kind(record)));
+    for (member, title) in [("status", "status"), ("head", "head"), ("index", "index"), ("config", "config")] {
+        if let Some(concern) = record.get(member) {
+            row(title, value(concern));
+        }
+    }
+    if let Some(graphs) = record["index"].get("graphs").and_then(Value::as_object) {
+        for (name, graph) in graphs {
+            let words = if graph.is_null() { "nothing yet".into() } else { value(graph) };
+            row("", format!("graph {}: {words}", clean(name)));
+        }
+    }
+    if let Some(Value::Array(dependencies)) = record.get("dependencies") {
+        let dependencies: Vec<_> = dependencies.iter().map(text).collect();
+        row("depends on", if dependencies.is_empty() { "nothing".into() } else { dependencies.join(", ") });
+    }
+    for (member, title) in [("source_branch", "branched from"), ("branches", "branches"), ("dependents", "dependents")]
+    {
+        match record.get(member) {
+            Some(count) if *count == 0 => {}
+            Some(known) => row(title, text(known)),
+            None => {}
+        }
+    }
+    for (member, title) in [("created_at", "created"), ("updated_at", "updated")] {
+        if let Some(time) = record.get(member) {
+            row(title, text(time));
+        }
+    }
+    table.to_string()
+}
+
+/// Records, a line each: as much as they tell.
+pub fn records(records: &[Value]) -> String {
+    let full = records.iter().any(|record| record.get("status").is_some());
+    let mut table = plain_table();
+    if full {
+        table.set_header(["ADDRESS", "KIND", "STATE", "HEAD", "INDEX", "UPDATED"]);
+    } else {
+        table.set_header(["ADDRESS", "KIND", "", "DEPENDS ON"]);
+    }
+    for record in records {
+        let address = text(&record["address"]);
+        if full {
+            let state = text(&record["status"]["payload"]["state"]);
+            let cells = [address, kind(record), state, short(&record["head"]), short(&record["index"])];
+            table.add_row(cells.into_iter().chain([text(&record["updated_at"])]));
+        } else {
+            let retracted = if record["retracted"] == true { "retracted" } else { "" };
+            let dependencies: Vec<_> = record["dependencies"].as_array().into_iter().flatten().map(text).collect();
+            table.add_row([address, kind(record), retracted.to_owned(), dependencies.join(", ")]);
+        }
+    }
+    // The last column is padded too.
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn kind(record: &Value) -> String {
+    match record.get("source_type") {
+        Some(source_type) => format!("graph source {}", text(source_type)),
+        None => text(&record["kind"]).replace('_', " "),
+    }
+}
+
+/// A head or an index in a line of many: `t 5 bafy…fbzdi`.
+fn short(value: &Value) -> String {
+    const END: usize = 6;
+    let Some(id) = value["id"].as_str() else { return "-".into() };
+    // A content id is ASCII; anything else is shown whole.
+    match (id.is_ascii() && id.len() > 2 * END).then(|| (&id[..4], &id[id.len() - END..])) {
+        Some((begin, end)) => format!("t {} {begin}…{end}", value["t"]),
+        None => format!("t {} {}", value["t"], clean(id)),
+    }
+}
+
+/// A member as text, without the quotes of JSON.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => clean(text),
+        Value::Null => "-".into(),
+        other => other.to_string(),
+    }
+}
+
+/// Control characters could make a terminal do things.
+fn clean(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use nameservice_http::problem::ProblemDocument;
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn values_are_told_in_words() {
+        for (concern, words) in [
+            (json!(null), "no record".to_owned()),
+            (json!({"id": ID, "t": 5}), format!("{ID} at t 5")),
+            (json!({"id": ID, "t": 5, "rev": 2}), format!("{ID} at t 5, rev 2")),
+            (json!({"id": null, "t": 0, "rev": 0}), "nothing yet".to_owned()),
+            (json!({"v": 0, "payload": null}), "nothing yet".to_owned()),
+            (json!({"v": 1, "payload": {"state": "ready"}}), "ready (v 1)".to_owned()),
+            (json!({"v": 2, "payload": {"state": "error", "m": "x"}}), r#"error {"m":"x"} (v 2)"#.to_owned()),
+            (json!({"v": 3, "payload": {"a": 1}}), r#"{"a":1} (v 3)"#.to_owned()),
+        ] {
+            assert_eq!(value(&concern), words);
+        }
+    }
+
+    #[test]
+    fn a_refusal_shows_what_is_in_place_and_what_stands_in_the_way() {
+        let problem: ProblemDocument = serde_json::from_value(json!({
+            "type": "x/conflict", "title": "t", "status": 409, "detail": "not as expected",
+            "actual": {"id": ID, "t": 7}, "dependents": ["a:main", "b:main"],
+        }))
+        .unwrap();
+        let words = words_of(&Failure::Refused(Box::new(problem)));
+        assert_eq!(words, format!("error: not as expected\n  in place: {ID} at t 7\n  dependents: a:main, b:main"));
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(text(&json!("a\u{1b}[2J\n")), "a\\u{1b}[2J\\n");
+    }
+
+    #[test]
+    fn lists_show_what_they_were_told() {
+        let summary = json!({"address": "a:main", "kind": "ledger", "retracted": true});
+        let listed = records(&[summary]);
+        assert!(listed.contains("ADDRESS") && listed.contains("retracted"), "{listed}");
+        let full = json!({
+            "address": "b:main", "kind": "graph_source", "source_type": "f:Bm25Index", "retracted": false,
+            "index": {"id": ID, "t": 5, "rev": 0}, "status": {"v": 1, "payload": {"state": "ready"}},
+            "updated_at": "2026-01-01T00:00:00Z",
+        });
+        let listed = records(&[full]);
+        assert!(listed.contains("t 5 bafy…5fbzdi") && listed.contains("graph source f:Bm25Index"), "{listed}");
+    }
+}

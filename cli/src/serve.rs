@@ -1,0 +1,250 @@
+//! The whole service on one machine.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use axum::serve::ListenerExt as _;
+use nameservice_http::{App, Auth, InvalidKeys, Verifier, service};
+use nameservice_store::Store;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+use crate::{
+    args::{ServeArgs, TargetArgs},
+    failure::Failure,
+    output, routes,
+    target::{Place, Table},
+};
+
+/// Where the data is unless the command line says otherwise.
+const DEFAULT_DATA: &str = ".nameservice";
+/// How long running requests may take to finish once the service is told to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Somebody listens there already.
+    #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
+    InUse(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Other machines could reach a service that asks nobody who they are.
+    #[error(
+        "{0} can be reached from other machines: give the keys of callers' tokens with --jwks FILE, or let everybody \
+         do everything with --insecure"
+    )]
+    Exposed(SocketAddr),
+    /// The key set is not there or cannot be used.
+    #[error("cannot use the keys in {}", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KeysError,
+    },
+    /// The system does not let this process handle signals.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+}
+
+/// What is wrong with a key set.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// Its file cannot be read.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// Its contents cannot be used.
+    #[error(transparent)]
+    Contents(#[from] InvalidKeys),
+}
+
+impl ServeError {
+    /// Whether another command line would help, and nothing else.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::Exposed(_) | Self::Keys { .. })
+    }
+}
+
+/// A service that runs. It stops when told to, or with the runtime.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    shutdown: oneshot::Sender<()>,
+    server: JoinHandle<io::Result<()>>,
+}
+
+/// Starts the service over a store, on an address whose port may be 0.
+pub async fn start(listen: SocketAddr, store: Store, auth: Auth) -> Result<Service, ServeError> {
+    let refused = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => ServeError::InUse(listen),
+        _ => ServeError::Listen { address: listen, source },
+    };
+    let listener = TcpListener::bind(listen).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
+    // Answers are small: waiting to fill packets would only delay them.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let router = service(routes::router(), App::new(store, auth));
+    let (shutdown, told_to_stop) = oneshot::channel::<()>();
+    let server = tokio::spawn(async move {
+        axum::serve(listener, router)
+            .with_graceful_shutdown(async {
+                let _ = told_to_stop.await;
+            })
+            .await
+    });
+    Ok(Service { address, shutdown, server })
+}
+
+impl Service {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it is, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Stops listening, and waits up to ten seconds for running requests to finish.
+    pub async fn stop(self) {
+        drop(self.shutdown);
+        let mut server = self.server;
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut server).await.is_err() {
+            tracing::warn!("requests were still running after {SHUTDOWN_TIMEOUT:?}, and were cut off");
+            server.abort();
+        }
+    }
+}
+
+/// `nameservice serve`
+pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failure> {
+    if target.url.is_some() {
+        return Err(Failure::Usage("--url is for the other commands: serve listens on --listen".into()));
+    }
+    let place = match (target.place()?, args.memory) {
+        (Some(_), true) => {
+            return Err(Failure::Usage("give one of --memory, --data, --endpoint-url and --aws".into()));
+        }
+        (Some(place), false) => place,
+        (None, true) => Place::Memory,
+        (None, false) => Place::Data(Path::new(".").join(DEFAULT_DATA)),
+    };
+    // Everything that the command line can get wrong comes before anything is opened.
+    let auth = auth(&args)?;
+    let stop = signal()?;
+    let in_aws = place == Place::Aws;
+    let table = Table::open(place, target.table.as_deref()).await?;
+    let report = if in_aws { table.check().await? } else { table.ensure().await? };
+    for lack in &report.lacks {
+        output::note(&format!("the table lacks: {lack}"));
+    }
+    let service = start(args.listen, table.store.clone(), auth).await?;
+    // Whoever started the service in the background may have closed its stdout.
+    let _ = output::print(&greeting(&service, &table));
+
+    stop.await;
+    output::note("stopping");
+    service.stop().await;
+    // Joins the engine's threads, which must not be done on a thread that serves.
+    let _ = tokio::task::spawn_blocking(move || drop(table)).await;
+    Ok(())
+}
+
+fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
+    match &args.jwks {
+        Some(path) => {
+            let unusable = |source: KeysError| ServeError::Keys { path: path.clone(), source };
+            let keys = fs::read_to_string(path).map_err(|error| unusable(error.into()))?;
+            let verifier = Verifier::from_jwks(&keys, args.issuer.clone(), args.audience.clone());
+            Ok(Auth::Verified(verifier.map_err(|error| unusable(error.into()))?))
+        }
+        None if args.insecure || args.listen.ip().is_loopback() => Ok(Auth::Open),
+        None => Err(ServeError::Exposed(args.listen)),
+    }
+}
+
+/// Completes when the process is told to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it at once.
+fn signal() -> Result<impl Future<Output = ()>, ServeError> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            tokio::spawn(async move {
+                interrupt.recv().await;
+                output::note("stopped at once");
+                std::process::exit(130);
+            });
+        })
+    }
+    #[cfg(not(unix))]
+    Ok(async {
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// Where it listens, and commands to paste.
+fn greeting(service: &Service, table: &Table) -> String {
+    // As the program was called: it need not be on the path.
+    let program = std::env::args().next().unwrap_or_else(|| "nameservice".into());
+    let default = SocketAddr::from(([127, 0, 0, 1], 8080));
+    let url = if service.address() == default { String::new() } else { format!(" --url {}", service.url()) };
+    format!(
+        "Listening on {}, {}. Try:\n\n  {program} create mydb{url}\n  {program} push head mydb {SAMPLE_ID} 1{url}\n  \
+         {program} show mydb{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
+        service.url(),
+        table.describe(),
+        service.url(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn args(line: &str) -> ServeArgs {
+        let cli = Cli::parse_from(["nameservice", "serve"].into_iter().chain(line.split_whitespace()));
+        match cli.command {
+            Command::Serve(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn other_machines_are_let_in_only_with_keys_or_on_purpose() {
+        for line in ["", "--listen [::1]:0", "--listen 127.0.0.2:1", "--listen 0.0.0.0:1 --insecure"] {
+            assert!(matches!(auth(&args(line)), Ok(Auth::Open)), "{line}");
+        }
+        for line in ["--listen 0.0.0.0:1", "--listen [::]:1", "--listen 10.0.0.1:1"] {
+            assert!(matches!(auth(&args(line)), Err(ServeError::Exposed(_))), "{line}");
+        }
+        let refused = auth(&args("--jwks /nowhere")).unwrap_err();
+        assert!(matches!(refused, ServeError::Keys { .. }) && refused.is_usage());
+    }
+}

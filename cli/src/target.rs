@@ -1,0 +1,174 @@
+//! Which nameservice a command is for: a service somewhere, or a table that this process serves itself.
+
+use std::path::{Path, PathBuf};
+
+use aws_smithy_http_client::{
+    Builder as HttpClient,
+    tls::{self, rustls_provider::CryptoMode},
+};
+use nameservice_http::{App, Auth, service};
+use nameservice_model::{Error as StoreError, NameService as _};
+use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
+
+use crate::{args::TargetArgs, client::Client, embedded::Engine, failure::Failure, routes};
+
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+const URL_VARIABLE: &str = "NAMESERVICE_URL";
+
+/// Where the table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the embedded engine, in this directory.
+    Data(PathBuf),
+    /// In the embedded engine, in memory.
+    Memory,
+    /// In a DynamoDB at this URL.
+    Endpoint(String),
+    /// In AWS.
+    Aws,
+}
+
+/// A table that can be served.
+#[derive(Debug)]
+pub struct Table {
+    /// The nameservice over it.
+    pub store: Store,
+    /// What runs it, where it is embedded.
+    pub engine: Option<Engine>,
+    name: String,
+    place: Place,
+}
+
+impl TargetArgs {
+    /// The table that the command line names, if it names one.
+    pub fn place(&self) -> Result<Option<Place>, Failure> {
+        let data = self.data.clone().map(Place::Data);
+        let endpoint = self.endpoint_url.clone().map(Place::Endpoint);
+        let aws = self.aws.then_some(Place::Aws);
+        let mut places = [data, endpoint, aws].into_iter().flatten();
+        let place = places.next();
+        if places.next().is_some() {
+            return Err(Failure::Usage("give one of --data, --endpoint-url and --aws".into()));
+        }
+        if place.is_some() && self.url.is_some() {
+            return Err(Failure::Usage("give --url for a service, or a table, but not both".into()));
+        }
+        Ok(place)
+    }
+
+    /// A client of what the command line names.
+    pub async fn client(&self) -> Result<Client, Failure> {
+        let Some(place) = self.place()? else {
+            if self.table.is_some() {
+                return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
+            }
+            let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
+            return Client::remote(url.as_deref().unwrap_or(DEFAULT_URL), self.token.clone());
+        };
+        let table = Table::open(place, self.table.as_deref()).await?;
+        if table.is_embedded() {
+            // A directory that was never served has no table yet.
+            table.ensure().await?;
+        }
+        let router = service(routes::router(), App::new(table.store, Auth::Open));
+        Ok(Client::in_process(router, table.engine))
+    }
+}
+
+impl Table {
+    /// Connects to a table, starting the embedded engine where it is in one. The table need not exist.
+    pub async fn open(place: Place, name: Option<&str>) -> Result<Self, Failure> {
+        let name = name.unwrap_or(Store::DEFAULT_TABLE).to_owned();
+        let engine = match &place {
+            Place::Data(directory) => Some(start_engine(directory).await?),
+            Place::Memory => Some(Engine::in_memory()?),
+            Place::Endpoint(_) | Place::Aws => None,
+        };
+        let client = match (&place, &engine) {
+            (_, Some(engine)) => endpoint_client(&engine.url()),
+            (Place::Endpoint(url), None) => {
+                let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+                if parsed.is_none() {
+                    return Err(Failure::Usage(format!("`{url}` is not a URL: it begins with http:// or https://")));
+                }
+                endpoint_client(url)
+            }
+            _ => aws_client().await?,
+        };
+        Ok(Self { store: Store::new(client, name.as_str()), engine, name, place })
+    }
+
+    /// Whether the engine runs in this process.
+    pub fn is_embedded(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Its name, and where it is.
+    pub fn describe(&self) -> String {
+        match &self.place {
+            Place::Data(directory) => format!("data in {}", directory.display()),
+            Place::Memory => "data in memory, lost at the end".into(),
+            Place::Endpoint(url) => format!("table {} at {url}", self.name),
+            Place::Aws => format!("table {} in AWS", self.name),
+        }
+    }
+
+    /// Makes the table where there is none; tells what one that exists lacks.
+    pub async fn ensure(&self) -> Result<TableReport, Failure> {
+        self.store.ensure_table().await.map_err(|source| self.unusable(source, ""))
+    }
+
+    /// Tells what the table lacks, and makes none: in AWS, tables are made by whoever means to pay for them.
+    pub async fn check(&self) -> Result<TableReport, Failure> {
+        let missing = "; `nameservice init` with the same options makes it";
+        self.store.ping().await.map_err(|source| self.unusable(source, missing))?;
+        self.ensure().await
+    }
+
+    fn unusable(&self, source: StoreError, hint: &'static str) -> Failure {
+        Failure::Table { table: self.name.clone(), hint, source }
+    }
+}
+
+/// Opening a database reads its file and may have to wait for a lock: not on a thread that serves.
+async fn start_engine(directory: &Path) -> Result<Engine, Failure> {
+    let directory = directory.to_owned();
+    let started = tokio::task::spawn_blocking(move || Engine::open(&directory)).await;
+    Ok(started.map_err(|error| Failure::Engine(crate::embedded::EngineError::Start(error.into())))??)
+}
+
+async fn aws_client() -> Result<aws_sdk_dynamodb::Client, Failure> {
+    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+    let config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http).load().await;
+    if config.region().is_none() {
+        return Err(Failure::Usage("no AWS region is configured: set AWS_REGION, or one in the profile".into()));
+    }
+    Ok(sdk_client(&config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_at_most_is_named() {
+        let named = |data: bool, endpoint: bool, aws: bool, url: bool| {
+            TargetArgs {
+                data: data.then(|| "d".into()),
+                endpoint_url: endpoint.then(|| "http://e".into()),
+                aws,
+                url: url.then(|| "http://u".into()),
+                ..TargetArgs::default()
+            }
+            .place()
+        };
+        assert_eq!(named(false, false, false, true).unwrap(), None);
+        assert_eq!(named(true, false, false, false).unwrap(), Some(Place::Data("d".into())));
+        assert_eq!(named(false, true, false, false).unwrap(), Some(Place::Endpoint("http://e".into())));
+        assert_eq!(named(false, false, true, false).unwrap(), Some(Place::Aws));
+        for contradiction in [(true, true, false, false), (false, true, true, false), (false, false, true, true)] {
+            let (data, endpoint, aws, url) = contradiction;
+            assert!(matches!(named(data, endpoint, aws, url), Err(Failure::Usage(_))), "{contradiction:?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Values of the command line that are more than text.
+
+use std::{fs, io::Read as _};
+
+use nameservice_model::{Address, ContentId, Object};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// A head or an index: `ID@T`, or `unborn` for none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefValue(Option<(ContentId, i64)>);
+
+impl RefValue {
+    /// No data.
+    pub const UNBORN: Self = Self(None);
+
+    /// A commit or an index root at its `t`.
+    pub fn new(id: ContentId, t: i64) -> Self {
+        Self(Some((id, t)))
+    }
+
+    /// Reads `ID@T` or `unborn`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "unborn" { Ok(Self::UNBORN) } else { Self::parse_born(text) }
+    }
+
+    /// Reads `ID@T`.
+    pub fn parse_born(text: &str) -> Result<Self, String> {
+        let (id, t) = text.rsplit_once('@').ok_or("it has the form ID@T, such as bafy…@5")?;
+        let id = ContentId::parse(id).map_err(|error| error.to_string())?;
+        match t.parse() {
+            Ok(t) if t >= 1 => Ok(Self(Some((id, t)))),
+            _ => Err(format!("`{t}` is not a t: a number from 1 on")),
+        }
+    }
+
+    /// As the service writes it.
+    pub fn to_json(&self) -> Value {
+        match &self.0 {
+            Some((id, t)) => json!({"id": id.as_str(), "t": t}),
+            None => json!({"id": null, "t": 0}),
+        }
+    }
+}
+
+/// A name without a branch.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((name, _)) => Err(format!("it is a name without a branch: `{name}`")),
+        None => Address::parse(text).map(|address| address.name().to_owned()).map_err(|error| error.to_string()),
+    }
+}
+
+/// An address that names its branch.
+pub fn branch_address(text: &str) -> Result<Address, String> {
+    if !text.contains(':') {
+        return Err(format!("it names the new branch: `{text}:BRANCH`"));
+    }
+    Address::parse(text).map_err(|error| error.to_string())
+}
+
+/// Reads a JSON object from the text itself, from the file after an `@`, or from stdin for `-`.
+pub fn object(text: &str) -> Result<Object, Failure> {
+    let (source, json) = if text == "-" {
+        let mut json = String::new();
+        let read = std::io::stdin().read_to_string(&mut json);
+        read.map_err(|error| Failure::Usage(format!("stdin cannot be read: {error}")))?;
+        ("stdin", json)
+    } else if let Some(path) = text.strip_prefix('@') {
+        let json = fs::read_to_string(path);
+        (path, json.map_err(|error| Failure::Usage(format!("{path} cannot be read: {error}")))?)
+    } else {
+        ("it", text.to_owned())
+    };
+    match serde_json::from_str(&json) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is another JSON value"))),
+        Err(error) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is not JSON: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn refs_are_an_id_at_a_t_or_unborn() {
+        assert_eq!(RefValue::parse(&format!("{ID}@12")).unwrap().to_json(), json!({"id": ID, "t": 12}));
+        assert_eq!(RefValue::parse("unborn").unwrap().to_json(), json!({"id": null, "t": 0}));
+        for (text, reason) in [
+            (ID.to_owned(), "ID@T"),
+            (format!("{ID}@"), "is not a t"),
+            (format!("{ID}@0"), "is not a t"),
+            (format!("{ID}@-1"), "is not a t"),
+            (format!("{ID}@x"), "is not a t"),
+            ("Qm@1".to_owned(), "content id"),
+            ("@1".to_owned(), "content id"),
+        ] {
+            let refused = RefValue::parse(&text).unwrap_err();
+            assert!(refused.contains(reason), "{text}: {refused}");
+        }
+        assert!(RefValue::parse_born("unborn").is_err());
+    }
+
+    #[test]
+    fn names_have_no_branch_and_new_branches_name_it() {
+        assert_eq!(name("tenant/a").unwrap(), "tenant/a");
+        assert!(name("a:main").is_err() && name("a%").is_err());
+        assert_eq!(branch_address("a:b").unwrap().as_str(), "a:b");
+        assert!(branch_address("a").is_err());
+    }
+
+    #[test]
+    fn objects_come_from_the_line_or_a_file_and_are_objects() {
+        assert_eq!(object(r#"{"a": 1}"#).unwrap()["a"], 1);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), r#"{"a": 2}"#).unwrap();
+        assert_eq!(object(&format!("@{}", file.path().display())).unwrap()["a"], 2);
+        for text in ["[]", "1", "{", "@/nowhere"] {
+            assert!(matches!(object(text), Err(Failure::Usage(_))), "{text}");
+        }
+    }
+}
