@@ -69,16 +69,15 @@ fn words_of(failure: &Failure) -> String {
     if let Some(actual) = failure.actual() {
         let _ = write!(words, "\n  in place: {}", value(actual));
     }
-    for (member, title) in [("dependents", "dependents"), ("missing", "missing"), ("field", "field")] {
-        match problem.members.get(member) {
-            Some(Value::Array(texts)) => {
-                let texts: Vec<_> = texts.iter().map(text).collect();
-                let _ = write!(words, "\n  {title}: {}", texts.join(", "));
-            }
-            Some(Value::String(name)) if !problem.detail.contains(name.as_str()) => {
-                let _ = write!(words, "\n  {title}: {}", clean(name));
-            }
-            _ => {}
+    for member in ["dependents", "missing", "field"] {
+        let texts: Vec<_> = match problem.members.get(member) {
+            Some(Value::Array(texts)) => texts.iter().map(text).collect(),
+            Some(name) => vec![text(name)],
+            None => Vec::new(),
+        };
+        // Some details name them all.
+        if texts.iter().any(|text| !problem.detail.contains(text)) {
+            let _ = write!(words, "\n  {member}: {}", texts.join(", "));
         }
     }
     if problem.status == 401 {
@@ -153,9 +152,8 @@ pub fn record(record: &Value) -> String {
     let mut row = |title: &str, words: String| {
         table.add_row([title.to_owned(), words]);
     };
-    let retracted = if record["retracted"] == true { ", retracted" } else { "" };
     row("address", text(&record["address"]));
-    row("kind", format!("{}{retracted}", kind(record)));
+    row("kind", kind(record));
     for (member, title) in [("status", "status"), ("head", "head"), ("index", "index"), ("config", "config")] {
         if let Some(concern) = record.get(member) {
             row(title, value(concern));
@@ -174,9 +172,8 @@ pub fn record(record: &Value) -> String {
     for (member, title) in [("source_branch", "branched from"), ("branches", "branches"), ("dependents", "dependents")]
     {
         match record.get(member) {
-            Some(count) if *count == 0 => {}
-            Some(known) => row(title, text(known)),
-            None => {}
+            Some(known) if *known != 0 => row(title, text(known)),
+            _ => {}
         }
     }
     for (member, title) in [("created_at", "created"), ("updated_at", "updated")] {
@@ -184,7 +181,7 @@ pub fn record(record: &Value) -> String {
             row(title, text(time));
         }
     }
-    table.to_string()
+    lines(table)
 }
 
 /// Records, a line each: as much as they tell.
@@ -194,7 +191,7 @@ pub fn records(records: &[Value]) -> String {
     if full {
         table.set_header(["ADDRESS", "KIND", "STATE", "HEAD", "INDEX", "UPDATED"]);
     } else {
-        table.set_header(["ADDRESS", "KIND", "", "DEPENDS ON"]);
+        table.set_header(["ADDRESS", "KIND", "DEPENDS ON"]);
     }
     for record in records {
         let address = text(&record["address"]);
@@ -203,19 +200,18 @@ pub fn records(records: &[Value]) -> String {
             let cells = [address, kind(record), state, short(&record["head"]), short(&record["index"])];
             table.add_row(cells.into_iter().chain([text(&record["updated_at"])]));
         } else {
-            let retracted = if record["retracted"] == true { "retracted" } else { "" };
             let dependencies: Vec<_> = record["dependencies"].as_array().into_iter().flatten().map(text).collect();
-            table.add_row([address, kind(record), retracted.to_owned(), dependencies.join(", ")]);
+            table.add_row([address, kind(record), dependencies.join(", ")]);
         }
     }
-    // The last column is padded too.
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    lines(table)
 }
 
 fn kind(record: &Value) -> String {
+    let retracted = if record["retracted"] == true { ", retracted" } else { "" };
     match record.get("source_type") {
-        Some(source_type) => format!("graph source {}", text(source_type)),
-        None => text(&record["kind"]).replace('_', " "),
+        Some(source_type) => format!("graph source {}{retracted}", text(source_type)),
+        None => format!("{}{retracted}", text(&record["kind"]).replace('_', " ")),
     }
 }
 
@@ -251,6 +247,14 @@ fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table
+}
+
+/// A table flush left, without the padding behind its last column.
+fn lines(mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

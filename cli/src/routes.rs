@@ -39,3 +39,31 @@ pub fn router() -> axum::Router<App> {
 pub fn document() -> OpenApi {
     nameservice_http::openapi(routes().into_openapi())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+
+    /// Rooms that a router has no place for: it has answers of its own for what they answer behind a gateway.
+    const NOT_MOUNTED: [&str; 2] = ["not_found", "stream_consumer"];
+
+    #[test]
+    fn every_room_is_mounted() {
+        let rooms = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions")).unwrap();
+        let rooms: BTreeSet<_> = rooms.map(|room| room.unwrap().file_name().into_string().unwrap()).collect();
+        let source = include_str!("routes.rs");
+        for room in rooms.iter().filter(|room| !NOT_MOUNTED.contains(&room.as_str())) {
+            assert!(source.contains(&format!("({room}::route())")), "{room} is not mounted");
+        }
+    }
+
+    #[test]
+    fn the_document_names_what_the_router_serves() {
+        let document = document();
+        for path in ["/v1/ledgers", "/v1/records/{address}", "/v1/openapi.json"] {
+            assert!(document.paths.paths.contains_key(path), "{path}");
+        }
+    }
+}

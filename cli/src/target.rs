@@ -69,6 +69,8 @@ impl TargetArgs {
         if table.is_embedded() {
             // A directory that was never served has no table yet.
             table.ensure().await?;
+        } else {
+            table.ping().await?;
         }
         let router = service(routes::router(), App::new(table.store, Auth::Open));
         Ok(Client::in_process(router, table.engine))
@@ -120,9 +122,13 @@ impl Table {
 
     /// Tells what the table lacks, and makes none: in AWS, tables are made by whoever means to pay for them.
     pub async fn check(&self) -> Result<TableReport, Failure> {
-        let missing = "; `nameservice init` with the same options makes it";
-        self.store.ping().await.map_err(|source| self.unusable(source, missing))?;
+        self.ping().await?;
         self.ensure().await
+    }
+
+    async fn ping(&self) -> Result<(), Failure> {
+        let hint = "; if it does not exist, `nameservice init` with the same options makes it";
+        self.store.ping().await.map_err(|source| self.unusable(source, hint))
     }
 
     fn unusable(&self, source: StoreError, hint: &'static str) -> Failure {

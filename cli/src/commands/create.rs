@@ -24,7 +24,13 @@ pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
             // Creating is not replacing.
             "expected_v": 0,
         });
-        return put_graph_source(session, &address, &key, body).await;
+        return put_graph_source(session, &address, &key, body).await.map_err(|failure| match failure {
+            Failure::Refused(mut problem) if problem.type_uri.ends_with("/conflict") => {
+                problem.detail = format!("`{address}` exists; publish replaces its configuration");
+                Failure::Refused(problem)
+            }
+            failure => failure,
+        });
     }
     let mut body = json!({"address": address});
     if let Some(head) = head {
