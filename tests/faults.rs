@@ -44,18 +44,22 @@ fn status_at(v: i64) -> Status {
     Status { v, payload: None }
 }
 
+/// A fault, and whether the engine has forgotten the transaction by the time it is repeated.
+type Loss = fn() -> (Fault, bool);
+
 /// The ways in which a write can be applied and its answer be lost. With the last, the engine has also forgotten the
 /// transaction by the time it is repeated.
-const LOSSES: [fn() -> (Fault, bool); 3] = [
-    || (Fault::cut_reply(), false),
-    || (Fault::done_but_answer(500, "InternalServerError"), false),
-    || (Fault::cut_reply(), true),
+const LOSSES: [(&str, Loss); 3] = [
+    ("the reply is cut", || (Fault::cut_reply(), false)),
+    ("the reply is a 500", || (Fault::done_but_answer(500, "InternalServerError"), false)),
+    ("the reply is cut and the transaction forgotten", || (Fault::cut_reply(), true)),
 ];
 
 /// Runs a scenario once for each way to lose the reply of the one write that it makes after `lose`.
 macro_rules! each_loss {
     (|$table:ident, $lose:ident| $scenario:block) => {
-        for loss in LOSSES {
+        for (name, loss) in LOSSES {
+            println!("{name}");
             let $table = Proxied::fresh().await;
             let $lose = || {
                 let (fault, forgetful) = loss();

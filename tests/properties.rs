@@ -31,7 +31,7 @@ fn members(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Object>
 /// Attributes that some other program has added to a row, in typed JSON.
 fn foreign_attributes() -> impl Strategy<Value = Row> {
     let value = prop_oneof![
-        ".{0,12}".prop_map(|text| rows::s(text)),
+        ".{0,12}".prop_map(rows::s),
         any::<i64>().prop_map(rows::n),
         any::<bool>().prop_map(rows::truth),
         Just(rows::null()),

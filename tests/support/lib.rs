@@ -7,6 +7,7 @@ pub mod engine;
 pub mod layout;
 pub mod proxy;
 pub mod rows;
+pub mod service;
 pub mod table;
 pub mod words;
 
@@ -20,6 +21,7 @@ pub mod prelude {
         cids::{cid, index_cid},
         proxy::{Fault, Proxy},
         rows::{self, Fluree, Row},
+        service::{Answer, Service},
         table::{Proxied, Table},
         words::*,
     };

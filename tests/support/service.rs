@@ -1,0 +1,137 @@
+//! A running service in a line.
+
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use nameservice_cli::routes;
+use nameservice_http::{App, Auth};
+use serde_json::Value;
+use tokio::{net::TcpListener, task::AbortHandle};
+
+use crate::table::{Proxied, Table};
+
+/// The whole service on a loopback port, over a fresh table behind a proxy. Ends when it is dropped.
+pub struct Service {
+    /// The table, its proxy, and a store of its own.
+    pub table: Proxied,
+    url: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+    serving: AbortHandle,
+}
+
+/// What the service answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body as JSON; a text where it is no JSON, null where there is none.
+    pub body: Value,
+}
+
+impl Service {
+    /// Starts a service that is open to everybody.
+    pub async fn start() -> Self {
+        Self::with(Auth::Open).await
+    }
+
+    /// Starts a service for the callers that `auth` lets in.
+    pub async fn with(auth: Auth) -> Self {
+        Self::over(Table::fresh().await, auth).await
+    }
+
+    /// Starts a service over a table.
+    pub async fn over(table: Table, auth: Auth) -> Self {
+        let table = table.proxied().await;
+        let app = App::new(table.store.clone(), auth);
+        let router = nameservice_http::service(routes::router(), app);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
+        Self { table, url, client: Client::builder(TokioExecutor::new()).build_http(), serving }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `GET`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], None).await
+    }
+
+    /// `PUT` of a JSON body.
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PUT, path, &[], Some(body)).await
+    }
+
+    /// `POST` of a JSON body.
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, &[], Some(body)).await
+    }
+
+    /// `DELETE`.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, &[], None).await
+    }
+
+    /// Any request with a JSON body, or none.
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = body.map(|body| serde_json::to_vec(&body).unwrap()).unwrap_or_default();
+        self.exchange(request.body(Full::new(body.into())).unwrap()).await
+    }
+
+    /// Any request at all.
+    pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
+        let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = match body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
+        };
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+}
+
+impl Answer {
+    /// Panics unless the status is this one, showing the whole answer.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{self:#?}");
+        self.body
+    }
+
+    /// Panics unless this is a problem of this status and type (`conflict`, `unknown-record`, …).
+    #[track_caller]
+    pub fn problem(self, status: u16, kind: &str) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{self:#?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:#?}");
+        let type_of = self.body["type"].as_str().unwrap_or_default();
+        assert!(type_of.ends_with(&format!("/{kind}")), "{self:#?}");
+        self.body
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
