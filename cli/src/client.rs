@@ -141,6 +141,14 @@ impl Client {
             // A proxy of the environment is not meant for this machine.
             http = http.no_proxy();
         }
+        if parsed.scheme() == "http" {
+            // Without this the certificates of the system are loaded, and missed, though nothing asks for them.
+            http = http.tls_backend_preconfigured(
+                rustls::ClientConfig::builder()
+                    .with_root_certificates(rustls::RootCertStore::empty())
+                    .with_no_client_auth(),
+            );
+        }
         let http = http.build().map_err(|error| unusable(&crate::output::chain(&error)))?;
         Ok(Self { transport: Transport::Remote { http, base }, token })
     }

@@ -64,7 +64,9 @@ pub fn report(failure: &Failure, json: bool) {
 }
 
 fn words_of(failure: &Failure) -> String {
-    let mut words = format!("error: {}", clean(&chain(failure)));
+    let reason = chain(failure);
+    let reason: Vec<_> = reason.lines().map(str::trim).collect();
+    let mut words = format!("error: {}", clean(&reason.join(" ")));
     let Some(problem) = failure.problem() else { return words };
     if let Some(actual) = failure.actual() {
         let _ = write!(words, "\n  in place: {}", value(actual));
@@ -105,8 +107,9 @@ pub fn chain(error: &dyn Error) -> String {
 pub fn init_logging(serving: bool) {
     let default = if serving { "info" } else { "warn" };
     let wanted = std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
-    // The engine warns of every refused condition, which is an outcome like any other.
-    let filter = EnvFilter::new(format!("dynoxide=error,{}", wanted.as_deref().unwrap_or(default)));
+    // The engine warns of every refused condition, which is an outcome like any other; the AWS configuration warns of
+    // every place where it has looked in vain, also when it finds what it needs in the next one.
+    let filter = EnvFilter::new(format!("dynoxide=error,aws_config=error,{}", wanted.as_deref().unwrap_or(default)));
     // Refused only where a log is there already.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
 }

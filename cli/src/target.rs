@@ -127,8 +127,15 @@ impl Table {
     }
 
     async fn ping(&self) -> Result<(), Failure> {
-        let hint = "; if it does not exist, `nameservice init` with the same options makes it";
-        self.store.ping().await.map_err(|source| self.unusable(source, hint))
+        let hint = |error: &StoreError| match error {
+            // It has not answered: nothing is known about the table.
+            StoreError::Unavailable { .. } => "",
+            _ => "; if it does not exist, `nameservice init` with the same options makes it",
+        };
+        self.store.ping().await.map_err(|source| {
+            let hint = hint(&source);
+            self.unusable(source, hint)
+        })
     }
 
     fn unusable(&self, source: StoreError, hint: &'static str) -> Failure {
