@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A write was sent, its answer was lost, and what is there now does not tell whether it was applied.
-    #[error("the outcome of {operation} is unknown: its answer was lost, and others have written since")]
+    #[error("the outcome of {operation} is unknown: its answer was lost, and what is there does not tell")]
     OutcomeUnknown {
         /// What was attempted.
         operation: &'static str,

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::{
     operation::{transact_write_items::TransactWriteItemsError, update_item::UpdateItemError},
     types::CancellationReason,
 };
+use aws_smithy_runtime_api::client::result::ConnectorError;
 use nameservice_model::{Error, Result};
 use tokio::time::{Instant, sleep};
 
@@ -305,6 +306,10 @@ where
     let service = match error {
         SdkError::ServiceError(context) => context,
         SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
+        // Nobody listens there, so nobody has received anything.
+        SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_refused) => {
+            return Failure::Busy;
+        }
         // Nothing tells whether the request arrived.
         _ => return Failure::Lost,
     };
@@ -326,6 +331,18 @@ where
         _ if status >= 500 => Failure::Lost,
         _ => Failure::Fatal(None),
     }
+}
+
+fn is_refused(error: &ConnectorError) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// The one validation that depends on what callers send and that no check at the door can foresee exactly.

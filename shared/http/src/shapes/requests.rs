@@ -193,7 +193,7 @@ impl IndexPush {
         let NewIndex { id, t, graphs } = self.new;
         let head = HeadValue { id, t }.born("new")?;
         let Some(id) = head.payload else { return Err(Problem::invalid_body("new.id", "is required")) };
-        let graphs = checked_graphs(graphs, "new.graphs", |id, t, rev| model::GraphPush { id, t, rev })?;
+        let graphs = checked_graphs(graphs, "new.graphs", |_, id, t, rev| Ok(model::GraphPush { id, t, rev }))?;
         Ok(Push {
             expected: expected_ref(self.expected, ExpectedIndex::into_value)?,
             new: IndexUpdate { id, t: head.v, graphs },
@@ -211,10 +211,9 @@ impl ExpectedIndex {
         if rev < 0 {
             return Err(Problem::invalid_body("expected.rev", "must be 0 or greater"));
         }
-        let graphs = checked_graphs(self.graphs, "expected.graphs", |id, t, rev| model::GraphIndex {
-            id,
-            t,
-            rev: rev.unwrap_or(0),
+        let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| match rev {
+            Some(rev) => Ok(model::GraphIndex { id, t, rev }),
+            None => Err(Problem::invalid_body(&format!("{field}.rev"), "is required, for it is compared")),
         })?;
         if head.payload.is_none() && !graphs.is_empty() {
             return Err(Problem::invalid_body("expected.graphs", "must be empty where id is null"));
@@ -226,7 +225,7 @@ impl ExpectedIndex {
 fn checked_graphs<T>(
     graphs: BTreeMap<String, Option<GraphValue>>,
     field: &str,
-    value: impl Fn(ContentId, i64, Option<i64>) -> T,
+    value: impl Fn(&str, ContentId, i64, Option<i64>) -> Result<T, Problem>,
 ) -> Result<BTreeMap<String, Option<T>>, Problem> {
     if graphs.len() > MAX_GRAPHS {
         return Err(Problem::invalid_body(field, format!("has more than {MAX_GRAPHS} graphs")));
@@ -241,7 +240,7 @@ fn checked_graphs<T>(
             if rev.is_some_and(|rev| rev < 0) {
                 return Err(Problem::invalid_body(&format!("{field}.rev"), "must be 0 or greater"));
             }
-            Ok(value(content_id(&id, &format!("{field}.id"))?, born_t(t, &field)?, rev))
+            value(&field, content_id(&id, &format!("{field}.id"))?, born_t(t, &field)?, rev)
         });
         Ok((name, graph.transpose()?))
     };
