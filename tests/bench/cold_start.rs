@@ -13,10 +13,10 @@
 use std::{
     error::Error,
     fs,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
+    io::{BufRead, BufReader, ErrorKind, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The binaries that are named like a folder under `functions/`.
 fn functions(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions");
-    let mut names = fs::read_dir(rooms)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    let mut names =
+        fs::read_dir(rooms)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, std::io::Error>>()?;
     names.sort();
     Ok(names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect())
 }
@@ -75,11 +76,10 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         .env("AWS_SECRET_ACCESS_KEY", "test")
         // Nobody listens there: what is measured does not wait for the store.
         .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
-        .env("NAMESERVICE_JWKS", r#"{"keys":[]}"#)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let (connection, _) = api.accept()?;
+    let connection = accept(&api, &mut child)?;
     let mut reader = BufReader::new(connection);
     let mut request = String::new();
     reader.read_line(&mut request)?;
@@ -93,6 +93,26 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
     child.kill()?;
     child.wait()?;
     Ok(Start { elapsed, peak_kib })
+}
+
+/// Waits for the function to call; one that ends instead is an error.
+fn accept(api: &TcpListener, child: &mut Child) -> Result<TcpStream, Box<dyn Error>> {
+    api.set_nonblocking(true)?;
+    loop {
+        match api.accept() {
+            Ok((connection, _)) => {
+                connection.set_nonblocking(false)?;
+                return Ok(connection);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(status) = child.try_wait()? {
+            return Err(format!("the function ended with {status} before it asked for an event").into());
+        }
+        // A hundredth of what is measured.
+        std::thread::sleep(Duration::from_micros(20));
+    }
 }
 
 /// The most memory that a process has had so far, in KiB (proc(5), `VmHWM`).

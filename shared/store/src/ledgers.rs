@@ -31,11 +31,12 @@ impl Store {
     ) -> Result<Created> {
         let ledger = NewLedger { head, config, ..NewLedger::default() };
         let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
-        Ok(match self.sender.transact(CREATE, actions, &mut Attempts::default()).await? {
-            Ok(()) => created(items.record()),
-            Err(failed) if any_remembers(&failed, call) => created(items.record()),
-            Err(_) => Created::AlreadyExists,
-        })
+        let mut attempts = Attempts::default();
+        match self.sender.transact(CREATE, actions, &mut attempts).await? {
+            Ok(()) => Ok(created(items.record())),
+            Err(failed) if any_remembers(&failed, call) => Ok(created(items.record())),
+            Err(_) => attempts.refuse(CREATE, Created::AlreadyExists),
+        }
     }
 
     pub(crate) async fn create_branch_record(
@@ -66,17 +67,19 @@ impl Store {
         count.add(ATTR_BRANCHES, 1);
         count.touch(now);
         actions.push((Part::Parent, count.into_update(&Key::meta(source))));
-        let failed = match self.sender.transact(BRANCH, actions, &mut Attempts::default()).await? {
+        let mut attempts = Attempts::default();
+        let failed = match self.sender.transact(BRANCH, actions, &mut attempts).await? {
             Ok(()) => return Ok(branched(items.record())),
             Err(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return Ok(branched(items.record()));
         }
-        Ok(match refused_at(&failed, &Part::Meta) {
+        let refusal = match refused_at(&failed, &Part::Meta) {
             Some(_) => BranchCreated::AlreadyExists,
             None => BranchCreated::UnknownSource,
-        })
+        };
+        attempts.refuse(BRANCH, refusal)
     }
 
     pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
@@ -102,22 +105,23 @@ impl Store {
             actions.push((Part::Concern(concern), update.into_update(&Key::new(address, sk_of(concern)))));
         }
         let done = Reset::Reset { head: to.head.clone(), index: reset_index(&to.index) };
-        let failed = match self.sender.transact(RESET, actions, &mut Attempts::default()).await? {
+        let mut attempts = Attempts::default();
+        let failed = match self.sender.transact(RESET, actions, &mut attempts).await? {
             Ok(()) => return Ok(done),
             Err(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return Ok(done);
         }
-        match refused_at(&failed, &Part::Meta) {
-            Some(Failed(Some(meta))) => Ok(match items::kind(meta) {
+        let refusal = match refused_at(&failed, &Part::Meta) {
+            Some(Failed(meta)) => match meta.as_ref().and_then(items::kind) {
                 None => Reset::Unknown,
                 Some(RecordKind::Ledger) => Reset::Retracted,
                 Some(kind) => Reset::WrongKind(kind),
-            }),
-            Some(Failed(None)) => Ok(Reset::Unknown),
-            None => Err(contended(RESET)),
-        }
+            },
+            None => return Err(contended(RESET)),
+        };
+        attempts.refuse(RESET, refusal)
     }
 }
 

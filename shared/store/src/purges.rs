@@ -35,22 +35,31 @@ impl Store {
 
     pub(crate) async fn drop_branch_record(&self, _call: &Call, address: &Address) -> Result<Dropped> {
         let mut attempts = Attempts::default();
+        let mut dropped_from = None;
         for _ in 0..MAX_PLANS {
             let items = self.read_record(PURGE, address).await?;
-            let Some((meta, _)) = items.meta() else { return Ok(Dropped::Unknown) };
+            let Some((meta, _)) = items.meta() else {
+                return match dropped_from.filter(|_| attempts.uncertain) {
+                    // An attempt whose answer was lost has dropped it.
+                    Some(parent) => self.dropped(&parent).await,
+                    None => Ok(Dropped::Unknown),
+                };
+            };
             let Some(parent) = parent(address, meta) else { return Ok(Dropped::NotABranch) };
+            dropped_from = Some(parent.clone());
             match self.purge_found(address, &items, &mut attempts).await? {
-                Some(Purged::Purged) => {
-                    let parent = self.get_item(PURGE, &Key::meta(&parent)).await?;
-                    let parent_branches = items::integer(&parent, ATTR_BRANCHES).unwrap_or(0);
-                    return Ok(Dropped::Dropped { parent_branches });
-                }
+                Some(Purged::Purged) => return self.dropped(&parent).await,
                 Some(Purged::HasDependents) => return Ok(Dropped::HasDependents),
                 Some(Purged::Unknown) => return Ok(Dropped::Unknown),
                 None => {}
             }
         }
         Err(contended(PURGE))
+    }
+
+    async fn dropped(&self, parent: &Address) -> Result<Dropped> {
+        let parent = self.get_item(PURGE, &Key::meta(parent)).await?;
+        Ok(Dropped::Dropped { parent_branches: items::integer(&parent, ATTR_BRANCHES).unwrap_or(0) })
     }
 
     /// Purges what was read. `None`: it has changed meanwhile.

@@ -35,7 +35,8 @@ impl Store {
                 |concern: &ConcernKind| items.concern(*concern).is_some_and(|i| items::flag(i, ATTR_RETRACTED));
             // Fluree retracts by the meta alone; then the marks are still to be set.
             if items::flag(meta, ATTR_RETRACTED) && concerns_of(kind).iter().all(marked) {
-                return outcome(&items, Retracted::Already);
+                let by_this_call = status_remembers(&items, call);
+                return outcome(&items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
             }
             if is_referenced(meta) {
                 return Ok(Retracted::HasDependents);
@@ -80,7 +81,8 @@ impl Store {
             let mut items = self.read_record(RESTORE, address).await?;
             let Some((meta, kind)) = items.meta() else { return Ok(Restored::Unknown) };
             if !items::flag(meta, ATTR_RETRACTED) {
-                return outcome(&items, Restored::NotRetracted);
+                let by_this_call = status_remembers(&items, call);
+                return outcome(&items, if by_this_call { Restored::Restored } else { Restored::NotRetracted });
             }
             let now = self.now_ms();
             let mut restore = Expression::new();
@@ -129,6 +131,11 @@ fn concern_action(
     }
     expression.touch(now);
     (Part::Concern(concern), expression.into_update(&Key::new(address, sk_of(concern))))
+}
+
+/// The status shows that an earlier attempt of this call has done it.
+fn status_remembers(items: &RecordItems, call: &Call) -> bool {
+    items.concern(ConcernKind::Status).is_some_and(|item| items::remembers(item, &call.request_id))
 }
 
 fn status_v(items: &RecordItems) -> i64 {
