@@ -1,9 +1,9 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use nameservice_model::{Address, ContentId};
+use nameservice_model::{Address, ContentId, LeaseName};
 
 use crate::values::{self, RefValue};
 
@@ -12,7 +12,7 @@ Exit codes:
   0  done
   1  failed, unexpectedly
   2  bad usage or bad input
-  3  refused by what is in place: conflict, stale, already exists, has dependents
+  3  refused by what is in place: conflict, stale, already exists, has dependents, lease held or lost
   4  unknown record, source or route
   5  not allowed
   6  the record is retracted
@@ -87,6 +87,11 @@ pub enum Command {
     /// Create, list and drop branches
     #[command(subcommand)]
     Branch(BranchCommand),
+    /// Take, extend and give back leases, and run commands under them
+    #[command(subcommand)]
+    Lease(LeaseCommand),
+    /// Apply several pushes and checks, all or none
+    Transaction(TransactionArgs),
     /// Soft-delete a record
     Retract(RetractArgs),
     /// Undo a retraction
@@ -291,6 +296,9 @@ pub struct PushHeadArgs {
     /// What must be in place.
     #[command(flatten)]
     pub expect: ExpectArgs,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -315,6 +323,9 @@ pub struct PushIndexArgs {
     /// What must be in place.
     #[command(flatten)]
     pub expect: ExpectArgs,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -333,6 +344,9 @@ pub struct StatusArgs {
     /// The version that must be in place [default: the one that is there now]
     #[arg(long, value_name = "N", requires = "state")]
     pub expect_v: Option<i64>,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -348,6 +362,152 @@ pub struct ConfigArgs {
     /// The version that must be in place, 0 for none [default: the one that is there now]
     #[arg(long, value_name = "N", requires = "config")]
     pub expect_v: Option<i64>,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// The lease that a push is made under: it is refused once another has taken the lease over.
+///
+/// Within `lease run`, pushes to its record are made under its lease without being told.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Under a lease [default: that of `lease run`, on its record]")]
+pub struct ClaimArgs {
+    /// Only while this lease is held
+    #[arg(long, value_name = "NAME", value_parser = values::lease_name, requires_all = ["lease_holder", "lease_token"])]
+    pub lease_name: Option<LeaseName>,
+    /// By this holder
+    #[arg(long, value_name = "HOLDER", requires_all = ["lease_name", "lease_token"])]
+    pub lease_holder: Option<String>,
+    /// With this token
+    #[arg(long, value_name = "N", requires_all = ["lease_name", "lease_holder"])]
+    pub lease_token: Option<i64>,
+}
+
+/// `lease`
+#[derive(Debug, Subcommand)]
+pub enum LeaseCommand {
+    /// Take a lease that is free, expired, or held under the same holder name already
+    Acquire(LeaseAcquireArgs),
+    /// Extend a lease
+    Refresh(LeaseRefreshArgs),
+    /// Give a lease back
+    Release(LeaseReleaseArgs),
+    /// Show who holds a lease of a record
+    Show(AddressArgs),
+    /// Run a command under a lease
+    ///
+    /// Takes the lease, refreshes it while the command runs, and gives it back. The command finds
+    /// NAMESERVICE_ADDRESS, NAMESERVICE_LEASE_NAME, NAMESERVICE_LEASE_HOLDER and NAMESERVICE_LEASE_TOKEN in its
+    /// environment, from which push, status and config take the lease that they claim. It runs in a process group of
+    /// its own, gets the signals that this process gets, and is stopped once the lease is lost or has run out: by
+    /// SIGTERM, and 5 seconds later by SIGKILL.
+    ///
+    /// Exits with the command's code, 128 and more where a signal has ended it; with 3 if somebody else holds the lease
+    /// or it was lost.
+    Run(LeaseRunArgs),
+}
+
+/// Which lease is meant, and who means it.
+#[derive(Debug, Args)]
+pub struct HolderArgs {
+    /// Which lease: index_lock, reindex_lock or maintenance_lock
+    #[arg(long, value_parser = values::lease_name)]
+    pub name: LeaseName,
+    /// Under which name. Whoever holds the lease under this name takes over from themselves: give each process its own
+    #[arg(long)]
+    pub holder: String,
+}
+
+/// What is asked of a lease.
+#[derive(Debug, Args)]
+pub struct TermArgs {
+    /// For how long
+    #[arg(long, value_name = "SECONDS", default_value_t = nameservice_model::DEFAULT_TTL_SECONDS, value_parser = values::ttl())]
+    pub ttl: u32,
+    /// The t that it is wanted for
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(i64).range(0..))]
+    pub target_t: Option<i64>,
+}
+
+/// `lease acquire`
+#[derive(Debug, Args)]
+pub struct LeaseAcquireArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease refresh`
+#[derive(Debug, Args)]
+pub struct LeaseRefreshArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// The token that it was taken with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub lease_token: i64,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease release`
+#[derive(Debug, Args)]
+pub struct LeaseReleaseArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// The token that it was taken with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub lease_token: i64,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease run`
+#[derive(Debug, Args)]
+pub struct LeaseRunArgs {
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// Wait until the lease is free
+    #[arg(long)]
+    pub wait: bool,
+    /// The record
+    pub address: Address,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `transaction`
+#[derive(Debug, Args)]
+pub struct TransactionArgs {
+    /// A file that holds {"operations": […]} as JSON, or - for stdin
+    pub file: String,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,

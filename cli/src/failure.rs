@@ -81,6 +81,29 @@ pub enum Failure {
         #[source]
         source: StoreError,
     },
+    /// A lease was lost while a command ran under it.
+    #[error("the lease of `{address}` was lost: {reason}")]
+    LeaseLost {
+        /// The record.
+        address: String,
+        /// How it is known.
+        reason: String,
+    },
+    /// The command that was to run under a lease did not start.
+    #[error("`{program}` cannot be run")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Something that only the system can refuse: signals, or the end of a command.
+    #[error("the command cannot be watched")]
+    Watch(#[source] io::Error),
+    /// A command has run under a lease, and has ended so.
+    #[error("the command has ended with the code {0}")]
+    Ended(u8),
     /// The result could not be printed.
     #[error("stdout cannot be written")]
     Output(#[source] io::Error),
@@ -97,7 +120,11 @@ impl Failure {
             Self::Usage(_) => USAGE,
             Self::Refused(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
-            Self::Stale(_) => CONFLICT,
+            Self::Stale(_) | Self::LeaseLost { .. } => CONFLICT,
+            Self::Ended(code) => *code,
+            // As shells tell a program that is missing from one that is no program.
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Start { .. } => 126,
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
             Self::Engine(EngineError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
                 UNAVAILABLE
@@ -105,7 +132,21 @@ impl Failure {
             Self::Serve(error) if error.is_usage() => USAGE,
             // Whoever closed the pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::BadAnswer(_) | Self::Engine(_) | Self::Serve(_) | Self::Table { .. } | Self::Output(_) => FAILED,
+            Self::BadAnswer(_)
+            | Self::Engine(_)
+            | Self::Serve(_)
+            | Self::Table { .. }
+            | Self::Watch(_)
+            | Self::Output(_) => FAILED,
+        }
+    }
+
+    /// Whether there is nothing to tell: somebody else has told it, or nobody listens.
+    pub fn is_silent(&self) -> bool {
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Ended(_) => true,
+            _ => false,
         }
     }
 
@@ -185,6 +226,10 @@ mod tests {
             (Failure::OutcomeUnknown { idempotency_key: String::new(), source: "x".into() }, 7),
             (Failure::Answered { status: 429, message: String::new() }, 7),
             (Failure::BadAnswer("x".into()), 1),
+            (Failure::LeaseLost { address: String::new(), reason: String::new() }, 3),
+            (Failure::Start { program: String::new(), source: io::ErrorKind::NotFound.into() }, 127),
+            (Failure::Start { program: String::new(), source: io::ErrorKind::PermissionDenied.into() }, 126),
+            (Failure::Ended(42), 42),
             (closed(io::ErrorKind::BrokenPipe), 0),
             (closed(io::ErrorKind::StorageFull), 1),
         ] {

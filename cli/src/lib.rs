@@ -3,6 +3,7 @@
 //! As a library it starts both in process, for tests: [`serve::start`] and [`embedded::Engine`].
 
 pub mod args;
+pub mod child;
 pub mod client;
 pub mod commands;
 pub mod embedded;

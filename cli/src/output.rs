@@ -7,6 +7,7 @@ use std::{
 };
 
 use comfy_table::{Table, presets};
+use jiff::Timestamp;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -54,7 +55,7 @@ pub fn note(text: &str) {
 
 /// Tells why a command was not done: as a problem document where a program wants it, or in words.
 pub fn report(failure: &Failure, json: bool) {
-    if matches!(failure, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+    if failure.is_silent() {
         return;
     }
     match failure.problem() {
@@ -81,6 +82,9 @@ fn words_of(failure: &Failure) -> String {
         if texts.iter().any(|text| !problem.detail.contains(text)) {
             let _ = write!(words, "\n  {member}: {}", texts.join(", "));
         }
+    }
+    if let Some(there) = problem.members.get("lease").filter(|lease| !lease.is_null()) {
+        let _ = write!(words, "\n  held: {}", lease(there));
     }
     if problem.status == 401 {
         words.push_str("\n  give a token with --token or NAMESERVICE_TOKEN");
@@ -139,6 +143,38 @@ pub fn value(value: &Value) -> String {
         }
         _ => value.to_string(),
     }
+}
+
+/// A lease in words: `index_lock, by indexer-7 until 2026-01-01T00:00:00Z, for t 42`.
+pub fn lease(lease: &Value) -> String {
+    let until = lease["expires_at"].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let until = until.map_or_else(|| text(&lease["expires_at"]), |until| until.to_string());
+    let mut words = format!("{}, by {} until {until}", text(&lease["name"]), text(&lease["holder"]));
+    if let Some(t) = lease["target_t"].as_i64() {
+        let _ = write!(words, ", for t {t}");
+    }
+    words
+}
+
+/// What came of the operations of a transaction, a line each.
+pub fn results(operations: &[Value], results: &[Value]) -> String {
+    let mut table = plain_table();
+    table.set_header(["OPERATION", "ADDRESS", "RESULT", "IN PLACE"]);
+    for (i, result) in results.iter().enumerate() {
+        let operation = operations.get(i).unwrap_or(&Value::Null);
+        let mut name = text(&operation["op"]);
+        if let Some(concern) = operation["concern"].as_str() {
+            let _ = write!(name, " {}", clean(concern));
+        }
+        let in_place = match (result.get("value").or_else(|| result.get("actual")), result.get("lease")) {
+            (_, Some(there)) => lease(there),
+            (Some(there), None) => value(there),
+            (None, None) => String::new(),
+        };
+        let replayed = if result["replayed"] == true { " before" } else { "" };
+        table.add_row([name, text(&operation["address"]), format!("{}{replayed}", text(&result["status"])), in_place]);
+    }
+    lines(table)
 }
 
 /// The state of a status payload, and what else it tells.

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read as _};
 
-use nameservice_model::{Address, ContentId, Object};
+use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -60,6 +60,22 @@ pub fn branch_address(text: &str) -> Result<Address, String> {
     Address::parse(text).map_err(|error| error.to_string())
 }
 
+/// One of the three leases.
+pub fn lease_name(text: &str) -> Result<LeaseName, String> {
+    let names = LeaseName::ALL.map(LeaseName::as_str).join(", ");
+    LeaseName::from_name(text).ok_or_else(|| format!("it is one of {names}"))
+}
+
+/// How long a lease may last, in seconds.
+pub fn ttl() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(MIN_TTL_SECONDS)..=i64::from(MAX_TTL_SECONDS))
+}
+
+/// Reads a JSON object from a file, or from stdin for `-`.
+pub fn object_in(file: &str) -> Result<Object, Failure> {
+    if file == "-" { object(file) } else { object(&format!("@{file}")) }
+}
+
 /// Reads a JSON object from the text itself, from the file after an `@`, or from stdin for `-`.
 pub fn object(text: &str) -> Result<Object, Failure> {
     let (source, json) = if text == "-" {
@@ -114,11 +130,18 @@ mod tests {
     }
 
     #[test]
+    fn leases_have_three_names() {
+        assert_eq!(lease_name("reindex_lock"), Ok(LeaseName::Reindex));
+        assert!(lease_name("lock").unwrap_err().contains("index_lock, reindex_lock, maintenance_lock"));
+    }
+
+    #[test]
     fn objects_come_from_the_line_or_a_file_and_are_objects() {
         assert_eq!(object(r#"{"a": 1}"#).unwrap()["a"], 1);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), r#"{"a": 2}"#).unwrap();
         assert_eq!(object(&format!("@{}", file.path().display())).unwrap()["a"], 2);
+        assert_eq!(object_in(&file.path().display().to_string()).unwrap()["a"], 2);
         for text in ["[]", "1", "{", "@/nowhere"] {
             assert!(matches!(object(text), Err(Failure::Usage(_))), "{text}");
         }

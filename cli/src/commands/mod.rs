@@ -3,12 +3,14 @@
 mod branch;
 mod config;
 mod create;
+mod lease;
 mod lifecycle;
 mod list;
 mod push;
 mod service;
 mod show;
 mod status;
+mod transaction;
 
 use nameservice_model::Address;
 use serde_json::Value;
@@ -70,6 +72,8 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(session, args).await,
         Command::Config(args) => config::run(session, args).await,
         Command::Branch(command) => branch::run(session, command).await,
+        Command::Lease(command) => lease::run(session, command).await,
+        Command::Transaction(args) => transaction::run(session, args).await,
         Command::Retract(args) => lifecycle::retract(session, args).await,
         Command::Restore(args) => lifecycle::restore(session, args).await,
         Command::Purge(args) => lifecycle::purge(session, args).await,

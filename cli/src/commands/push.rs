@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
-    args::{ExpectArgs, KeyArgs, PushCommand, PushHeadArgs, PushIndexArgs},
+    args::{ClaimArgs, ExpectArgs, KeyArgs, PushCommand, PushHeadArgs, PushIndexArgs},
     client::Request,
     failure::Failure,
     output,
@@ -15,11 +15,12 @@ use crate::{
 
 pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {
-        PushCommand::Head(PushHeadArgs { address, id, t, expect, key }) => {
+        PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, key }) => {
             let body = json!({"new": RefValue::new(id, t).to_json()});
-            send(session, "head", "heads", &address, &key, with(expect, body)).await
+            let body = under(claim, &address, with(expect, body))?;
+            send(session, "head", "heads", &address, &key, body).await
         }
-        PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, key }) => {
+        PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, key }) => {
             let mut body = json!({"new": RefValue::new(id, t).to_json()});
             if let Some(graphs) = graphs {
                 body["new"]["graphs"] = values::object(&graphs)?.into();
@@ -27,7 +28,8 @@ pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), F
             if allow_equal {
                 body["allow_equal"] = true.into();
             }
-            send(session, "index", "indexes", &address, &key, with(expect, body)).await
+            let body = under(claim, &address, with(expect, body))?;
+            send(session, "index", "indexes", &address, &key, body).await
         }
     }
 }
@@ -42,6 +44,14 @@ fn with(expect: ExpectArgs, mut body: Value) -> Value {
         body["expected"] = expected.to_json();
     }
     body
+}
+
+/// Adds the lease under which a push is made, if there is one.
+pub(super) fn under(claim: ClaimArgs, address: &Address, mut body: Value) -> Result<Value, Failure> {
+    if let Some(claim) = claim.claim(address)? {
+        body["lease"] = claim;
+    }
+    Ok(body)
 }
 
 async fn send(

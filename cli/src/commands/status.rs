@@ -7,7 +7,7 @@ use super::{Session, push};
 use crate::{args::StatusArgs, client::Request, failure::Failure, output, values};
 
 pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failure> {
-    let StatusArgs { address, state, meta, expect_v, key } = args;
+    let StatusArgs { address, state, meta, expect_v, claim, key } = args;
     let Some(state) = state else {
         let record = session.record(&address, Some("status")).await?;
         return session.output.answer(&record["status"], || output::value(&record["status"]));
@@ -19,7 +19,7 @@ pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failu
         // What somebody else writes between this and the push is not overwritten: the push is refused.
         None => session.record(&address, Some("status")).await?["status"]["v"].clone(),
     };
-    let body = json!({"expected": {"v": v}, "new": {"payload": payload}});
+    let body = push::under(claim, &address, json!({"expected": {"v": v}, "new": {"payload": payload}}))?;
     let answer = session.send(Request::write(Method::PUT, "statuses", &key).at(&address).body(body)).await?;
     push::told(session, &format!("status of {address}"), &answer)
 }
