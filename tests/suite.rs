@@ -6,7 +6,9 @@
 
 mod contract;
 mod faults;
+mod leases;
 mod properties;
 mod races;
 mod requests;
+mod routes;
 mod service;
