@@ -7,6 +7,7 @@
 mod contract;
 mod faults;
 mod leases;
+mod leases;
 mod properties;
 mod races;
 mod requests;

@@ -58,8 +58,8 @@ fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload, C::New>, n
     }
 }
 
-/// The condition that an attribute is as this item has it.
-fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&str]) {
+/// The condition that attributes are as this item has them.
+pub(crate) fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&str]) {
     for attribute in attributes {
         expression.is(attribute, items::present(item, attribute).cloned());
     }
@@ -73,6 +73,7 @@ impl Concern for HeadConcern {
 
     const KIND: ConcernKind = ConcernKind::Head;
     const OPERATION: &'static str = "push a head";
+    const ATTRIBUTES: &[&str] = &[ATTR_COMMIT_ID, ATTR_COMMIT_T];
 
     fn read(item: &Item) -> Head {
         items::head(item)
@@ -98,7 +99,7 @@ impl Concern for HeadConcern {
             HEAD.set(expression, id, push.new.v);
         }
         match (seen, &push.expected) {
-            (Some(item), _) => as_seen(expression, item, &[ATTR_COMMIT_ID, ATTR_COMMIT_T]),
+            (Some(item), _) => as_seen(expression, item, Self::ATTRIBUTES),
             (None, Expected::Value(expected)) => {
                 Self::expect(expression, expected);
                 if expected.v > 0 {
@@ -154,6 +155,7 @@ impl Concern for IndexConcern {
 
     const KIND: ConcernKind = ConcernKind::Index;
     const OPERATION: &'static str = "push an index";
+    const ATTRIBUTES: &[&str] = &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID, ATTR_GRAPHS];
 
     fn read(item: &Item) -> Index {
         items::index(item)
@@ -363,6 +365,7 @@ impl Concern for StatusConcern {
 
     const KIND: ConcernKind = ConcernKind::Status;
     const OPERATION: &'static str = "push a status";
+    const ATTRIBUTES: &[&str] = &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META];
     const COMPARES_ONLY: bool = true;
 
     fn read(item: &Item) -> Status {
@@ -376,7 +379,7 @@ impl Concern for StatusConcern {
     fn plan(expression: &mut Expression, push: &Push<StatusPayload, Status>, seen: Option<&Item>) {
         set_status(expression, &push.new);
         if let Some(item) = seen {
-            return as_seen(expression, item, &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META]);
+            return as_seen(expression, item, Self::ATTRIBUTES);
         }
         let Expected::Value(expected) = &push.expected else { return };
         Self::expect(expression, expected);
@@ -456,6 +459,8 @@ impl Concern for ConfigConcern {
 
     const KIND: ConcernKind = ConcernKind::Config;
     const OPERATION: &'static str = "push a config";
+    const ATTRIBUTES: &[&str] =
+        &[ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_CONFIG_JSON, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
     const COMPARES_ONLY: bool = true;
 
     fn read(item: &Item) -> Config {
@@ -474,8 +479,7 @@ impl Concern for ConfigConcern {
         expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
         expression.put(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
         if let Some(item) = seen {
-            let attributes = [ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
-            return as_seen(expression, item, &attributes);
+            return as_seen(expression, item, Self::ATTRIBUTES);
         }
         let Expected::Value(expected) = &push.expected else { return };
         Self::expect(expression, expected);

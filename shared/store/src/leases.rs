@@ -6,7 +6,7 @@ use nameservice_model::{
     Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Released, Result,
     StatusPayload,
 };
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Store,
@@ -35,38 +35,60 @@ pub enum Ran<T> {
 
 impl Store {
     /// Runs a future under a lease: acquires it, hands the fencing token to the future, refreshes at a third of the
-    /// lease's time, drops the future when the lease is lost, and gives the lease back at the end. Every push of the
-    /// future should carry the claim: it alone keeps one that was suspended from publishing after its time.
+    /// lease's time, drops the future when the lease is lost or has run out, and gives the lease back at the end. Every
+    /// push of the future should carry the claim: it alone keeps one that was suspended from publishing after its time.
     pub async fn hold_lease<T, F: Future<Output = T>>(
         &self,
         address: &Address,
         request: &LeaseRequest,
         run: impl FnOnce(LeaseClaim) -> F,
     ) -> Result<Ran<T>> {
+        let asked = Instant::now();
         let held = match self.acquire_lease(&Call::fresh(), address, request).await? {
             Leased::Held(held) => held,
             refused => return Ok(Ran::NotHeld(refused)),
         };
         let claim = LeaseClaim { name: request.name, holder: request.holder.clone(), token: held.token };
-        let mut future = std::pin::pin!(run(claim.clone()));
-        let mut refresh = interval(Duration::from_secs(request.ttl_seconds.into()) / 3);
-        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        refresh.tick().await;
+        let ended = tokio::select! {
+            biased;
+            // Polled on while a refresh waits for its answer.
+            output = run(claim.clone()) => Ran::Done(output),
+            () = self.lease_lost(address, request, claim.token, asked) => Ran::Lost,
+        };
+        // What was done is done, and what was lost is lost, whatever comes of this: the lease ends by itself, too.
+        if let Err(error) = self.release_lease(&Call::fresh(), address, &claim).await {
+            tracing::warn!(%address, %error, "a lease was not given back");
+        }
+        Ok(ended)
+    }
+
+    /// Refreshes a lease that was asked for at a time, until it is lost: the store says so, or no refresh was answered
+    /// before the lease has run out by the clock of this process. That one counts from before the request and so never
+    /// runs later than the service's.
+    async fn lease_lost(&self, address: &Address, request: &LeaseRequest, token: i64, mut asked: Instant) {
+        let ttl = Duration::from_secs(request.ttl_seconds.into());
+        let mut due = asked + ttl / 3;
         loop {
-            tokio::select! {
-                output = &mut future => {
-                    // Whether the release finds the lease or not, the work is done.
-                    self.release_lease(&Call::fresh(), address, &claim).await?;
-                    return Ok(Ran::Done(output));
+            let runs_out = asked + ttl;
+            let refresh = async {
+                sleep_until(due).await;
+                (Instant::now(), self.refresh_lease(&Call::fresh(), address, request, token).await)
+            };
+            let answered = tokio::select! {
+                biased;
+                () = sleep_until(runs_out) => return,
+                answered = refresh => answered,
+            };
+            match answered {
+                (at, Ok(Leased::Held(_))) => {
+                    asked = at;
+                    due = asked + ttl / 3;
                 }
-                _ = refresh.tick() => {
-                    match self.refresh_lease(&Call::fresh(), address, request, claim.token).await {
-                        Ok(Leased::Held(_)) => {}
-                        // The store may answer again before the lease runs out; the next tick tells.
-                        Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {}
-                        Ok(_) => return Ok(Ran::Lost),
-                        Err(error) => return Err(error),
-                    }
+                (_, Ok(_)) => return,
+                (_, Err(error)) => {
+                    // The store may answer again before the lease runs out.
+                    tracing::debug!(%address, %error, "a lease was not refreshed");
+                    due = Instant::now() + ttl / 6;
                 }
             }
         }
@@ -159,7 +181,11 @@ impl Store {
         let mut attempts = Attempts::default();
         match self.sender.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
             Ok(item) => held(&item),
-            Err(Some(item)) if items::remembers(&item, &call.request_id) => repeated(&item, call, REFRESH),
+            Err(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
+                // Whoever has written since: the lease is as this call has left it, or was extended further.
+                Some(held) if held.token == token => Ok(Leased::Held(held)),
+                _ => repeated(&item, call, REFRESH),
+            },
             Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(REFRESH, Leased::Retracted),
             Err(Some(item)) => attempts.refuse(REFRESH, Leased::Lost { lease: items::lease(&item) }),
             Err(None) => match self.read_record(REFRESH, address).await?.meta() {

@@ -32,6 +32,9 @@ pub(crate) trait Concern: Send + Sync {
     /// How errors name a push of it.
     const OPERATION: &'static str;
 
+    /// Where its value is kept.
+    const ATTRIBUTES: &[&str];
+
     /// Counters have no order of their own: a push of one always names what it expects.
     const COMPARES_ONLY: bool = false;
 
@@ -135,11 +138,20 @@ impl Store {
         let key = Key::new(address, sk_of(C::KIND));
         let now = self.now_ms();
         let mut attempts = Attempts::default();
-        let mut seen = match C::must_see(push) {
-            true => Some(self.get_item(C::OPERATION, &key).await?).filter(|item| !item.is_empty()),
-            false => None,
-        };
+        let mut seen = None;
         for _ in 0..MAX_PLANS {
+            if seen.is_none() && C::must_see(push) {
+                let item = self.get_item(C::OPERATION, &key).await?;
+                let judged = match item.is_empty() {
+                    true => self.push_missing_row::<C>(call, address, push, &mut attempts, now).await?,
+                    false => refused::<C>(&item, call, push, attempts)?,
+                };
+                match judged {
+                    Some(outcome) => return Ok(outcome),
+                    None if item.is_empty() => continue,
+                    None => seen = Some(item),
+                }
+            }
             let mut expression = Expression::new();
             expression.exists(ATTR_PK);
             expression.live();

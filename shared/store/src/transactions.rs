@@ -13,7 +13,7 @@ use nameservice_model::{
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
+    concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern, as_seen},
     expressions::{Expression, Key},
     items::{self, Item},
     push::{Concern, Judgement, MAX_PLANS, contended},
@@ -27,8 +27,10 @@ trait Planned: Send + Sync {
     fn judge(&self, item: &Item) -> Judgement;
     fn read(&self, item: &Item) -> ConcernState;
     fn written(&self, found: &Item) -> ConcernState;
-    /// The condition that what it would bring is in place already, on this item.
-    fn expect_in_place(&self, expression: &mut Expression, item: &Item);
+    /// The condition that the concern is as it is on this item.
+    fn unchanged(&self, expression: &mut Expression, item: &Item);
+    /// Whether it cannot be planned without knowing the item.
+    fn must_see(&self) -> bool;
     fn foreign(&self, item: &Item) -> bool;
     fn not_foreign(&self, expression: &mut Expression);
     fn belongs_to(&self, kind: RecordKind) -> bool;
@@ -58,8 +60,12 @@ impl<C: Concern> Planned for Pushing<'_, C> {
         C::state(C::written(found, self.0))
     }
 
-    fn expect_in_place(&self, expression: &mut Expression, item: &Item) {
-        C::expect(expression, &C::read(item));
+    fn unchanged(&self, expression: &mut Expression, item: &Item) {
+        as_seen(expression, item, C::ATTRIBUTES);
+    }
+
+    fn must_see(&self) -> bool {
+        C::must_see(self.0)
     }
 
     fn foreign(&self, item: &Item) -> bool {
@@ -83,7 +89,11 @@ struct Checking<C: Concern>(nameservice_model::ConcernValue<C::Payload>);
 
 impl<C: Concern> Planned for Checking<C> {
     fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
-        C::expect(expression, &self.0);
+        match seen {
+            // One value can be written in more ways than the expectation of it knows.
+            Some(item) => self.unchanged(expression, item),
+            None => C::expect(expression, &self.0),
+        }
         seen.cloned().unwrap_or_default()
     }
 
@@ -99,8 +109,12 @@ impl<C: Concern> Planned for Checking<C> {
         self.read(found)
     }
 
-    fn expect_in_place(&self, expression: &mut Expression, _item: &Item) {
-        C::expect(expression, &self.0);
+    fn unchanged(&self, expression: &mut Expression, item: &Item) {
+        as_seen(expression, item, C::ATTRIBUTES);
+    }
+
+    fn must_see(&self) -> bool {
+        false
     }
 
     fn foreign(&self, _item: &Item) -> bool {
@@ -259,15 +273,15 @@ impl Store {
                     && held.lease.holder == claim.holder
                     && held.lease.expires_at > now.div_euclid(1000)
             });
-            let refused_by_push = pending.operation.action.concern() == ConcernKind::Status;
-            if status.is_some() && !(current && refused_by_push) {
-                let retracted = status.as_ref().is_some_and(|item| items::flag(item, ATTR_RETRACTED));
-                return Ok(match retracted {
-                    true => OperationOutcome::Retracted,
-                    false => OperationOutcome::LeaseLost { lease: held.map(|held| held.lease) },
-                });
-            }
-            if status.is_none() {
+            if let Some(status) = status {
+                if items::flag(status, ATTR_RETRACTED) {
+                    return Ok(OperationOutcome::Retracted);
+                }
+                if !current {
+                    return Ok(OperationOutcome::LeaseLost { lease: held.map(|held| held.lease) });
+                }
+                // Another operation has refused, or this one for another reason.
+            } else {
                 let known = self.read_record(name, address).await?.meta().is_some();
                 return Ok(if known { OperationOutcome::LeaseLost { lease: None } } else { OperationOutcome::Unknown });
             }
@@ -324,7 +338,9 @@ fn plan(pending: &mut [Pending<'_>], call: &Call, now: i64) -> Slots {
         if let Stage::Missing(kind) = pending.stage {
             let expression = &mut slot(&mut slots, &Key::meta(address)).expression;
             expression.kind_is(kind);
-            expression.live();
+            if pending.planned.writes() {
+                expression.live();
+            }
         }
         let slot = slot(&mut slots, &pending.key());
         let expression = &mut slot.expression;
@@ -338,11 +354,16 @@ fn plan(pending: &mut [Pending<'_>], call: &Call, now: i64) -> Slots {
             pending.planned.not_foreign(expression);
         }
         pending.found = match &pending.stage {
+            // What always refuses brings the item to look at.
+            Stage::Unseen if pending.planned.must_see() => {
+                expression.not_exists(ATTR_PK);
+                Item::new()
+            }
             Stage::Unseen => pending.planned.plan(expression, None),
             Stage::Seen(item) => pending.planned.plan(expression, Some(item)),
             Stage::Missing(_) => pending.planned.plan(expression, Some(&Item::new())),
             Stage::InPlace(item) => {
-                pending.planned.expect_in_place(expression, item);
+                pending.planned.unchanged(expression, item);
                 item.clone()
             }
         };
