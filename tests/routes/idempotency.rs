@@ -10,8 +10,10 @@ async fn keyed_put(service: &Service, key: &str, path: &str, body: Value) -> Ans
     keyed(service, key, Method::PUT, path, body).await
 }
 
-/// Of each concern: where it is pushed, and the body that takes it from one watermark to the next.
-fn pushes() -> [(&'static str, &'static str, fn(i64) -> Value); 4] {
+/// A concern, where it is pushed, and the body that takes it from one watermark to the next.
+type Step = (&'static str, &'static str, fn(i64) -> Value);
+
+fn pushes() -> [Step; 4] {
     let head = |n: i64| json!({ "expected": if n == 1 { unborn() } else { commit(n - 1) }, "new": commit(n) });
     let index = |n: i64| json!({ "expected": if n == 1 { unborn() } else { root(n - 1) }, "new": root(n) });
     let status = |n: i64| json!({ "expected": { "v": n }, "new": { "payload": { "state": n.to_string() } } });
@@ -106,6 +108,16 @@ async fn a_creation_that_is_repeated_under_its_key_is_answered_as_created() {
     }
     let record = shown(&service, "mydb").await;
     assert_eq!((&record["branches"], &record["dependents"]), (&json!(1), &json!(1)), "counted once");
+}
+
+#[tokio::test]
+async fn a_creation_that_is_repeated_after_a_purge_never_claims_a_record_that_is_not_there() {
+    let service = Service::start().await;
+    let create = async || keyed(&service, "key-1", Method::POST, "/v1/ledgers", json!({ "address": "mydb" })).await;
+    create().await.expect(201);
+    service.delete("/v1/records/mydb").await.expect(204);
+    let told = create().await.expect(201);
+    assert_eq!(timeless(told), timeless(shown(&service, "mydb").await));
 }
 
 #[tokio::test]
