@@ -7,7 +7,6 @@
 mod contract;
 mod faults;
 mod leases;
-mod leases;
 mod properties;
 mod races;
 mod requests;
