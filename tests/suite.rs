@@ -12,3 +12,4 @@ mod races;
 mod requests;
 mod routes;
 mod service;
+mod transactions;

@@ -20,7 +20,7 @@ const OTHER: &str = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nameservice"));
-    for variable in ["NAMESERVICE_URL", "NAMESERVICE_TOKEN", "RUST_LOG"] {
+    for variable in ["NAMESERVICE_URL", "NAMESERVICE_TOKEN", "NAMESERVICE_ADDRESS", "RUST_LOG"] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());
@@ -30,7 +30,7 @@ fn program() -> Command {
 /// Runs a command line in which `ID` and `OTHER` stand for content ids.
 fn run(target: &[&str], line: &str) -> (i32, String, String) {
     let words = line.split_whitespace().map(|word| word.replace("ID", ID).replace("OTHER", OTHER));
-    let Output { status, stdout, stderr } = program().args(words).args(target).output().unwrap();
+    let Output { status, stdout, stderr } = program().args(target).args(words).output().unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
@@ -83,6 +83,29 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("list --name none", 0, "no records"),
     ("snapshot", 0, "mydb:main"),
     ("health --deep", 0, "ok"),
+    ("lease show mydb", 0, "nobody holds a lease"),
+    ("lease acquire mydb --name index_lock --holder one --target-t 9", 0, "index_lock, by one until 20"),
+    ("lease acquire mydb --name reindex_lock --holder two", 3, "held: index_lock, by one"),
+    ("lease run --name index_lock --holder two mydb -- true", 3, "`one` holds a lease"),
+    ("lease show mydb", 0, "by one"),
+    ("lease refresh mydb --name index_lock --holder one --lease-token 1 --ttl 60", 0, "for t 9, token 1"),
+    ("lease refresh mydb --name index_lock --holder one --lease-token 2", 3, "held: index_lock, by one"),
+    ("push head mydb OTHER 8 --lease-name index_lock --lease-holder one --lease-token 1", 0, "at t 8"),
+    ("push head mydb OTHER 9 --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
+    ("push index mydb OTHER 9 --lease-name index_lock --lease-holder two --lease-token 1", 3, "held: index_lock"),
+    ("status mydb busy --lease-name index_lock --lease-holder one --lease-token 1", 0, "busy"),
+    ("config mydb {} --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
+    ("push head mydb OTHER 9 --lease-name index_lock", 2, "--lease-holder"),
+    ("lease release mydb --name index_lock --holder one --lease-token 1", 0, "is free"),
+    ("lease release mydb --name index_lock --holder one --lease-token 1", 3, "has expired, or is another one"),
+    ("lease acquire nowhere --name index_lock --holder one", 4, "no record"),
+    ("lease acquire mydb --name lock --holder one", 2, "index_lock, reindex_lock, maintenance_lock"),
+    ("lease acquire mydb --name index_lock --holder one --ttl 0", 2, "0 is not in 1..=3600"),
+    ("lease run --name index_lock --holder one mydb -- true", 0, ""),
+    ("lease run --name index_lock --holder one mydb -- false", 1, ""),
+    ("lease run --name index_lock --holder one mydb -- no-such-program", 127, "cannot be run"),
+    ("lease run --name index_lock --holder one mydb", 2, "COMMAND"),
+    ("lease show mydb", 0, "nobody holds a lease"),
     ("show a%b", 2, "is not an address"),
     ("frobnicate", 2, "unrecognized subcommand"),
 ];
@@ -215,4 +238,170 @@ fn a_closed_pipe_is_no_failure() {
     drop(process.stdout.take());
     let ended = process.wait_with_output().unwrap();
     assert!(ended.status.success() && ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn a_transaction_is_told_operation_by_operation() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    let target = ["--data", data];
+    run(&target, "create mydb");
+    run(&target, "create other");
+    let file = directory.path().join("transaction.json");
+    let write = |t: i64, expected_v: i64| {
+        let operations = serde_json::json!([
+            {"op": "push_head", "address": "mydb", "new": {"id": ID, "t": t}},
+            {"op": "push_head", "address": "other", "new": {"id": OTHER, "t": t}},
+            {"op": "check", "address": "mydb", "concern": "config", "expected": {"v": expected_v}},
+        ]);
+        std::fs::write(&file, serde_json::json!({"operations": operations}).to_string()).unwrap();
+        format!("transaction {}", file.display())
+    };
+    let line = write(3, 0);
+    let (code, stdout, stderr) = run(&target, &line);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert!(stdout.contains("check config") && stdout.contains("passed") && stdout.contains("at t 3"), "{stdout}");
+    let line = write(2, 1);
+    let (code, stdout, stderr) = run(&target, &line);
+    assert_eq!(code, 3, "{stdout}{stderr}");
+    assert!(stdout.contains("stale") && stdout.contains("conflict") && stdout.contains("nothing yet"), "{stdout}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    let (code, stdout, stderr) = run(&["--json", "--data", data], &line);
+    let problem: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!((code, stdout.as_str(), &problem["results"][0]["status"]), (3, "", &Value::from("stale")));
+    assert_eq!(run(&target, "transaction /nowhere").0, 2);
+    assert!(run(&target, "show mydb").1.contains("at t 3"));
+}
+
+#[cfg(unix)]
+mod leases {
+    use std::{
+        process::ExitStatus,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    /// Starts `lease run` around a line of shell.
+    fn hold(url: &str, options: &str, shell: &str) -> Child {
+        let mut command = program();
+        command.args(["--url", url, "lease", "run", "--name", "index_lock", "mydb"]);
+        command.args(options.split_whitespace()).args(["--", "sh", "-c", shell]);
+        command.env("NAMESERVICE", env!("CARGO_BIN_EXE_nameservice")).env("NAMESERVICE_URL", url);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn signal(process: &Child, name: &str) {
+        let told = Command::new("kill").args([name, &process.id().to_string()]).status().unwrap();
+        assert!(told.success());
+    }
+
+    /// The first line that the command prints: it runs.
+    fn first_line(process: &mut Child) -> (String, BufReader<std::process::ChildStdout>) {
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        (line.trim().to_owned(), stdout)
+    }
+
+    fn told(mut process: Child) -> (ExitStatus, String) {
+        let status = process.wait().unwrap();
+        let mut stderr = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status, stderr)
+    }
+
+    /// Runs a test beside a service that knows a ledger.
+    fn with_service(test: impl FnOnce(&str) + Send + 'static) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let engine = Engine::in_memory().unwrap();
+        let service = runtime.block_on(start_in_process(&engine, Auth::Open));
+        let url = service.url();
+        assert_eq!(run(&["--url", &url], "create mydb").0, 0);
+        test(&url);
+        runtime.block_on(service.stop());
+    }
+
+    #[test]
+    fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
+        with_service(|url| {
+            // What is left when it is told to end can be seen on stdout, and its child is in its group.
+            let shell = "trap 'echo told to end; exit 0' TERM; echo $NAMESERVICE_LEASE_TOKEN; sleep 60 & wait";
+            let mut first = hold(url, "--holder first --ttl 1", shell);
+            let (token, mut stdout) = first_line(&mut first);
+            assert_eq!(token, "1");
+            signal(&first, "-STOP");
+            let publish = format!("echo $NAMESERVICE_LEASE_TOKEN; \"$NAMESERVICE\" push head mydb {ID} 1; sleep 2");
+            let mut second = hold(url, "--holder second --ttl 1 --wait", &publish);
+            let (token, _rest) = first_line(&mut second);
+            assert_eq!(token, "2", "the first one's time is over");
+            signal(&first, "-CONT");
+            let woken = Instant::now();
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            assert_eq!(line, "told to end\n");
+            assert!(woken.elapsed() < Duration::from_millis(1_000), "{:?}", woken.elapsed());
+            // Nobody of its group holds the pipe any more.
+            assert_eq!(stdout.read_line(&mut line).unwrap(), 0);
+            let (status, stderr) = told(first);
+            assert_eq!(status.code(), Some(3), "{stderr}");
+            assert!(stderr.contains("was lost"), "{stderr}");
+            let late = "push head mydb OTHER 9 --lease-name index_lock --lease-holder first --lease-token 1";
+            assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
+            let (status, stderr) = told(second);
+            assert_eq!(status.code(), Some(0), "{stderr}");
+            assert!(stderr.starts_with("waiting: `first` holds a lease"), "{stderr}");
+            assert!(run(&["--url", url], "show mydb").1.contains("at t 1"));
+            assert!(run(&["--url", url], "lease show mydb").1.contains("nobody"));
+        });
+    }
+
+    #[test]
+    fn a_command_runs_longer_than_its_lease_lasts_and_pushes_under_it() {
+        with_service(|url| {
+            let shell = format!(
+                "sleep 1.5; test \"$NAMESERVICE_ADDRESS $NAMESERVICE_LEASE_NAME $NAMESERVICE_LEASE_HOLDER\" = \
+                 'mydb:main index_lock one' || exit 9; \"$NAMESERVICE\" push head mydb {ID} 4 || exit 8; \
+                 NAMESERVICE_LEASE_TOKEN=7 \"$NAMESERVICE\" push head mydb {OTHER} 5; exit $((40 + $?))"
+            );
+            let (status, stderr) = told(hold(url, "--holder one --ttl 1", &shell));
+            assert_eq!(status.code(), Some(43), "a push under another token is refused: {stderr}");
+            assert!(run(&["--url", url], "show mydb").1.contains("at t 4"));
+            assert!(run(&["--url", url], "lease show mydb").1.contains("nobody"));
+        });
+    }
+
+    #[test]
+    fn signals_reach_the_command_and_its_end_is_passed_on() {
+        with_service(|url| {
+            for (name, code) in [("-TERM", 143), ("-INT", 130)] {
+                let mut process = hold(url, "--holder one", "echo up; exec sleep 60");
+                first_line(&mut process);
+                signal(&process, name);
+                assert_eq!(told(process).0.code(), Some(code), "{name}");
+                assert!(run(&["--url", url], "lease show mydb").1.contains("nobody"), "{name}");
+            }
+            // One that will not end is still refreshed and left to itself: it holds its lease.
+            let mut process = hold(url, "--holder one --ttl 1", "trap '' TERM; echo up; sleep 1.5; exit 5");
+            first_line(&mut process);
+            signal(&process, "-TERM");
+            assert_eq!(told(process).0.code(), Some(5));
+        });
+    }
+
+    #[test]
+    fn a_command_ends_when_the_service_is_gone_for_as_long_as_the_lease_lasts() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut service = spawn_serve(directory.path());
+        assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+        let mut process = hold(&service.url, "--holder one --ttl 2", "echo up; exec sleep 60");
+        let began = Instant::now();
+        first_line(&mut process);
+        service.process.kill().unwrap();
+        service.process.wait().unwrap();
+        let (status, stderr) = told(process);
+        assert_eq!(status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("is not refreshed") && stderr.contains("has run out"), "{stderr}");
+        assert!((1_500..4_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
 }

@@ -1,0 +1,762 @@
+//! Transactions (contract §3, last row): all or none, what stands in the way of each operation, and that nothing is
+//! applied twice or by half.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use futures_util::future::join_all;
+use http::Method;
+use nameservice_tests::{cids::id_of, layout, prelude::*};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+fn op(address: &str, action: OperationKind) -> Operation {
+    Operation { address: at(address), action }
+}
+
+fn push_head(address: &str, push: Push<ContentId, Head>) -> Operation {
+    op(address, OperationKind::PushHead(push))
+}
+
+fn push_index(address: &str, push: Push<IndexRoot, IndexUpdate>) -> Operation {
+    op(address, OperationKind::PushIndex(push))
+}
+
+fn push_status(address: &str, v: i64, new: Status) -> Operation {
+    op(address, OperationKind::PushStatus(cas(Status { v, payload: None }, new)))
+}
+
+fn push_config(address: &str, expected: Config, new: Config) -> Operation {
+    op(address, OperationKind::PushConfig(cas(expected, new)))
+}
+
+fn check(address: &str, state: ConcernState) -> Operation {
+    op(address, OperationKind::Check(state))
+}
+
+fn is_head(value: Head) -> ConcernState {
+    ConcernState::Head(value)
+}
+
+/// Any operation that there is nothing against, on a record of which nothing else is asked.
+fn harmless() -> Operation {
+    push_head("free", older(head(50)))
+}
+
+fn changed(value: ConcernState) -> OperationOutcome {
+    OperationOutcome::Updated { value, replayed: false }
+}
+
+fn there(value: ConcernState) -> OperationOutcome {
+    OperationOutcome::Conflict { actual: Some(value) }
+}
+
+async fn commit(store: &Store, operations: &[Operation]) -> Committed {
+    store.commit(&Call::fresh(), operations).await.unwrap()
+}
+
+/// All the rows of a table, in order.
+async fn everything_in(table: &Table) -> Vec<String> {
+    let mut rows: Vec<_> = table.all_rows().await.into_iter().map(|row| Value::Object(row).to_string()).collect();
+    rows.sort();
+    rows
+}
+
+/// Commits these and `harmless`, which must be refused, and leave no trace. Gives the outcomes of these.
+#[track_caller]
+fn refused(outcome: Committed) -> Vec<OperationOutcome> {
+    match outcome {
+        Committed::Refused(outcomes) => outcomes,
+        Committed::Committed(outcomes) => panic!("committed: {outcomes:?}"),
+    }
+}
+
+async fn what_refuses(table: &Table, mut operations: Vec<Operation>) -> Vec<OperationOutcome> {
+    operations.push(harmless());
+    let before = everything_in(table).await;
+    let mut outcomes = refused(commit(&table.store, &operations).await);
+    assert_eq!(everything_in(table).await, before, "none is applied");
+    assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed), "nothing stood in its way");
+    outcomes
+}
+
+/// Ledgers `a` and `b` with heads at 1, `free` with none, and a graph source `search`.
+async fn records() -> Table {
+    let table = Table::fresh().await;
+    for (name, t) in [("a", Some(1)), ("b", Some(1)), ("free", None)] {
+        let head = t.map(head);
+        table.store.create_ledger(&Call::fresh(), &at(name), head.as_ref(), None).await.unwrap();
+    }
+    table.store.publish_graph_source(&Call::fresh(), &at("search"), &bm25(json!({ "k": 1 }), &[])).await.unwrap();
+    table
+}
+
+#[tokio::test]
+async fn all_operations_are_applied_together() {
+    let table = records().await;
+    let operations = [
+        push_head("a", cas(head(1), head(2))),
+        push_head("b", older(head(7))),
+        push_index("a", older(index(1))),
+        push_status("a", 1, status(2, "syncing")),
+        push_config("a", Config::unborn(), Config::new(1, json!({ "x": 1 }))),
+        push_status("search", 1, status(2, "error")),
+        push_index("search", older(index(3))),
+        check("b", ConcernState::Config(Config::unborn())),
+        check("free", is_head(Head::unborn())),
+        check("search", ConcernState::Config(Config { v: 1, payload: None })),
+    ];
+    let outcomes = vec![
+        changed(is_head(head(2))),
+        changed(is_head(head(7))),
+        changed(ConcernState::Index(index_at(1, 0))),
+        changed(ConcernState::Status(status(2, "syncing"))),
+        changed(ConcernState::Config(Config::new(1, json!({ "x": 1 })))),
+        changed(ConcernState::Status(status(2, "error"))),
+        changed(ConcernState::Index(index_at(3, 0))),
+        OperationOutcome::Passed,
+        OperationOutcome::Passed,
+        OperationOutcome::Passed,
+    ];
+    let table = table.proxied().await;
+    assert_eq!(commit(&table.store, &operations).await, Committed::Committed(outcomes));
+    let requests = table.proxy.take_requests();
+    assert_eq!(requests.len(), 1, "{requests:#?}");
+    assert_eq!(requests[0].body["TransactItems"].as_array().unwrap().len(), 10);
+    let a = table.store.lookup(&at("a")).await.unwrap().unwrap();
+    assert_eq!((a.head, a.index, a.status), (Some(head(2)), index_at(1, 0), status(2, "syncing")));
+    assert_eq!(a.config, Config::new(1, json!({ "x": 1 })));
+    assert_eq!(table.store.head(&at("b")).await.unwrap(), Some(head(7)));
+    for name in ["a:main", "b:main", "search:main"] {
+        layout::assert_ours(table.rows(name).await.values());
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_fails_on_its_second_operation_moves_nothing() {
+    let table = records().await;
+    let outcomes =
+        what_refuses(&table, vec![push_head("a", cas(head(1), head(2))), push_head("b", cas(head(4), head(5)))]).await;
+    assert_eq!(outcomes, [OperationOutcome::Passed, there(is_head(head(1)))]);
+}
+
+#[tokio::test]
+async fn every_refusal_is_told_for_its_operation() {
+    let table = records().await;
+    table.store.create_ledger(&Call::fresh(), &at("gone"), None, None).await.unwrap();
+    table.store.retract(&Call::fresh(), &at("gone"), None).await.unwrap();
+    let lease = LeaseClaim { name: LeaseName::Index, holder: "nobody".into(), token: 1 };
+    let operations = vec![
+        push_head("a", older(Head::new(1, cid(9)))),
+        push_index("a", cas(index_at(3, 0), index(4))),
+        push_status("a", 5, status(6, "x")),
+        push_config("a", Config::new(1, json!({})), Config::new(2, json!({}))),
+        push_head("nowhere", older(head(1))),
+        push_status("nobody", 1, status(2, "x")),
+        push_head("gone", older(head(1))),
+        push_status("gone", 2, status(3, "x")),
+        push_head("search", older(head(1))),
+        push_config("search", Config { v: 1, payload: None }, Config::new(2, json!({}))),
+        push_head("b", Push { lease: Some(lease), ..older(head(2)) }),
+        check("b", ConcernState::Index(index_at(1, 0))),
+        check("unknown", is_head(Head::unborn())),
+        check("search", is_head(Head::unborn())),
+    ];
+    let outcomes = what_refuses(&table, operations).await;
+    let expected = [
+        OperationOutcome::Stale { actual: is_head(head(1)) },
+        there(ConcernState::Index(Index::unborn())),
+        there(ConcernState::Status(status(1, "ready"))),
+        there(ConcernState::Config(Config::unborn())),
+        OperationOutcome::Unknown,
+        OperationOutcome::Unknown,
+        OperationOutcome::Retracted,
+        OperationOutcome::Retracted,
+        OperationOutcome::WrongKind(RecordKind::GraphSource),
+        OperationOutcome::WrongKind(RecordKind::GraphSource),
+        OperationOutcome::LeaseLost { lease: None },
+        there(ConcernState::Index(Index::unborn())),
+        OperationOutcome::Unknown,
+        OperationOutcome::WrongKind(RecordKind::GraphSource),
+    ];
+    assert_eq!(outcomes.len(), expected.len());
+    for (i, (outcome, expected)) in outcomes.iter().zip(&expected).enumerate() {
+        assert_eq!(outcome, expected, "operation {i}");
+    }
+}
+
+#[tokio::test]
+async fn checks_hold_for_what_is_there_and_for_nothing_else() {
+    let table = records().await;
+    let store = &table.store;
+    let syncing = status_with(2, "syncing", json!({ "n": 1.5, "list": [1, null] }));
+    let config = Config::new(1, json!({ "default_context_id": cid(3).as_str(), "x": { "y": [] } }));
+    let mut update = index(4);
+    update.graphs.insert("g".into(), Some(GraphPush { id: index_cid(8), t: 2, rev: Some(3) }));
+    update.graphs.insert("none".into(), None);
+    let set_up = [
+        push_status("a", 1, syncing.clone()),
+        push_config("a", Config::unborn(), config.clone()),
+        push_index("a", older(update)),
+    ];
+    assert!(matches!(commit(store, &set_up).await, Committed::Committed(_)));
+    let stored = store.index(&at("a")).await.unwrap().unwrap();
+    let root = |graphs: &[(&str, Option<GraphIndex>)]| {
+        let graphs = graphs.iter().map(|(name, graph)| ((*name).to_owned(), graph.clone())).collect();
+        ConcernState::Index(Index::new(4, IndexRoot { id: index_cid(4), rev: 0, graphs }))
+    };
+    let graph = |rev| Some(GraphIndex { id: index_cid(8), t: 2, rev });
+    for holds in [
+        check("a", is_head(head(1))),
+        check("a", ConcernState::Index(stored.clone())),
+        check("a", root(&[])),
+        check("a", root(&[("g", graph(3))])),
+        check("a", root(&[("none", None), ("another", None)])),
+        check("a", ConcernState::Status(syncing.clone())),
+        check("a", ConcernState::Status(status(2, "syncing"))),
+        check("a", ConcernState::Status(Status { v: 2, payload: None })),
+        check("a", ConcernState::Config(config.clone())),
+        check("a", ConcernState::Config(Config { v: 1, payload: None })),
+        check("b", ConcernState::Status(status(1, "ready"))),
+        check("b", ConcernState::Index(Index::unborn())),
+        check("search", ConcernState::Config(Config::new(1, json!({ "k": 1 })))),
+        check("search", ConcernState::Index(Index::unborn())),
+    ] {
+        let outcome = commit(store, std::slice::from_ref(&holds)).await;
+        assert_eq!(outcome, Committed::Committed(vec![OperationOutcome::Passed]), "{holds:?}");
+    }
+    for fails in [
+        check("a", is_head(head(2))),
+        check("a", is_head(Head::new(1, cid(2)))),
+        check("a", is_head(Head::unborn())),
+        check("a", ConcernState::Index(Index::unborn())),
+        check("a", ConcernState::Index(index_at(3, 0))),
+        check("a", root(&[("g", graph(2))])),
+        check("a", root(&[("g", None)])),
+        check("a", ConcernState::Status(status(2, "ready"))),
+        check("a", ConcernState::Status(Status { v: 1, payload: None })),
+        check("a", ConcernState::Status(status_with(2, "syncing", json!({ "n": 1.5 })))),
+        check("a", ConcernState::Config(Config::new(1, json!({ "x": { "y": [] } })))),
+        check("a", ConcernState::Config(Config::unborn())),
+        check("search", ConcernState::Config(Config::new(1, json!({ "k": 2 })))),
+    ] {
+        let outcomes = what_refuses(&table, vec![fails.clone()]).await;
+        assert!(matches!(&outcomes[..], [OperationOutcome::Conflict { actual: Some(_) }]), "{fails:?} {outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn checks_understand_rows_that_others_left() {
+    let table = Table::fresh().await;
+    table.put(&rows::meta_only("bare:main")).await;
+    table.put(&rows::ledger("nulls:main").commit(cid(1), 1).nulls().rows()).await;
+    table.put(&rows::ledger("fluree:main").index(index_cid(2), 2).context("fluree:ctx", 3).rows()).await;
+    table.put(&rows::meta_only("gone:main")).await;
+    Fluree::on(&table).retract("gone:main").await;
+    let some = IndexRoot { id: index_cid(2), rev: 0, graphs: BTreeMap::from([("g".to_owned(), None)]) };
+    let operations = [
+        check("bare", is_head(Head::unborn())),
+        check("bare", ConcernState::Status(status(1, "ready"))),
+        check("bare", ConcernState::Config(Config::unborn())),
+        check("nulls", is_head(head(1))),
+        check("nulls", ConcernState::Status(status(1, "ready"))),
+        check("nulls", ConcernState::Index(Index::unborn())),
+        check("fluree", ConcernState::Index(Index::new(2, some))),
+        check("fluree", ConcernState::Config(Config::new(3, json!({ "default_context_id": "fluree:ctx" })))),
+        check("gone", is_head(Head::unborn())),
+    ];
+    for operation in &operations {
+        let outcome = commit(&table.store, std::slice::from_ref(operation)).await;
+        assert_eq!(outcome, Committed::Committed(vec![OperationOutcome::Passed]), "{operation:?}");
+    }
+    let together = Committed::Committed(vec![OperationOutcome::Passed; operations.len()]);
+    assert_eq!(commit(&table.store, &operations).await, together);
+    assert_eq!(table.rows("bare:main").await.len(), 1, "a check writes nothing");
+}
+
+#[tokio::test]
+async fn old_rows_get_the_items_that_they_lack() {
+    let table = records().await;
+    table.put(&rows::meta_only("old:main")).await;
+    let operations = [
+        push_head("old", cas(Head::unborn(), head(3))),
+        push_index("old", older(index(2))),
+        push_status("old", 1, status(2, "syncing")),
+        push_config("old", Config::unborn(), Config::new(1, json!({ "x": 1 }))),
+        push_head("a", older(head(2))),
+    ];
+    let outcome = commit(&table.store, &operations).await;
+    let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(outcomes[0], changed(is_head(head(3))));
+    assert_eq!(outcomes[1], changed(ConcernState::Index(index_at(2, 0))));
+    let old = table.store.lookup(&at("old")).await.unwrap().unwrap();
+    assert_eq!((old.head, old.status.v, old.config.v, old.index), (Some(head(3)), 2, 1, index_at(2, 0)));
+    table.put(&rows::meta_only("older:main")).await;
+    let refused =
+        what_refuses(&table, vec![push_head("older", cas(head(1), head(3))), push_status("older", 2, status(3, "x"))])
+            .await;
+    assert_eq!(refused, [there(is_head(Head::unborn())), there(ConcernState::Status(status(1, "ready")))]);
+    Fluree::on(&table).retract("older:main").await;
+    let refused = what_refuses(&table, vec![push_head("older", older(head(3)))]).await;
+    assert_eq!(refused, [OperationOutcome::Retracted]);
+}
+
+#[tokio::test]
+async fn what_is_in_place_counts_as_done() {
+    let table = records().await;
+    let before = table.row("a:main", "head").await;
+    let operations = [push_head("a", cas(head(0), head(1))), push_head("b", cas(head(1), head(2)))];
+    let in_place = OperationOutcome::Updated { value: is_head(head(1)), replayed: true };
+    let outcome = commit(&table.store, &operations).await;
+    assert_eq!(outcome, Committed::Committed(vec![in_place.clone(), changed(is_head(head(2)))]));
+    assert_eq!(table.row("a:main", "head").await, before, "it is not written again");
+    let stale = what_refuses(&table, vec![operations[0].clone(), push_head("b", older(Head::new(2, cid(9))))]).await;
+    assert_eq!(stale, [OperationOutcome::Passed, OperationOutcome::Stale { actual: is_head(head(2)) }]);
+    // An index with more named graphs than one expression holds is compared whole.
+    let graphs = (0..60).map(|n| (format!("g{n}"), Some(GraphPush { id: index_cid(n), t: 1, rev: None }))).collect();
+    let wide = IndexUpdate { graphs, ..index(1) };
+    assert!(matches!(commit(&table.store, &[push_index("a", older(wide))]).await, Committed::Committed(_)));
+    let outcome = commit(&table.store, &[push_index("a", older(index(1))), push_head("b", older(head(3)))]).await;
+    let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
+    assert!(matches!(&outcomes[0], OperationOutcome::Updated { replayed: true, .. }), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn named_graphs_move_with_their_index_and_keep_their_own_watermarks() {
+    let table = records().await;
+    let update = |t: i64, graphs: &[(&str, i64, i64)]| {
+        let graph = |(name, n, t): &(&str, i64, i64)| {
+            ((*name).to_owned(), Some(GraphPush { id: index_cid(*n), t: *t, rev: None }))
+        };
+        IndexUpdate { graphs: graphs.iter().map(graph).collect(), ..index(t) }
+    };
+    for (t, graphs) in [(1, vec![("g", 10, 1), ("h", 20, 1)]), (2, vec![("g", 11, 1)]), (3, vec![("h", 21, 3)])] {
+        let operations = [push_index("a", older(update(t, &graphs))), push_head("b", older(head(10 + t)))];
+        let outcome = commit(&table.store, &operations).await;
+        let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
+        let stored = table.store.index(&at("a")).await.unwrap().unwrap();
+        assert_eq!(outcomes[0], changed(ConcernState::Index(stored)), "what is answered is what is stored");
+    }
+    let stored = table.store.index(&at("a")).await.unwrap().unwrap().payload.unwrap().graphs;
+    let graph = |name: &str| stored[name].clone().unwrap();
+    assert_eq!((graph("g").t, graph("g").rev, graph("h").t, graph("h").rev), (1, 1, 3, 0));
+    let back = what_refuses(&table, vec![push_index("a", older(update(4, &[("h", 22, 2)])))]).await;
+    assert!(matches!(&back[..], [OperationOutcome::Stale { .. }]), "{back:?}");
+    let again = Push { allow_equal: true, ..older(IndexUpdate { id: index_cid(77), ..index(3) }) };
+    let outcome = commit(&table.store, &[push_index("a", again)]).await;
+    let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
+    let OperationOutcome::Updated { value: ConcernState::Index(value), .. } = &outcomes[0] else { panic!() };
+    assert_eq!(value.payload.as_ref().unwrap().rev, 1);
+    assert_eq!(table.store.index(&at("a")).await.unwrap().as_ref(), Some(value));
+}
+
+// ---- leases ----
+
+async fn hold(table: &Table, address: &str) -> LeaseClaim {
+    let request = LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 60, target_t: None };
+    let outcome = table.store.acquire_lease(&Call::fresh(), &at(address), &request).await.unwrap();
+    let Leased::Held(held) = outcome else { panic!("{outcome:?}") };
+    LeaseClaim { name: LeaseName::Index, holder: "one".into(), token: held.token }
+}
+
+#[tokio::test]
+async fn a_lease_and_a_status_push_of_one_record_are_one_action() {
+    let table = records().await;
+    let mine = hold(&table, "a").await;
+    let table = table.proxied().await;
+    let fenced = |lease: &LeaseClaim, t: i64, v: i64| {
+        let status_push = cas(Status { v, payload: None }, status(v + 1, "indexing"));
+        [
+            push_head("a", Push { lease: Some(lease.clone()), ..older(head(t)) }),
+            push_index("a", Push { lease: Some(lease.clone()), ..older(index(t)) }),
+            op("a", OperationKind::PushStatus(Push { lease: Some(lease.clone()), ..status_push })),
+        ]
+    };
+    let outcome = commit(&table.store, &fenced(&mine, 2, 2)).await;
+    assert!(matches!(outcome, Committed::Committed(_)), "{outcome:?}");
+    let requests = table.proxy.take_requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].body["TransactItems"].as_array().unwrap().len(), 3, "head, index, and status with lease");
+    let status_row = table.row("a:main", "status").await.unwrap();
+    assert_eq!((&status_row["lease_token"], &status_row["status_v"]), (&rows::n(1), &rows::n(3)));
+    assert!(status_row.contains_key("lease"));
+    // One status refuses for its own reason: the others hold their lease.
+    let outcomes = refused(commit(&table.store, &fenced(&mine, 3, 9)).await);
+    assert!(
+        matches!(
+            &outcomes[..],
+            [OperationOutcome::Passed, OperationOutcome::Passed, OperationOutcome::Conflict { actual: Some(_) }]
+        ),
+        "{outcomes:?}"
+    );
+    let outcomes = refused(commit(&table.store, &fenced(&LeaseClaim { token: 7, ..mine.clone() }, 3, 3)).await);
+    assert!(
+        outcomes.iter().all(|outcome| matches!(outcome, OperationOutcome::LeaseLost { lease: Some(_) })),
+        "{outcomes:?}"
+    );
+    // A status push that claims nothing, beside one that does.
+    let beside =
+        [push_head("a", Push { lease: Some(mine.clone()), ..older(head(3)) }), push_status("a", 8, status(9, "x"))];
+    let outcomes = refused(commit(&table.store, &beside).await);
+    assert!(
+        matches!(&outcomes[..], [OperationOutcome::Passed, OperationOutcome::Conflict { actual: Some(_) }]),
+        "{outcomes:?}"
+    );
+    assert_eq!(table.store.head(&at("a")).await.unwrap(), Some(head(2)));
+    table.store.retract(&Call::fresh(), &at("a"), None).await.unwrap();
+    let outcomes = refused(commit(&table.store, &fenced(&mine, 3, 4)).await);
+    assert_eq!(outcomes, vec![OperationOutcome::Retracted; 3]);
+}
+
+// ---- repetition ----
+
+#[tokio::test]
+async fn a_transaction_whose_reply_is_lost_is_committed_once() {
+    for (forgetful, fault) in [
+        (false, Fault::cut_reply()),
+        (true, Fault::cut_reply()),
+        (true, Fault::done_but_answer(500, "InternalServerError")),
+        (false, Fault::cut_reply().times(3)),
+    ] {
+        let table = records().await.proxied().await;
+        if forgetful {
+            table.proxy.forget_tokens();
+        }
+        table.proxy.on("TransactWriteItems", fault);
+        let mut graphs = index(1);
+        graphs.graphs.insert("g".into(), Some(GraphPush { id: index_cid(5), t: 1, rev: None }));
+        let operations = [
+            push_head("a", cas(head(1), head(2))),
+            push_status("b", 1, status(2, "x")),
+            push_index("b", older(graphs)),
+            check("b", is_head(head(1))),
+        ];
+        let outcome = commit(&table.store, &operations).await;
+        let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
+        assert!(table.proxy.is_spent());
+        assert_eq!(outcomes[0], changed(is_head(head(2))));
+        assert_eq!(outcomes[1], changed(ConcernState::Status(status(2, "x"))));
+        let stored = table.store.index(&at("b")).await.unwrap().unwrap();
+        assert_eq!(stored.payload.as_ref().unwrap().graphs["g"].as_ref().unwrap().rev, 0, "counted once");
+        assert_eq!((&outcomes[2], &outcomes[3]), (&changed(ConcernState::Index(stored)), &OperationOutcome::Passed));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_busy_is_tried_again_and_never_refused_for_it() {
+    let table = records().await.proxied().await;
+    for fault in [
+        Fault::cancelled(&["TransactionConflict", "None"]),
+        Fault::cancelled(&["None", "ThrottlingError"]),
+        Fault::cancelled(&["ConditionalCheckFailed", "TransactionConflict"]),
+        Fault::answer(400, "TransactionInProgressException"),
+        Fault::answer(400, "ThrottlingException"),
+    ] {
+        let t = table.store.head(&at("a")).await.unwrap().unwrap().v;
+        table.proxy.on("TransactWriteItems", fault.times(2));
+        let operations = [push_head("a", cas(head(t), head(t + 1))), push_head("b", older(head(t + 1)))];
+        let outcome = commit(&table.store, &operations).await;
+        assert!(matches!(outcome, Committed::Committed(_)), "{outcome:?}");
+    }
+    assert!(table.proxy.is_spent());
+}
+
+#[tokio::test]
+async fn what_is_no_transaction_is_an_error_of_the_program() {
+    let table = records().await;
+    for bad in [
+        push_head("new", first(head(1))),
+        push_index("new", first(index(1))),
+        op("a", OperationKind::PushStatus(older(status(2, "x")))),
+    ] {
+        assert!(matches!(table.store.commit(&Call::fresh(), &[bad]).await, Err(Error::Store { .. })));
+    }
+}
+
+// ---- over HTTP ----
+
+fn value(n: i64) -> Value {
+    json!({ "id": cid(n).as_str(), "t": n })
+}
+
+async fn service() -> Service {
+    let service = Service::start().await;
+    for (name, t) in [("a", 1), ("tenant/b", 1)] {
+        service.post("/v1/ledgers", json!({ "address": name, "head": value(t) })).await.expect(201);
+    }
+    service.table.proxy.take_requests();
+    service
+}
+
+#[tokio::test]
+async fn transactions_have_their_shapes_over_http() {
+    let service = service().await;
+    let transact =
+        async |operations: Value| service.post("/v1/transactions", json!({ "operations": operations })).await;
+    let answer = transact(json!([
+        { "op": "push_head", "address": "a", "expected": value(1), "new": value(2) },
+        { "op": "push_head", "address": "tenant/b:main", "new": value(1) },
+        { "op": "push_index", "address": "a", "new": { "id": index_cid(1).as_str(), "t": 1, "graphs": { "g": null } } },
+        { "op": "push_status", "address": "a", "expected": { "v": 1 }, "new": { "payload": { "state": "x" } } },
+        { "op": "push_config", "address": "a", "expected": { "v": 0 }, "new": { "payload": { "k": 1 } } },
+        { "op": "check", "address": "tenant/b", "concern": "status", "expected": { "v": 1 } },
+        { "op": "check", "address": "tenant/b", "concern": "config", "expected": { "v": 0 } },
+        { "op": "check", "address": "tenant/b", "concern": "index", "expected": { "id": null, "t": 0 } },
+    ]))
+    .await
+    .expect(200);
+    let results = [
+        json!({ "status": "updated", "value": value(2) }),
+        json!({ "status": "updated", "value": value(1), "replayed": true }),
+        json!({ "status": "updated", "value": { "id": index_cid(1).as_str(), "t": 1, "rev": 0, "graphs": { "g": null } } }),
+        json!({ "status": "updated", "value": { "v": 2, "payload": { "state": "x" } } }),
+        json!({ "status": "updated", "value": { "v": 1, "payload": { "k": 1 } } }),
+        json!({ "status": "passed" }),
+        json!({ "status": "passed" }),
+        json!({ "status": "passed" }),
+    ];
+    assert_eq!(answer, json!({ "results": results }));
+
+    service.put("/v1/leases/tenant/b", json!({ "name": "index_lock", "holder": "one" })).await.expect(200);
+    let lease = json!({ "name": "index_lock", "holder": "two", "token": 1 });
+    let refused = transact(json!([
+        { "op": "push_head", "address": "a", "new": value(3) },
+        { "op": "push_head", "address": "tenant/b", "new": value(3), "lease": lease },
+        { "op": "push_index", "address": "a", "new": { "id": index_cid(9).as_str(), "t": 1 } },
+        { "op": "push_status", "address": "a", "expected": { "v": 1 }, "new": { "payload": { "state": "x" } } },
+        { "op": "push_head", "address": "nowhere", "new": value(1) },
+    ]))
+    .await
+    .problem(409, "transaction-refused");
+    let results = refused["results"].as_array().unwrap();
+    assert_eq!(results[0], json!({ "status": "passed" }));
+    assert_eq!((&results[1]["status"], &results[1]["lease"]["holder"]), (&json!("lease-lost"), &json!("one")));
+    assert_eq!((&results[2]["status"], &results[2]["actual"]["t"]), (&json!("stale"), &json!(1)));
+    assert_eq!((&results[3]["status"], &results[3]["actual"]["v"]), (&json!("conflict"), &json!(2)));
+    assert_eq!(results[4], json!({ "status": "unknown-record", "actual": null }));
+    assert_eq!(service.get("/v1/records/a").await.expect(200)["head"], value(2));
+}
+
+#[tokio::test]
+async fn what_no_transaction_can_be_is_refused_naming_the_operation_and_the_field() {
+    let service = service().await;
+    let head = |n: i64| json!({ "op": "push_head", "address": format!("db{n}"), "new": value(1) });
+    let status =
+        json!({ "op": "push_status", "address": "a", "expected": { "v": 1 }, "new": { "payload": { "state": "x" } } });
+    for (operations, field) in [
+        (json!([]), "operations"),
+        ((0..49).map(head).collect::<Value>(), "operations"),
+        (json!("x"), "operations"),
+        (json!([1]), "operations[0]"),
+        (
+            json!([head(1), { "op": "push_head", "address": "a", "new": { "id": cid(1).as_str(), "t": 0 } }]),
+            "operations[1].new.t",
+        ),
+        (
+            json!([head(1), { "op": "push_head", "address": "a", "new": { "id": cid(1).as_str(), "t": "x" } }]),
+            "operations[1].new.t",
+        ),
+        (json!([head(1), { "op": "push_head", "address": "a", "new": value(1), "more": 1 }]), "operations[1].more"),
+        (json!([{ "op": "push_head", "new": value(1) }]), "operations[0].address"),
+        (json!([{ "address": "a", "new": value(1) }]), "operations[0].op"),
+        (json!([{ "op": "drop", "address": "a" }]), "operations[0].op"),
+        (json!([{ "op": "push_head", "address": "a", "expected": null, "new": value(1) }]), "operations[0].expected"),
+        (json!([{ "op": "push_index", "address": "a", "expected": null, "new": value(1) }]), "operations[0].expected"),
+        (
+            json!([{ "op": "push_status", "address": "a", "new": { "payload": { "state": "x" } } }]),
+            "operations[0].expected",
+        ),
+        (json!([{ "op": "check", "address": "a", "concern": "head" }]), "operations[0].expected"),
+        (json!([{ "op": "check", "address": "a", "concern": "meta", "expected": {} }]), "operations[0].concern"),
+        (json!([{ "op": "check", "address": "a", "concern": "head", "expected": null }]), "operations[0].expected"),
+        (
+            json!([head(1), { "op": "check", "address": "a", "concern": "status", "expected": { "v": 0 } }]),
+            "operations[1].expected.v",
+        ),
+        (json!([head(1), head(2), head(1)]), "operations[2]"),
+        (
+            json!([status, { "op": "check", "address": "a:main", "concern": "status", "expected": { "v": 1 } }]),
+            "operations[1]",
+        ),
+        (
+            json!([{ "op": "push_head", "address": "a", "new": value(1), "lease": { "name": "index_lock", "holder": "x", "token": 0 } }]),
+            "operations[0].lease.token",
+        ),
+    ] {
+        let body = json!({ "operations": operations });
+        let problem = service.post("/v1/transactions", body.clone()).await.problem(400, "invalid-body");
+        assert_eq!(problem["field"], field, "{body}: {problem}");
+    }
+    for (operation, kind, field) in [
+        (json!({ "op": "push_head", "address": "a%b", "new": value(1) }), "invalid-address", "operations[0].address"),
+        (
+            json!({ "op": "push_head", "address": "a", "new": { "id": "Qm", "t": 1 } }),
+            "invalid-content-id",
+            "operations[0].new.id",
+        ),
+    ] {
+        let problem = service.post("/v1/transactions", json!({ "operations": [operation] })).await.problem(400, kind);
+        assert_eq!(problem["field"], field, "{problem}");
+    }
+    for text in [
+        r#"{"operations":[{"op":"check","op":"check","address":"a","concern":"head","expected":{"id":null,"t":0}}]}"#,
+        r#"{"operations":[{"op":"push_head","address":"a","address":"tenant/b","new":{"id":null,"t":0}}]}"#,
+        r#"{"operations":[],"operations":[]}"#,
+        r#"{"operations":[],"more":1}"#,
+        "{}",
+    ] {
+        let request = http::Request::post(format!("{}/v1/transactions", service.url()))
+            .header("content-type", "application/json")
+            .body(text.to_owned().into_bytes().into())
+            .unwrap();
+        service.exchange(request).await.problem(400, "invalid-body");
+    }
+    assert_eq!(service.table.proxy.take_requests().len(), 0, "nothing of this reaches the store");
+    let most: Value = (0..48).map(head).collect();
+    let refused = service.post("/v1/transactions", json!({ "operations": most })).await;
+    assert_eq!(refused.problem(409, "transaction-refused")["results"].as_array().unwrap().len(), 48);
+}
+
+#[tokio::test]
+async fn the_most_operations_each_under_a_lease_fit_one_transaction() {
+    let service = Service::over(Table::without_stream().await, nameservice_http::Auth::Open).await;
+    let store = service.table.direct();
+    for n in 0..48 {
+        store.create_ledger(&Call::fresh(), &at(&format!("db{n}")), None, None).await.unwrap();
+        hold(&service.table, &format!("db{n}")).await;
+    }
+    service.table.proxy.take_requests();
+    let lease = json!({ "name": "index_lock", "holder": "one", "token": 1 });
+    let one = |n: i64| json!({ "op": "push_head", "address": format!("db{n}"), "new": value(1), "lease": lease });
+    let operations: Value = (0..48).map(one).collect();
+    let answer = service.post("/v1/transactions", json!({ "operations": operations })).await.expect(200);
+    assert_eq!(answer["results"].as_array().unwrap().len(), 48);
+    let requests = service.table.proxy.take_requests();
+    assert_eq!((requests.len(), requests[0].body["TransactItems"].as_array().unwrap().len()), (1, 96));
+}
+
+#[tokio::test]
+async fn a_transaction_repeated_under_its_key_is_applied_once() {
+    let service = service().await;
+    let send = async |key: &str, v: i64| {
+        let operations = json!([
+            { "op": "push_head", "address": "a", "new": value(2) },
+            { "op": "push_status", "address": "tenant/b", "expected": { "v": 1 },
+              "new": { "v": v, "payload": { "state": "x" } } },
+        ]);
+        let body = json!({ "operations": operations });
+        service.send(Method::POST, "/v1/transactions", &[("idempotency-key", key)], Some(body)).await
+    };
+    let first = send("one", 2).await.expect(200);
+    assert_eq!(first["results"][1], json!({ "status": "updated", "value": { "v": 2, "payload": { "state": "x" } } }));
+    let again = send("one", 2).await.expect(200);
+    for result in again["results"].as_array().unwrap() {
+        assert_eq!((&result["status"], &result["replayed"]), (&json!("updated"), &json!(true)), "{again}");
+    }
+    send("one", 3).await.problem(409, "transaction-refused");
+    send("two", 2).await.problem(409, "transaction-refused");
+    // Others have moved one of the two on, and still it is known.
+    service.put("/v1/heads/a", json!({ "new": value(5) })).await.expect(200);
+    let again = send("one", 2).await.expect(200);
+    assert_eq!(again["results"][0], json!({ "status": "updated", "value": value(2), "replayed": true }));
+    let status = service.get("/v1/records/tenant/b").await.expect(200)["status"].clone();
+    assert_eq!((&status["v"], service.get("/v1/records/a").await.expect(200)["head"].clone()), (&json!(2), value(5)));
+}
+
+// ---- many at once ----
+
+/// An account is a ledger; its balance is told by the id of its head. No two writers write the same id: a head that is
+/// in place already would count as done.
+#[derive(Default)]
+struct Bank {
+    balances: Mutex<HashMap<String, i64>>,
+}
+
+impl Bank {
+    fn balance(&self, t: i64, amount: i64) -> Head {
+        let mut balances = self.balances.lock().unwrap();
+        let id = id_of(&format!("balance {}", balances.len()));
+        balances.insert(id.as_str().to_owned(), amount);
+        Head::new(t, id)
+    }
+
+    fn amount(&self, head: &Head) -> i64 {
+        self.balances.lock().unwrap()[head.payload.as_ref().unwrap().as_str()]
+    }
+}
+
+async fn transfers(accounts: usize, clients: u64, each: usize) {
+    const START: i64 = 100;
+    let (table, bank) = (Arc::new(Table::without_stream().await), Arc::new(Bank::default()));
+    let name = |account: usize| format!("account{account}");
+    for account in 0..accounts {
+        let first = bank.balance(1, START);
+        table.store.create_ledger(&Call::fresh(), &at(&name(account)), Some(&first), None).await.unwrap();
+    }
+    let moved = join_all((0..clients).map(|client| {
+        let (table, bank) = (table.clone(), bank.clone());
+        tokio::spawn(async move {
+            let mut dice = StdRng::seed_from_u64(client);
+            let (mut committed, mut refused) = (0, 0);
+            while committed < each {
+                // Every other client goes the other way round.
+                let from = dice.random_range(0..accounts);
+                let to = if client % 2 == 0 { (from + 1) % accounts } else { (from + accounts - 1) % accounts };
+                let mut heads = Vec::new();
+                for account in 0..accounts {
+                    heads.push(table.store.head(&at(&name(account))).await.unwrap().unwrap());
+                }
+                let sum = dice.random_range(1..10).min(bank.amount(&heads[from]));
+                let step = |account: usize, by: i64| {
+                    let seen = heads[account].clone();
+                    let new = bank.balance(seen.v + 1, bank.amount(&seen) + by);
+                    push_head(&name(account), cas(seen, new))
+                };
+                let mut operations = vec![step(from, -sum), step(to, sum)];
+                // And it depends on the others, if there are any.
+                let others = (0..accounts).filter(|account| ![from, to].contains(account));
+                operations.extend(others.map(|other| check(&name(other), is_head(heads[other].clone()))));
+                match commit(&table.store, &operations).await {
+                    Committed::Committed(outcomes) => {
+                        assert!(outcomes.iter().all(|outcome| !outcome.refuses()), "{outcomes:?}");
+                        committed += 1;
+                    }
+                    Committed::Refused(outcomes) => {
+                        assert!(
+                            outcomes.iter().all(|outcome| {
+                                matches!(outcome, OperationOutcome::Passed | OperationOutcome::Conflict { .. })
+                            }),
+                            "{outcomes:?}"
+                        );
+                        assert!(outcomes.iter().any(OperationOutcome::refuses));
+                        refused += 1;
+                    }
+                }
+            }
+            (committed, refused)
+        })
+    }))
+    .await;
+    let (committed, refused) = moved.into_iter().map(Result::unwrap).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (mut total, mut steps) = (0, 0);
+    for account in 0..accounts {
+        let head = table.store.head(&at(&name(account))).await.unwrap().unwrap();
+        total += bank.amount(&head);
+        steps += head.v - 1;
+    }
+    println!("{committed} transfers over {accounts} accounts, {refused} refused on the way");
+    assert_eq!(total, START * accounts as i64, "nothing is lost, and nothing made");
+    assert_eq!(steps, 2 * committed as i64, "each transfer moved both of its heads, once");
+    assert!(refused > 0, "nobody met anybody");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opposite_transfers_between_two_ledgers_lose_nothing() {
+    transfers(2, 6, 15).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_around_three_ledgers_lose_nothing() {
+    transfers(3, 6, 15).await;
+}
