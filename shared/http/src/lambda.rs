@@ -2,7 +2,10 @@
 
 use std::{env, time::Instant};
 
-use axum::http::{Uri, uri::PathAndQuery};
+use axum::{
+    Router,
+    http::{Uri, uri::PathAndQuery},
+};
 use lambda_http::{Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_model::NameService;
 use nameservice_store::{Store, lambda_client};
@@ -72,9 +75,13 @@ fn serve(
         if use_of_store == StoreUse::Connected {
             tokio::spawn(connect(store.clone()));
         }
-        let router = service(route.into(), App::new(store, auth));
-        lambda_http::run(MapRequest::new(router, relocate)).await
+        lambda_http::run(behind_gateway(route.into(), App::new(store, auth))).await
     })
+}
+
+/// The finished service as a function serves it: for requests that lambda_http has made from a gateway's events.
+pub fn behind_gateway(router: Router<App>, app: App) -> MapRequest<Router, fn(Request) -> Request> {
+    MapRequest::new(service(router, app), relocate)
 }
 
 /// Opens the connection that the first request will use. A failure is for that request to report.

@@ -20,7 +20,7 @@ mod verifier;
 
 pub use app::{App, Backend};
 pub use auth::Auth;
-pub use lambda::{serve_function_url, serve_lambda, serve_without_store};
+pub use lambda::{behind_gateway, serve_function_url, serve_lambda, serve_without_store};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use problem::Problem;
 pub use service::{MAX_BODY_BYTES, service};

@@ -1,0 +1,53 @@
+//! The payloads under `events/`: each reaches its function the way a gateway's event does.
+
+use std::{fs, path::PathBuf};
+
+use http::StatusCode;
+use lambda_http::tower::{Service as _, ServiceExt};
+use nameservice_cli::routes;
+use nameservice_http::{App, Auth, behind_gateway};
+use nameservice_tests::table::Table;
+
+/// Rooms that answer on routes that nobody else has.
+const ANSWERS_404_OR_405: &str = "not_found";
+
+fn folder(of: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
+}
+
+fn names(of: &str) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder(of)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_function_has_an_event_and_every_event_a_function() {
+    assert_eq!(names("events"), names("functions"));
+}
+
+#[tokio::test]
+async fn every_event_reaches_its_function_and_is_understood() {
+    let table = Table::fresh().await;
+    for function in names("events") {
+        for case in names(&format!("events/{function}")) {
+            let event = fs::read_to_string(folder("events").join(&function).join(&case)).unwrap();
+            let request = lambda_http::request::from_str(&event).unwrap();
+            let mut service = behind_gateway(routes::router(), App::new(table.store.clone(), Auth::Gateway));
+            let response = service.ready().await.unwrap().call(request).await.unwrap();
+            let status = response.status();
+            let content_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
+            let body = axum::body::to_bytes(response.into_body(), 10 << 20).await.unwrap();
+            let body = String::from_utf8_lossy(&body);
+            let refused = content_type.as_deref() == Some("application/problem+json");
+            let routed = !body.contains("/problems/not-found") && status != StatusCode::METHOD_NOT_ALLOWED;
+            // Nothing is in the table but what earlier events have put there, so an unknown record is an answer too.
+            let understood = !refused || matches!(status.as_u16(), 404 | 409 | 410 | 422);
+            match function.as_str() {
+                ANSWERS_404_OR_405 => assert!(!routed, "{function}/{case}: {status} {body}"),
+                _ => assert!(routed && understood, "{function}/{case}: {status} {body}"),
+            }
+        }
+    }
+}
