@@ -2,13 +2,19 @@
 
 use std::{
     fs, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use axum::serve::ListenerExt as _;
-use nameservice_http::{App, Auth, InvalidKeys, Verifier, service};
+use axum::{
+    extract::Request,
+    http::header,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    serve::ListenerExt as _,
+};
+use nameservice_http::{App, Auth, InvalidKeys, Problem, Verifier, service};
 use nameservice_store::Store;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -100,7 +106,13 @@ pub async fn start(listen: SocketAddr, store: Store, auth: Auth) -> Result<Servi
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    let router = service(routes::router(), App::new(store, auth));
+    // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
+    // name as their host.
+    let guarded = matches!(auth, Auth::Open) && address.ip().is_loopback();
+    let mut router = service(routes::router(), App::new(store, auth));
+    if guarded {
+        router = router.layer(middleware::from_fn(only_local_hosts));
+    }
     let (shutdown, told_to_stop) = oneshot::channel::<()>();
     let server = tokio::spawn(async move {
         axum::serve(listener, router)
@@ -110,6 +122,24 @@ pub async fn start(listen: SocketAddr, store: Store, auth: Auth) -> Result<Servi
             .await
     });
     Ok(Service { address, shutdown, server })
+}
+
+async fn only_local_hosts(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    match host {
+        Some(host) if !is_local(host) => Problem::misdirected(host).into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+/// Whether a `Host` names this machine: `localhost`, or a loopback address, with a port or without.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl Service {
@@ -227,6 +257,16 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:8080", "127.9.9.9", "[::1]", "[::1]:8080"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in ["example.com", "localhost.example.com:8080", "192.168.0.1", "127.0.0.1.nip.io:80", "[::2]:1", ""] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
 
     fn args(line: &str) -> ServeArgs {
         let cli = Cli::parse_from(["nameservice", "serve"].into_iter().chain(line.split_whitespace()));

@@ -64,6 +64,7 @@ kinds! {
     TransactionRefused    "transaction-refused"     CONFLICT               "Nothing of the transaction was applied"
     Retracted             "retracted"               GONE                   "The record is retracted"
     PayloadTooLarge       "payload-too-large"       PAYLOAD_TOO_LARGE      "It is larger than this service takes or gives"
+    Misdirected           "misdirected"             FORBIDDEN              "The request was meant for another host"
     UnsupportedMediaType  "unsupported-media-type"  UNSUPPORTED_MEDIA_TYPE "The body must be JSON"
     MissingDependencies   "missing-dependencies"    UNPROCESSABLE_ENTITY   "Dependencies do not exist or are retracted"
     Internal              "internal"                INTERNAL_SERVER_ERROR  "The service failed"
@@ -239,6 +240,11 @@ impl Problem {
     /// No route has this path.
     pub fn not_found(path: &str) -> Self {
         Self::new(Kind::NotFound, format!("no route has the path {path}"))
+    }
+
+    /// An open service on one machine answers to that machine's names alone.
+    pub fn misdirected(host: &str) -> Self {
+        Self::new(Kind::Misdirected, format!("this service is not `{host}`: ask for localhost, or serve it with keys"))
     }
 
     /// No such record, or none that the caller may see.
