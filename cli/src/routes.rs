@@ -59,11 +59,12 @@ mod tests {
         }
     }
 
+    /// The function that serves the document cannot know the other rooms, so it carries a copy.
     #[test]
-    fn the_document_names_what_the_router_serves() {
-        let document = document();
-        for path in ["/v1/ledgers", "/v1/records/{address}", "/v1/openapi.json"] {
-            assert!(document.paths.paths.contains_key(path), "{path}");
-        }
+    fn the_document_that_is_served_is_the_one_that_the_rooms_make() {
+        let served: serde_json::Value =
+            serde_json::from_str(include_str!("../../functions/openapi_get/openapi.json")).unwrap();
+        let made = serde_json::to_value(document()).unwrap();
+        assert_eq!(served, made, "run: cargo run -p nameservice-cli -- openapi > functions/openapi_get/openapi.json");
     }
 }
