@@ -158,10 +158,19 @@ impl Store {
             .update_continuous_backups()
             .table_name(self.table())
             .point_in_time_recovery_specification(specification);
-        match self.sender.read(ENSURE, || request.clone().send()).await {
-            Ok(_) => Ok(()),
-            Err(error) if is_unsupported(&error) => Ok(()),
-            Err(error) => Err(error),
+        let mut backoff = self.sender.backoff();
+        loop {
+            match self.sender.read(ENSURE, || request.clone().send()).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_unsupported(&error) => return Ok(()),
+                // A table that was only just made is not ready for it.
+                Err(error) if code_of(&error) == Some("ContinuousBackupsUnavailableException") => {
+                    if !backoff.pause().await {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
