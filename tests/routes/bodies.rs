@@ -160,3 +160,36 @@ async fn a_large_payload_comes_back_as_it_was_sent() {
     assert_eq!(record["config"]["payload"], config);
     assert_eq!(shown(&service, "mydb").await["config"]["payload"], config);
 }
+
+/// serde would read a struct from an array of its fields, too, and let every unknown one pass.
+#[tokio::test]
+async fn an_array_is_never_taken_for_an_object() {
+    let service = Service::start().await;
+    born(&service, "mydb", 1).await;
+    let id = cid(2).as_str().to_owned();
+    for (method, path, body, field) in [
+        (Method::POST, "/v1/ledgers", json!(["arr", null, null]), None),
+        (Method::POST, "/v1/retractions/mydb", json!(["why"]), None),
+        (Method::PUT, "/v1/heads/mydb", json!({ "new": [id, 2] }), Some("new")),
+        (Method::PUT, "/v1/heads/mydb", json!({ "expected": [id, 1], "new": commit(2) }), Some("expected")),
+        (
+            Method::PUT,
+            "/v1/indexes/mydb",
+            json!({ "new": { "id": id, "t": 2, "graphs": { "g": [id, 1, 0] } } }),
+            Some("new.graphs.g"),
+        ),
+        (
+            Method::PUT,
+            "/v1/statuses/mydb",
+            json!({ "expected": [1, null], "new": { "payload": { "state": "x" } } }),
+            Some("expected"),
+        ),
+        (Method::POST, "/v1/transactions", json!({ "operations": [["push_head", "mydb"]] }), Some("operations[0]")),
+    ] {
+        let answer = raw(&service, &method, path, JSON, body.to_string().as_bytes()).await;
+        match field {
+            Some(field) => refuses(answer, "invalid-body", field),
+            None => drop(answer.problem(400, "invalid-body")),
+        }
+    }
+}

@@ -16,6 +16,7 @@ use crate::{
     auth::{Auth, Principal, Scope},
     problem::Problem,
     service::Received,
+    strict::Strict,
 };
 
 /// The one name of a path parameter.
@@ -270,7 +271,7 @@ fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 /// Reads JSON that stands at a field of the body, whose name leads those of its own fields.
 pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
         let mut reason = error.inner().to_string();
         if !error.inner().is_data() {
             return Problem::invalid_body(at, reason);

@@ -16,6 +16,7 @@ pub mod refusals;
 pub mod respond;
 mod service;
 pub mod shapes;
+mod strict;
 mod verifier;
 
 pub use app::{App, Backend};
