@@ -270,15 +270,17 @@ impl Store {
             }
             // Orphans alone refused: the second transaction puts over them.
             let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else { continue };
-            return Ok(if !C::belongs_to(kind) {
+            if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
+                return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
+            }
+            let refusal = if !C::belongs_to(kind) {
                 PushOutcome::WrongKind(kind)
             } else if items::flag(meta, ATTR_RETRACTED) {
                 PushOutcome::Retracted
-            } else if C::same(&row, &asked) {
-                PushOutcome::Updated { value: C::read(&row), replayed: true }
             } else {
                 PushOutcome::Conflict { actual: Some(C::read(&row)) }
-            });
+            };
+            return attempts.refuse(C::OPERATION, refusal);
         }
         Err(contended(C::OPERATION))
     }

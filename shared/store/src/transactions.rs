@@ -244,7 +244,7 @@ impl Store {
                 outcomes.push(self.judge_operation(name, pending, &failed, now).await?);
             }
             if outcomes.iter().any(OperationOutcome::refuses) {
-                return Ok(Committed::Refused(outcomes));
+                return attempts.refuse(name, Committed::Refused(outcomes));
             }
         }
         Err(contended(name))
