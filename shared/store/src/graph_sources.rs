@@ -61,7 +61,7 @@ impl Store {
         for _ in 0..MAX_PLANS {
             let mut actions = put_new(&all, call, orphans);
             actions.extend(references.actions(address, now));
-            let failed = match self.sender.transact(PUBLISH, actions, attempts).await? {
+            let failed = match self.transact(PUBLISH, actions, attempts).await? {
                 Ok(()) => return Ok(Ok(created(all))),
                 Err(failed) => failed,
             };
@@ -119,7 +119,7 @@ impl Store {
                 (Part::Concern(ConcernKind::Config), update_config(address, publication, &config, v + 1, call, now)),
             ];
             actions.extend(references.actions(address, now));
-            let failed = match self.sender.transact(PUBLISH, actions, attempts).await? {
+            let failed = match self.transact(PUBLISH, actions, attempts).await? {
                 Ok(()) => {
                     apply(&mut found, publication, v + 1, now);
                     return Ok(found.record().map(|record| Published::Updated(Box::new(record))));

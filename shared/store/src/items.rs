@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
+pub(crate) use nameservice_dynamo::Item;
 use nameservice_model::{
     Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Held, Index, IndexRoot, Lease, LeaseName,
     Object, Record, RecordKind, RequestId, Status, StatusPayload, Summary,
@@ -14,9 +15,6 @@ use nameservice_model::{
 use serde_json::{Value, json};
 
 use crate::schema::*;
-
-/// An item as the SDK gives and takes it.
-pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The member of a ledger's config payload that has attributes of its own.
 const DEFAULT_CONTEXT_ID: &str = ATTR_DEFAULT_CONTEXT_ID;

@@ -110,7 +110,7 @@ impl Store {
             acquire.exists(ATTR_PK);
             acquire.live();
             acquire.lease_is_free_for(&request.holder, now.div_euclid(1000));
-            match self.sender.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
+            match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
                 Ok(item) => return held(&item),
                 Err(Some(item)) if items::remembers(&item, &call.request_id) => return repeated(&item, call, ACQUIRE),
                 Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
@@ -153,7 +153,7 @@ impl Store {
             (Part::Meta, check.into_check(&Key::meta(address))),
             (Part::Concern(ConcernKind::Status), put.into_update(&status_key(address))),
         ];
-        let done = self.sender.transact(ACQUIRE, actions, attempts).await?.is_ok();
+        let done = self.transact(ACQUIRE, actions, attempts).await?.is_ok();
         // The first token of a row that has none.
         Ok(done.then(|| Leased::Held(Held { lease: lease.clone(), token: 1 })))
     }
@@ -179,7 +179,7 @@ impl Store {
         refresh.by_call(&call.request_id);
         refresh.touch(now);
         let mut attempts = Attempts::default();
-        match self.sender.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
+        match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
             Ok(item) => held(&item),
             Err(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
                 // Whoever has written since: the lease is as this call has left it, or was extended further.
@@ -205,7 +205,7 @@ impl Store {
         release.by_call(&call.request_id);
         release.touch(self.now_ms());
         let mut attempts = Attempts::default();
-        match self.sender.update(RELEASE, release, &status_key(address), &mut attempts).await? {
+        match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
             Ok(_) => Ok(Released::Released),
             Err(Some(item)) if items::remembers(&item, &call.request_id) => Ok(Released::Released),
             Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(RELEASE, Released::Retracted),

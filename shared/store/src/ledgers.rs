@@ -32,7 +32,7 @@ impl Store {
         let ledger = NewLedger { head, config, ..NewLedger::default() };
         let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
         let mut attempts = Attempts::default();
-        match self.sender.transact(CREATE, actions, &mut attempts).await? {
+        match self.transact(CREATE, actions, &mut attempts).await? {
             Ok(()) => Ok(created(items.record())),
             Err(failed) if any_remembers(&failed, call) => Ok(created(items.record())),
             Err(_) => attempts.refuse(CREATE, Created::AlreadyExists),
@@ -68,7 +68,7 @@ impl Store {
         count.touch(now);
         actions.push((Part::Parent, count.into_update(&Key::meta(source))));
         let mut attempts = Attempts::default();
-        let failed = match self.sender.transact(BRANCH, actions, &mut attempts).await? {
+        let failed = match self.transact(BRANCH, actions, &mut attempts).await? {
             Ok(()) => return Ok(branched(items.record())),
             Err(failed) => failed,
         };
@@ -106,7 +106,7 @@ impl Store {
         }
         let done = Reset::Reset { head: to.head.clone(), index: reset_index(&to.index) };
         let mut attempts = Attempts::default();
-        let failed = match self.sender.transact(RESET, actions, &mut attempts).await? {
+        let failed = match self.transact(RESET, actions, &mut attempts).await? {
             Ok(()) => return Ok(done),
             Err(failed) => failed,
         };

@@ -14,13 +14,12 @@
 //! ```
 //!
 //! Where to look: the table and its names in [`schema`]; conditions and updates in `expressions`; items and values in
-//! `items`; what is sent, repeated and believed in `client`; the one path of all pushes in `push`, and what is
-//! particular to each concern in `concerns`; then one file a noun.
+//! `items`; what is sent, in `client` (how it is repeated and believed, in the crate `nameservice-dynamo`); the one path
+//! of all pushes in `push`, and what is particular to each concern in `concerns`; then one file a noun.
 
 mod batches;
 mod client;
 mod concerns;
-mod connect;
 mod expressions;
 mod graph_sources;
 mod items;
@@ -51,9 +50,8 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-pub use client::RetryPolicy;
-pub use connect::{endpoint_client, lambda_client, sdk_client};
 pub use leases::Ran;
+pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
 pub use table::TableReport;
 
 use crate::{

@@ -86,7 +86,7 @@ impl Store {
                 actions.push((Part::Parent, uncount_branch(parent, now)));
             }
             actions.extend(references.actions(address, now));
-            let failed = match self.sender.transact(PURGE, actions, attempts).await? {
+            let failed = match self.transact(PURGE, actions, attempts).await? {
                 Ok(()) => {
                     self.sweep_commits(address).await?;
                     return Ok(Some(Purged::Purged));
@@ -118,7 +118,7 @@ impl Store {
                 let key = Key::new(address, sk_of(concern));
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
-            if self.sender.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
+            if self.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
                 // Somebody has created a record here: its items are not orphans.
                 return Err(contended(PURGE));
             }

@@ -159,7 +159,7 @@ impl Store {
             C::plan(&mut expression, push, seen.as_ref());
             expression.by_call(&call.request_id);
             expression.touch(now);
-            match self.sender.update(C::OPERATION, expression, &key, &mut attempts).await? {
+            match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
                 Ok(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
                 Err(Some(item)) => match refused::<C>(&item, call, push, attempts)? {
                     Some(outcome) => return Ok(outcome),
@@ -239,7 +239,7 @@ impl Store {
             (Part::Meta, check.into_check(&Key::meta(address))),
             (Part::Concern(C::KIND), row.into_update(&Key::new(address, sk_of(C::KIND)))),
         ];
-        match self.sender.transact(C::OPERATION, actions, attempts).await? {
+        match self.transact(C::OPERATION, actions, attempts).await? {
             Ok(()) => Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false })),
             Err(_) => Ok(None),
         }
@@ -258,7 +258,7 @@ impl Store {
         for orphans in [Orphans::Refuse, Orphans::Overwrite] {
             let (items, actions) = self.new_ledger(address, &ledger, call, now, orphans);
             let asked = items.concern_or_empty(C::KIND);
-            let failed = match self.sender.transact(C::OPERATION, actions, &mut attempts).await? {
+            let failed = match self.transact(C::OPERATION, actions, &mut attempts).await? {
                 Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
                 Err(failed) => failed,
             };

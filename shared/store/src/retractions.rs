@@ -54,7 +54,7 @@ impl Store {
                 mark.set(ATTR_RETRACTED, boolean(true));
                 actions.push(concern_action(address, &items, *concern, mark, &status, call, now));
             }
-            match self.sender.transact(RETRACT, actions, &mut attempts).await? {
+            match self.transact(RETRACT, actions, &mut attempts).await? {
                 Ok(()) => {
                     for concern in concerns_of(kind) {
                         items.patch(sk_of(*concern), |item| mark_item(item, true, now));
@@ -101,7 +101,7 @@ impl Store {
                 unmark.remove(ATTR_RETRACTED);
                 actions.push(concern_action(address, &items, *concern, unmark, &status, call, now));
             }
-            if self.sender.transact(RESTORE, actions, &mut attempts).await?.is_ok() {
+            if self.transact(RESTORE, actions, &mut attempts).await?.is_ok() {
                 items.patch(SK_META, |meta| mark_item(meta, false, now));
                 items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
                 return outcome(&items, Restored::Restored);

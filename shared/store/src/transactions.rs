@@ -228,7 +228,7 @@ impl Store {
                     (key, action)
                 })
                 .collect();
-            let failed = match self.sender.transact(name, actions, &mut attempts).await? {
+            let failed = match self.transact(name, actions, &mut attempts).await? {
                 Ok(()) => return Ok(Committed::Committed(pending.iter().map(done).collect())),
                 Err(failed) => failed,
             };

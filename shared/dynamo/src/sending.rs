@@ -1,0 +1,388 @@
+//! How requests are sent: repeated until an answer or a deadline, and never believing that a lost answer was a "no".
+
+use std::{sync::Arc, time::Duration};
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    operation::{
+        delete_item::DeleteItemError,
+        put_item::PutItemError,
+        transact_write_items::TransactWriteItemsError,
+        update_item::{UpdateItemError, builders::UpdateItemFluentBuilder},
+    },
+    types::{CancellationReason, TransactWriteItem},
+};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use nameservice_model::{Error, Result};
+use tokio::time::{Instant, sleep};
+
+use crate::Item;
+
+/// How long and how often requests are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// No attempt begins later than this after the first. Below the 29 s of an API gateway by more than one attempt.
+    pub deadline: Duration,
+    /// The longest pause after the first failure; it doubles with each.
+    pub base: Duration,
+    /// The longest pause of all. Each is drawn evenly from nothing to its longest (full jitter).
+    pub cap: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(10), base: Duration::from_millis(25), cap: Duration::from_secs(1) }
+    }
+}
+
+/// Sends requests for one table.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    client: Client,
+    table: Arc<str>,
+    policy: RetryPolicy,
+}
+
+/// What is known of the attempts of one operation, over all the requests that it sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    /// An attempt to write was sent and its answer never came: it may have been applied.
+    pub uncertain: bool,
+    /// To apply the write twice is not to apply it once.
+    once: bool,
+}
+
+impl Attempts {
+    /// For a write that must not be applied twice: it is repeated only while it certainly was not applied.
+    pub fn once() -> Self {
+        Self { uncertain: false, once: true }
+    }
+
+    /// Gives a refusal as the outcome, unless an attempt of unknown outcome came before it: then nobody can tell
+    /// whether this refusal is an answer to the call or to its own earlier success.
+    pub fn refuse<T>(self, operation: &'static str, outcome: T) -> Result<T> {
+        if self.uncertain { Err(Error::OutcomeUnknown { operation, source: None }) } else { Ok(outcome) }
+    }
+}
+
+/// A condition that did not hold.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Of a single write, with the item that stood in the way.
+    Condition(Option<Item>),
+    /// Of a transaction: one entry an action, `Some` for each that failed.
+    Cancelled(Vec<Option<Failed>>),
+}
+
+impl Refusal {
+    /// The item that stood in the way of a single write, `None` where there is none.
+    pub fn condition(self, operation: &'static str) -> Result<Option<Item>> {
+        match self {
+            Self::Condition(item) => Ok(item.filter(|item| !item.is_empty())),
+            Self::Cancelled(_) => Err(Error::Store { operation, source: "a single write was cancelled".into() }),
+        }
+    }
+}
+
+/// The item that failed an action's condition; `None` where there is no item.
+#[derive(Debug, Default)]
+pub struct Failed(pub Option<Item>);
+
+/// What a failed attempt means.
+enum Failure {
+    Refused(Refusal),
+    /// Not applied, worth repeating.
+    Busy,
+    /// Perhaps applied, worth repeating.
+    Lost,
+    /// Repeating will not help.
+    Fatal(Option<Error>),
+}
+
+/// How an operation's own errors tell of conditions.
+pub trait Refusing {
+    /// What this error says of conditions, `None` where it says nothing.
+    fn refusal(&self) -> Option<Judged> {
+        None
+    }
+}
+
+/// A refused condition, or what else a cancelled transaction can mean.
+pub enum Judged {
+    /// A condition did not hold.
+    Refused(Refusal),
+    /// It met other traffic: not applied, worth repeating.
+    Busy,
+    /// It can never be applied.
+    Invalid {
+        /// The engine's words.
+        message: String,
+    },
+}
+
+macro_rules! refused_by_condition {
+    ($($error:ident),+ $(,)?) => {
+        $(impl Refusing for $error {
+            fn refusal(&self) -> Option<Judged> {
+                match self {
+                    Self::ConditionalCheckFailedException(error) => {
+                        Some(Judged::Refused(Refusal::Condition(error.item().cloned())))
+                    }
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+refused_by_condition!(PutItemError, UpdateItemError, DeleteItemError);
+
+impl Refusing for TransactWriteItemsError {
+    fn refusal(&self) -> Option<Judged> {
+        match self {
+            Self::TransactionCanceledException(error) => Some(judge(error.cancellation_reasons())),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! never_refused {
+    ($($operation:ident::$error:ident),+ $(,)?) => {
+        $(impl Refusing for aws_sdk_dynamodb::operation::$operation::$error {})+
+    };
+}
+
+never_refused!(
+    query::QueryError,
+    get_item::GetItemError,
+    scan::ScanError,
+    batch_get_item::BatchGetItemError,
+    batch_write_item::BatchWriteItemError,
+    create_table::CreateTableError,
+    describe_table::DescribeTableError,
+    describe_time_to_live::DescribeTimeToLiveError,
+    update_time_to_live::UpdateTimeToLiveError,
+    describe_continuous_backups::DescribeContinuousBackupsError,
+    update_continuous_backups::UpdateContinuousBackupsError,
+);
+
+/// Reads every reason of a cancelled transaction. One that only met traffic is repeated before the refused conditions
+/// are looked at, so that a refusal names all of them.
+fn judge(reasons: &[CancellationReason]) -> Judged {
+    let codes = || reasons.iter().map(|reason| reason.code().unwrap_or("None"));
+    if codes().any(|code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded")) {
+        return Judged::Busy;
+    }
+    if let Some(reason) =
+        reasons.iter().find(|reason| !matches!(reason.code().unwrap_or("None"), "None" | "ConditionalCheckFailed"))
+    {
+        let (code, message) = (reason.code().unwrap_or_default(), reason.message().unwrap_or_default());
+        return Judged::Invalid { message: format!("{code}: {message}") };
+    }
+    let failed = reasons
+        .iter()
+        .map(|reason| (reason.code() == Some("ConditionalCheckFailed")).then(|| Failed(reason.item().cloned())));
+    Judged::Refused(Refusal::Cancelled(failed.collect()))
+}
+
+impl Sender {
+    /// For this table of this client. The client must not retry by itself.
+    pub fn new(client: Client, table: &str, policy: RetryPolicy) -> Self {
+        Self { client, table: table.into(), policy }
+    }
+
+    /// The client, to make requests with.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The name of the table.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Sets another patience.
+    pub fn set_policy(&mut self, policy: RetryPolicy) {
+        self.policy = policy;
+    }
+
+    /// Begins a series of attempts.
+    pub fn backoff(&self) -> Backoff {
+        Backoff { policy: self.policy, begun: Instant::now(), attempts: 0 }
+    }
+
+    /// Sends a read until it is answered.
+    pub async fn read<O, E, F>(&self, operation: &'static str, attempt: impl Fn() -> F) -> Result<O>
+    where
+        F: Future<Output = Result<O, SdkError<E>>>,
+        E: Refusing + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let mut attempts = Attempts::default();
+        match self.send(operation, &mut attempts, attempt).await {
+            Ok(Ok(output)) => Ok(output),
+            // Reads carry no conditions.
+            Ok(Err(_)) => Err(Error::Store { operation, source: "a read was refused by a condition".into() }),
+            Err(Error::OutcomeUnknown { operation, source }) => Err(Error::Unavailable { operation, source }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a conditional update. `Ok(Err(item))`: refused, with the item as it stands (if the request asks for it).
+    pub async fn update(
+        &self,
+        operation: &'static str,
+        request: UpdateItemFluentBuilder,
+        attempts: &mut Attempts,
+    ) -> Result<Result<Item, Option<Item>>> {
+        match self.send(operation, attempts, || request.clone().send()).await? {
+            Ok(output) => Ok(Ok(output.attributes.unwrap_or_default())),
+            Err(refusal) => Ok(Err(refusal.condition(operation)?)),
+        }
+    }
+
+    /// Sends a transaction whose actions are labelled. `Ok(Err(failed))`: refused, naming each action that was.
+    ///
+    /// All attempts carry one token, so that the engine itself recognises a repetition: a refusal after a lost answer is
+    /// then a refusal of the first attempt too.
+    pub async fn transact<L>(
+        &self,
+        operation: &'static str,
+        actions: Vec<(L, TransactWriteItem)>,
+        attempts: &mut Attempts,
+    ) -> Result<Result<(), Vec<(L, Failed)>>> {
+        let (labels, items): (Vec<L>, Vec<_>) = actions.into_iter().unzip();
+        let request = self
+            .client
+            .transact_write_items()
+            .set_transact_items(Some(items))
+            .client_request_token(uuid::Uuid::new_v4().to_string());
+        match self.send(operation, attempts, || request.clone().send()).await? {
+            Ok(_) => Ok(Ok(())),
+            Err(Refusal::Cancelled(reasons)) => {
+                let failed = labels.into_iter().zip(reasons).filter_map(|(label, failed)| Some((label, failed?)));
+                Ok(Err(failed.collect()))
+            }
+            Err(Refusal::Condition(_)) => {
+                Err(Error::Store { operation, source: "a transaction was refused as a single write".into() })
+            }
+        }
+    }
+
+    /// Sends a write until it is answered. `Ok(Err(refusal))`: a condition did not hold.
+    ///
+    /// It is sent again after a lost answer too, unless the attempts are [`Attempts::once`].
+    pub async fn send<O, E, F>(
+        &self,
+        operation: &'static str,
+        attempts: &mut Attempts,
+        attempt: impl Fn() -> F,
+    ) -> Result<Result<O, Refusal>>
+    where
+        F: Future<Output = Result<O, SdkError<E>>>,
+        E: Refusing + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let mut backoff = self.backoff();
+        loop {
+            let error = match attempt().await {
+                Ok(output) => return Ok(Ok(output)),
+                Err(error) => error,
+            };
+            match classify(&error) {
+                Failure::Refused(refusal) => return Ok(Err(refusal)),
+                Failure::Fatal(Some(known)) => return Err(known),
+                Failure::Fatal(None) => return Err(Error::Store { operation, source: error.into() }),
+                Failure::Busy => {}
+                Failure::Lost => {
+                    attempts.uncertain = true;
+                    if attempts.once {
+                        return Err(Error::OutcomeUnknown { operation, source: Some(error.into()) });
+                    }
+                }
+            }
+            tracing::debug!(operation, attempt = backoff.attempts, %error, "repeating a request");
+            if !backoff.pause().await {
+                let source = Some(error.into());
+                return Err(match attempts.uncertain {
+                    true => Error::OutcomeUnknown { operation, source },
+                    false => Error::Unavailable { operation, source },
+                });
+            }
+        }
+    }
+}
+
+/// The pauses between attempts: full jitter, doubling, until the deadline.
+#[derive(Debug)]
+pub struct Backoff {
+    policy: RetryPolicy,
+    begun: Instant,
+    attempts: u32,
+}
+
+impl Backoff {
+    /// Waits for the next attempt. False once the deadline has come.
+    pub async fn pause(&mut self) -> bool {
+        let longest = self.policy.base.saturating_mul(1 << self.attempts.min(16)).min(self.policy.cap);
+        let pause = longest.mul_f64(rand::random::<f64>());
+        self.attempts += 1;
+        if self.begun.elapsed() + pause > self.policy.deadline {
+            return false;
+        }
+        sleep(pause).await;
+        true
+    }
+}
+
+/// What an error of the SDK means here: the one place that knows DynamoDB's error codes
+/// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html>).
+fn classify<E>(error: &SdkError<E>) -> Failure
+where
+    E: Refusing + ProvideErrorMetadata,
+{
+    let service = match error {
+        SdkError::ServiceError(context) => context,
+        SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
+        // Nobody listens there, so nobody has received anything.
+        SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_refused) => {
+            return Failure::Busy;
+        }
+        // Nothing tells whether the request arrived.
+        _ => return Failure::Lost,
+    };
+    match service.err().refusal() {
+        Some(Judged::Refused(refusal)) => return Failure::Refused(refusal),
+        Some(Judged::Busy) => return Failure::Busy,
+        Some(Judged::Invalid { message }) => return Failure::Fatal(invalid(&message)),
+        None => {}
+    }
+    let status = service.raw().status().as_u16();
+    match service.err().code().unwrap_or_default() {
+        "ProvisionedThroughputExceededException"
+        | "ThrottlingException"
+        | "RequestLimitExceeded"
+        | "TransactionConflictException"
+        | "TransactionInProgressException"
+        | "ReplicatedWriteConflictException" => Failure::Busy,
+        "ValidationException" => Failure::Fatal(invalid(service.err().message().unwrap_or_default())),
+        _ if status >= 500 => Failure::Lost,
+        _ => Failure::Fatal(None),
+    }
+}
+
+fn is_refused(error: &ConnectorError) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// The one validation that depends on what callers send and that no check at the door can foresee exactly.
+fn invalid(message: &str) -> Option<Error> {
+    message.contains("Item size").then_some(Error::TooLarge)
+}
