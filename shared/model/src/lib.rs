@@ -3,6 +3,7 @@
 
 mod address;
 mod call;
+mod change;
 mod concern;
 mod content_id;
 mod error;
@@ -11,11 +12,15 @@ mod outcome;
 mod payload;
 mod query;
 mod record;
+mod redact;
 mod traits;
 mod transaction;
 
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
 pub use call::{Call, RequestId};
+pub use change::{
+    Change, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity, MAX_CHANGE_PAYLOAD_BYTES, Run,
+};
 pub use concern::{CasResult, ConcernKind, ConcernValue};
 pub use content_id::{ContentId, InvalidContentId};
 pub use error::{BoxError, Error, Result};
@@ -33,9 +38,10 @@ pub use payload::{
 };
 pub use query::{Cursor, InvalidCursor, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
+pub use redact::redact;
 pub use traits::{
-    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService, Publisher,
-    RefPublisher, StatusPublisher, TransactionPublisher,
+    AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
+    Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
 };
 
 pub use transaction::{Committed, ConcernState, MAX_OPERATIONS, Operation, OperationKind, OperationOutcome};

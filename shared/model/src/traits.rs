@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::{
     Address, BranchCreated, Call, Committed, Config, ContentId, Created, Cursor, Dropped, GraphSourcePublication, Head,
-    Index, IndexRoot, IndexUpdate, LeaseClaim, LeaseRequest, Leased, ListQuery, Listed, Operation, Page, Published,
-    Purged, Push, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload,
-    Visible,
+    History, HistoryQuery, Index, IndexRoot, IndexUpdate, LeaseClaim, LeaseRequest, Leased, ListQuery, Listed,
+    Operation, Page, Published, Purged, Push, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result,
+    Retracted, Run, Status, StatusPayload, Visible,
 };
 use serde_json::Value;
 
@@ -20,6 +22,9 @@ pub trait GraphSourceLookup: Send + Sync {
 pub trait NameService: GraphSourceLookup {
     /// Everything under an address, strongly consistent; `None` where there is no record.
     async fn lookup(&self, address: &Address) -> Result<Option<Record>>;
+
+    /// The records of these addresses, in that order and each consistent by itself; those that do not exist are left out.
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>>;
 
     /// A page of records by index, eventually consistent, without those that the caller may not see.
     async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>>;
@@ -163,4 +168,22 @@ pub trait LeasePublisher: Send + Sync {
 pub trait TransactionPublisher: Send + Sync {
     /// Commits at most [`crate::MAX_OPERATIONS`], no two of them about one concern of one record.
     async fn commit(&self, call: &Call, operations: &[Operation]) -> Result<Committed>;
+}
+
+/// Reads the change feed.
+///
+/// Whoever has read up to a position has seen every change up to it, in the order of the feed, each once.
+#[async_trait]
+pub trait ChangeFeed: Send + Sync {
+    /// Where the feed stands: the position of its last change, 0 before the first.
+    async fn position(&self) -> Result<u64>;
+
+    /// At most `limit` changes after a position, consistent and without a gap.
+    async fn changes(&self, after: u64, limit: usize) -> Result<Run>;
+
+    /// Waits until something follows the position, or until the time is over.
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()>;
+
+    /// The changes of one record that the feed still holds, oldest first; the youngest may be missing for a moment.
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History>;
 }

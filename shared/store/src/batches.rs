@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The most keys of one BatchGetItem.
-const GET_BATCH: usize = 100;
+pub(crate) const GET_BATCH: usize = 100;
 /// The most requests of one BatchWriteItem.
 const WRITE_BATCH: usize = 25;
 /// How many batches are under way at once.
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// One BatchGetItem, repeated for what DynamoDB left unprocessed.
-    async fn get_all(&self, operation: &'static str, keys: Vec<Key>) -> Result<Vec<Item>> {
+    pub(crate) async fn get_all(&self, operation: &'static str, keys: Vec<Key>) -> Result<Vec<Item>> {
         let mut left: Vec<Item> = keys.iter().map(Key::item).collect();
         let mut found = Vec::with_capacity(left.len());
         let mut backoff = self.sender.backoff();

@@ -46,7 +46,7 @@ pub(crate) fn integer(item: &Item, attribute: &str) -> Option<i64> {
     as_integer(item.get(attribute)?)
 }
 
-fn as_integer(value: &AttributeValue) -> Option<i64> {
+pub(crate) fn as_integer(value: &AttributeValue) -> Option<i64> {
     let digits = value.as_n().ok()?;
     // Engines differ in how they write a number: `42`, `42.0`, `4.2E1`.
     digits.parse().ok().or_else(|| {

@@ -18,6 +18,7 @@
 //! of all pushes in `push`, and what is particular to each concern in `concerns`; then one file a noun.
 
 mod batches;
+mod changes;
 mod client;
 mod concerns;
 mod expressions;
@@ -50,6 +51,7 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
+pub use changes::{Difference, Identities, StreamRecord, Unreadable};
 pub use leases::Ran;
 pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
 pub use table::TableReport;
@@ -58,6 +60,7 @@ use crate::{
     client::Sender,
     concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
     expressions::Key,
+    items::RecordItems,
 };
 
 /// The nameservice over one DynamoDB table. Cheap to clone.
@@ -108,6 +111,12 @@ impl GraphSourceLookup for Store {
 impl NameService for Store {
     async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
         Ok(self.read_record("read a record", address).await?.record())
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
+        let wanted: Vec<_> = addresses.iter().map(|address| (address.clone(), None)).collect();
+        let (found, _) = self.read_records("read records", &wanted, usize::MAX).await?;
+        Ok(found.iter().filter_map(RecordItems::record).collect())
     }
 
     async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {

@@ -1,0 +1,173 @@
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{Address, ConcernKind, RecordKind};
+
+/// The largest payload that a change carries, in bytes of JSON. A larger one is left out and marked: its carriers (a
+/// queue's message of 256 KiB, ten of them in one request) hold it in any number, and a reader fetches the record.
+pub const MAX_CHANGE_PAYLOAD_BYTES: usize = 16 * 1024;
+
+/// What of a record has changed: the record itself, or one of its concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ChangedPart {
+    /// Its existence, whether it is retracted, what it depends on.
+    Meta,
+    /// One of its concerns.
+    Concern(ConcernKind),
+}
+
+impl ChangedPart {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Meta,
+        Self::Concern(ConcernKind::Head),
+        Self::Concern(ConcernKind::Index),
+        Self::Concern(ConcernKind::Status),
+        Self::Concern(ConcernKind::Config),
+    ];
+
+    /// The name on the wire, where it is called a concern too.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Meta => "meta",
+            Self::Concern(concern) => concern.as_str(),
+        }
+    }
+
+    /// The part of that wire name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.as_str() == name)
+    }
+}
+
+impl fmt::Display for ChangedPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ChangeKind {
+    /// There was nothing, or nothing born, and now there is.
+    Created,
+    /// A newer value took the place of the one before.
+    Updated,
+    /// The watermark went back, or a head was replaced at the same `t`: an administrator has put it there.
+    Reset,
+    /// The record was soft-deleted.
+    Retracted,
+    /// A retraction was undone.
+    Restored,
+    /// It is gone for good.
+    Purged,
+}
+
+impl ChangeKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Created, Self::Updated, Self::Reset, Self::Retracted, Self::Restored, Self::Purged];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Reset => "reset",
+            Self::Retracted => "retracted",
+            Self::Restored => "restored",
+            Self::Purged => "purged",
+        }
+    }
+
+    /// The kind of that wire name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a change says of the record that it is about, beside its address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// What the record describes.
+    pub kind: RecordKind,
+    /// The type of a graph source.
+    pub source_type: Option<String>,
+}
+
+/// A payload as a change carries it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangePayload {
+    /// There is none: nothing is born there, or no longer.
+    None,
+    /// What is there now, secrets redacted. Of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
+    /// config the payload, of a meta `{retracted, source_type?, dependencies?, source_branch?}`.
+    Value(Value),
+    /// It is larger than [`MAX_CHANGE_PAYLOAD_BYTES`]: read the record.
+    Omitted,
+}
+
+/// One entry of the change feed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Where it stands in the feed: 1, 2, 3, … without a gap.
+    pub position: u64,
+    /// Which record has changed.
+    pub address: Address,
+    /// What that record is.
+    pub identity: Identity,
+    /// What of it has changed.
+    pub part: ChangedPart,
+    /// How.
+    pub kind: ChangeKind,
+    /// The watermark now; 0 of a meta, and of what is gone.
+    pub watermark: i64,
+    /// The watermark before, where there was one.
+    pub previous: Option<i64>,
+    /// What is there now.
+    pub payload: ChangePayload,
+    /// When the writer wrote it.
+    pub occurred_at: Timestamp,
+    /// When it was appended to the feed.
+    pub recorded_at: Timestamp,
+}
+
+/// A stretch of the feed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Run {
+    /// What follows the position that was given, without a gap; nothing where nothing follows yet.
+    Changes(Vec<Change>),
+    /// What follows has expired, or was never in this feed: begin again with a snapshot.
+    Gone {
+        /// The oldest position that can still be read.
+        oldest: u64,
+    },
+}
+
+/// Which changes of one record are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryQuery {
+    /// Only what follows this position.
+    pub after: u64,
+    /// Only changes of this part.
+    pub part: Option<ChangedPart>,
+    /// How many at most, 1 or more.
+    pub limit: usize,
+}
+
+/// Changes of one record, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// The last position that was looked at, where more may follow it.
+    pub more_after: Option<u64>,
+}

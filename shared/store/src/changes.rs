@@ -1,0 +1,389 @@
+//! What the difference between two images of an item means: the one reader of stream records.
+//!
+//! A change is any difference in id, watermark, `rev`, named graphs, payload or the mark of retraction (contract §9).
+//! Counters, request ids, times of writing and the rows beside a record (`commit#`, `backref#`) are none. Fluree's
+//! writes and ours look alike here.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use jiff::Timestamp;
+use nameservice_model::{
+    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, GraphIndex, Identity, IndexRoot,
+    MAX_CHANGE_PAYLOAD_BYTES, Result, redact,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Store,
+    batches::GET_BATCH,
+    expressions::Key,
+    items::{self, Item},
+    schema::*,
+};
+
+/// One record of the table's stream, whichever way it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamRecord {
+    /// Names this very record, however often it is delivered.
+    pub event_id: String,
+    /// Its place in its shard: a number of up to 40 digits.
+    pub sequence_number: String,
+    /// About when it was written, by the stream's clock; whole seconds.
+    pub written_at: Timestamp,
+    /// The key of the item.
+    pub keys: HashMap<String, AttributeValue>,
+    /// The item before; empty where there was none.
+    pub old: HashMap<String, AttributeValue>,
+    /// The item after; empty where there is none.
+    pub new: HashMap<String, AttributeValue>,
+}
+
+/// A stream record that says what cannot be: no change can be read from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It has no key of this table.
+    #[error("the record has no `{0}` of type S")]
+    NoKey(&'static str),
+    /// An attribute that this part of a record has is of another type.
+    #[error("`{attribute}` is not of type {expected}")]
+    WrongType {
+        /// Which attribute of the new image.
+        attribute: &'static str,
+        /// The types it may have.
+        expected: &'static str,
+    },
+}
+
+/// What a stream record tells of a record, before it is known what that record is and where in the feed it belongs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Which record.
+    pub address: Address,
+    /// What of it.
+    pub part: ChangedPart,
+    /// How it has changed.
+    pub kind: ChangeKind,
+    /// The watermark now.
+    pub watermark: i64,
+    /// The watermark before, where there was one.
+    pub previous: Option<i64>,
+    /// What is there now.
+    pub payload: ChangePayload,
+    /// When the writer wrote it.
+    pub occurred_at: Timestamp,
+}
+
+impl StreamRecord {
+    /// The change that the record tells of, if it tells of one.
+    pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
+        let Some((address, part)) = self.part()? else { return Ok(None) };
+        check_types(part, &self.new)?;
+        let (before, after) = (State::of(part, &self.old), State::of(part, &self.new));
+        let Some(kind) = kind_of(part, before.as_ref(), after.as_ref()) else { return Ok(None) };
+        Ok(Some(Difference {
+            address,
+            part,
+            kind,
+            watermark: after.as_ref().map_or(0, |state| state.watermark),
+            previous: before.as_ref().filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
+            payload: after.map_or(ChangePayload::None, |state| carried(state.payload)),
+            occurred_at: self.occurred_at(),
+        }))
+    }
+
+    /// What the record says of the kind of a nameservice record: nothing, unless it is about a meta item.
+    pub fn identities(&self) -> Option<Identities> {
+        let (address, ChangedPart::Meta) = self.part().ok()?? else { return None };
+        Some(Identities { address, before: identity(&self.old), after: identity(&self.new) })
+    }
+
+    /// Which part of which record the item is; `None` for an item that is no part of one.
+    fn part(&self) -> Result<Option<(Address, ChangedPart)>, Unreadable> {
+        let key = |attribute| items::text(&self.keys, attribute).ok_or(Unreadable::NoKey(attribute));
+        let (pk, sk) = (key(ATTR_PK)?, key(ATTR_SK)?);
+        let part = match sk {
+            SK_META => Some(ChangedPart::Meta),
+            _ => ConcernKind::ALL.into_iter().find(|concern| sk_of(*concern) == sk).map(ChangedPart::Concern),
+        };
+        Ok(part.map(|part| (Address::stored(pk), part)))
+    }
+
+    /// The time that the writer left in the item; of a deletion, or of a writer that leaves none, the stream's.
+    fn occurred_at(&self) -> Timestamp {
+        let [old, new] = [&self.old, &self.new].map(|image| items::integer(image, ATTR_UPDATED_AT_MS));
+        new.filter(|_| new != old)
+            .and_then(|milliseconds| Timestamp::from_millisecond(milliseconds).ok())
+            .unwrap_or(self.written_at)
+    }
+}
+
+/// What a record of a meta item says of the nameservice record before and after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identities {
+    /// Which record.
+    pub address: Address,
+    /// What it was; `None` where there was none.
+    pub before: Option<Identity>,
+    /// What it is; `None` where there is none any more.
+    pub after: Option<Identity>,
+}
+
+fn identity(meta: &Item) -> Option<Identity> {
+    Some(Identity { kind: items::kind(meta)?, source_type: items::text(meta, ATTR_SOURCE_TYPE).map(str::to_owned) })
+}
+
+impl Store {
+    /// What the records of these addresses are, by one batched consistent read of their meta items per hundred.
+    /// Addresses without a record are left out.
+    pub async fn identities(&self, addresses: &[Address]) -> Result<HashMap<Address, Identity>> {
+        let mut known = HashMap::new();
+        for batch in addresses.chunks(GET_BATCH) {
+            let found = self.get_all("read what records are", batch.iter().map(Key::meta).collect()).await?;
+            known.extend(found.iter().filter_map(|meta| Some((Address::stored(items::pk(meta)), identity(meta)?))));
+        }
+        Ok(known)
+    }
+}
+
+/// One side of a difference. Nothing and unborn are the same.
+struct State {
+    watermark: i64,
+    payload: Option<Value>,
+    retracted: bool,
+}
+
+impl State {
+    /// What an image holds; `None` where that is nothing, and nothing is marked in it.
+    fn of(part: ChangedPart, item: &Item) -> Option<Self> {
+        if item.is_empty() {
+            return None;
+        }
+        let retracted = items::flag(item, ATTR_RETRACTED);
+        let (watermark, payload) = match part {
+            ChangedPart::Meta => {
+                // A meta without a kind makes no record.
+                items::kind(item)?;
+                (0, Some(meta_payload(item, retracted)))
+            }
+            ChangedPart::Concern(ConcernKind::Head) => {
+                let head = items::head(item);
+                (head.v, head.payload.map(|id| json!({"id": id.as_str(), "t": head.v})))
+            }
+            ChangedPart::Concern(ConcernKind::Index) => {
+                let index = items::index(item);
+                (index.v, index.payload.map(|root| index_payload(index.v, &root)))
+            }
+            ChangedPart::Concern(ConcernKind::Status) => {
+                let status = items::status(item);
+                (status.v, status.payload.and_then(|payload| serde_json::to_value(payload).ok()))
+            }
+            ChangedPart::Concern(ConcernKind::Config) => {
+                let config = items::config(item);
+                (config.v, config.payload)
+            }
+        };
+        Some(Self { watermark, payload, retracted })
+    }
+
+    fn is_unborn(&self) -> bool {
+        self.watermark == 0 && self.payload.is_none()
+    }
+}
+
+fn meta_payload(meta: &Item, retracted: bool) -> Value {
+    let mut payload = json!({"retracted": retracted});
+    if let Some(source_type) = items::text(meta, ATTR_SOURCE_TYPE) {
+        payload["source_type"] = source_type.into();
+        payload["dependencies"] = items::list_of_strings(meta, ATTR_DEPENDENCIES).into();
+    }
+    if let Some(source) = items::text(meta, ATTR_BP_SOURCE) {
+        payload["source_branch"] = source.into();
+    }
+    payload
+}
+
+fn index_payload(t: i64, root: &IndexRoot) -> Value {
+    let mut payload = json!({"id": root.id.as_str(), "t": t, "rev": root.rev});
+    if !root.graphs.is_empty() {
+        let shown = |graph: &GraphIndex| json!({"id": graph.id.as_str(), "t": graph.t, "rev": graph.rev});
+        let graphs = root.graphs.iter().map(|(name, graph)| (name.clone(), graph.as_ref().map_or(Value::Null, shown)));
+        payload["graphs"] = Value::Object(graphs.collect());
+    }
+    payload
+}
+
+/// How one state became the other; `None` where nothing has changed.
+fn kind_of(part: ChangedPart, before: Option<&State>, after: Option<&State>) -> Option<ChangeKind> {
+    let born = |state: Option<&State>| state.is_some_and(|state| !state.is_unborn());
+    let marked = |state: Option<&State>| state.is_some_and(|state| state.retracted);
+    match (before, after) {
+        (None, None) => None,
+        (before, None) => born(before).then_some(ChangeKind::Purged),
+        (before, after) if marked(after) != marked(before) => {
+            Some(if marked(after) { ChangeKind::Retracted } else { ChangeKind::Restored })
+        }
+        (before, after) if !born(before) => born(after).then_some(ChangeKind::Created),
+        (Some(before), Some(after)) => {
+            let same_place = before.watermark == after.watermark;
+            if same_place && before.payload == after.payload {
+                None
+            } else if after.watermark < before.watermark
+                || (same_place && part == ChangedPart::Concern(ConcernKind::Head))
+            {
+                Some(ChangeKind::Reset)
+            } else {
+                Some(ChangeKind::Updated)
+            }
+        }
+        (None, Some(_)) => None,
+    }
+}
+
+fn carried(payload: Option<Value>) -> ChangePayload {
+    let Some(mut payload) = payload else { return ChangePayload::None };
+    redact(&mut payload);
+    // A payload of parsed JSON always has a JSON form.
+    match serde_json::to_vec(&payload) {
+        Ok(bytes) if bytes.len() <= MAX_CHANGE_PAYLOAD_BYTES => ChangePayload::Value(payload),
+        _ => ChangePayload::Omitted,
+    }
+}
+
+/// Reads are tolerant of what other programs write; a feed is not: what it took for nothing would be lost in silence.
+fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
+    type Check = (&'static str, &'static str, fn(&AttributeValue) -> bool);
+    const TEXT: fn(&AttributeValue) -> bool = AttributeValue::is_s;
+    const INTEGER: fn(&AttributeValue) -> bool = |value| items::as_integer(value).is_some();
+    const MAP: fn(&AttributeValue) -> bool = AttributeValue::is_m;
+    let checks: &[Check] = match part {
+        ChangedPart::Meta => &[(ATTR_KIND, "S", TEXT), (ATTR_SOURCE_TYPE, "S", TEXT), (ATTR_BP_SOURCE, "S", TEXT)],
+        ChangedPart::Concern(ConcernKind::Head) => &[(ATTR_COMMIT_ID, "S", TEXT), (ATTR_COMMIT_T, "N (i64)", INTEGER)],
+        ChangedPart::Concern(ConcernKind::Index) => {
+            &[(ATTR_INDEX_ID, "S", TEXT), (ATTR_INDEX_T, "N (i64)", INTEGER), (ATTR_GRAPHS, "M", MAP)]
+        }
+        ChangedPart::Concern(ConcernKind::Status) => {
+            &[(ATTR_STATUS, "S", TEXT), (ATTR_STATUS_V, "N (i64)", INTEGER), (ATTR_STATUS_META, "M", MAP)]
+        }
+        ChangedPart::Concern(ConcernKind::Config) => &[
+            (ATTR_CONFIG_JSON, "S", TEXT),
+            (ATTR_CONFIG_V, "N (i64)", INTEGER),
+            (ATTR_CONFIG_META, "M", MAP),
+            (ATTR_DEFAULT_CONTEXT_ADDRESS, "S", TEXT),
+        ],
+    };
+    let retracted: Check = (ATTR_RETRACTED, "BOOL", AttributeValue::is_bool);
+    for (attribute, expected, is_right) in checks.iter().copied().chain([retracted]) {
+        if items::present(item, attribute).is_some_and(|value| !is_right(value)) {
+            return Err(Unreadable::WrongType { attribute, expected });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(attributes: Value) -> Item {
+        let Value::Object(members) = attributes else { return Item::new() };
+        members.into_iter().map(|(name, value)| (name, items::attribute(&value))).collect()
+    }
+
+    fn record(sk: &str, old: Value, new: Value) -> StreamRecord {
+        StreamRecord {
+            event_id: "e".into(),
+            sequence_number: "1".into(),
+            written_at: Timestamp::from_second(1_000).unwrap(),
+            keys: item(json!({"pk": "a:main", "sk": sk})),
+            old: item(old),
+            new: item(new),
+        }
+    }
+
+    fn kind(sk: &str, old: Value, new: Value) -> Option<(ChangeKind, i64, Option<i64>)> {
+        let difference = record(sk, old, new).difference().unwrap()?;
+        Some((difference.kind, difference.watermark, difference.previous))
+    }
+
+    const NOTHING: Value = Value::Null;
+
+    #[test]
+    fn a_change_is_a_difference_in_what_a_part_says() {
+        use ChangeKind::*;
+        let head = |t: i64, id: &str| json!({"commit_t": t, "commit_id": id});
+        let index = |rev: i64, rev_id: &str| json!({"index_t": 1, "index_id": "i", "rev": rev, "rev_id": rev_id});
+        let meta = |retracted: bool| json!({"kind": "ledger", "retracted": retracted});
+        for (sk, old, new, expected) in [
+            ("head", NOTHING, head(1, "a"), Some((Created, 1, None))),
+            ("head", NOTHING, json!({"commit_t": 0}), None),
+            ("head", json!({"commit_t": 0, "commit_id": null}), head(1, "a"), Some((Created, 1, Some(0)))),
+            ("head", head(1, "a"), head(2, "b"), Some((Updated, 2, Some(1)))),
+            ("head", head(2, "b"), head(1, "a"), Some((Reset, 1, Some(2)))),
+            ("head", head(2, "b"), head(2, "a"), Some((Reset, 2, Some(2)))),
+            ("head", head(2, "b"), json!({"commit_t": 0}), Some((Reset, 0, Some(2)))),
+            ("head", head(2, "b"), NOTHING, Some((Purged, 0, Some(2)))),
+            ("head", json!({"commit_t": 0}), NOTHING, None),
+            ("head", head(2, "b"), head(2, "b"), None),
+            ("index", index(0, "i"), index(1, "i"), Some((Updated, 1, Some(1)))),
+            ("index", index(0, "x"), index(1, "x"), None),
+            (
+                "index",
+                json!({"index_t": 1, "index_id": "i", "graphs": {}}),
+                json!({"index_t": 1, "index_id": "i", "graphs": {"g": {"id": "x", "t": 1}}}),
+                Some((Updated, 1, Some(1))),
+            ),
+            ("status", NOTHING, json!({"status": "ready", "status_v": 1}), Some((Created, 1, None))),
+            (
+                "status",
+                json!({"status": "ready", "status_v": 1}),
+                json!({"status": "retracted", "status_v": 2, "retracted": true}),
+                Some((Retracted, 2, Some(1))),
+            ),
+            (
+                "config",
+                json!({"config_v": 1, "config_json": "{}", "request_id": "a"}),
+                json!({"config_v": 1, "config_json": "{}", "request_id": "b", "updated_at_ms": 5}),
+                None,
+            ),
+            ("meta", NOTHING, meta(false), Some((Created, 0, None))),
+            ("meta", json!({"retracted": false}), meta(false), Some((Created, 0, None))),
+            ("meta", meta(false), json!({"kind": "ledger", "retracted": false, "branches": 3, "dependents": 1}), None),
+            ("meta", meta(false), meta(true), Some((Retracted, 0, None))),
+            ("meta", meta(true), meta(false), Some((Restored, 0, None))),
+            ("meta", meta(true), NOTHING, Some((Purged, 0, None))),
+            ("meta", NOTHING, json!({"retracted": true}), None),
+            ("commit#00000000000000000001", NOTHING, json!({"commit_t": 1}), None),
+            ("backref#b:main", NOTHING, json!({"dependent": "b:main"}), None),
+        ] {
+            assert_eq!(kind(sk, old.clone(), new.clone()), expected, "{sk}: {old} -> {new}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_and_a_null_is_nothing() {
+        let wrong = record("head", NOTHING, json!({"commit_t": "one"})).difference().unwrap_err();
+        assert_eq!(wrong.to_string(), "`commit_t` is not of type N (i64)");
+        let mut keyless = record("head", NOTHING, NOTHING);
+        keyless.keys.remove("sk");
+        assert_eq!(keyless.difference().unwrap_err(), Unreadable::NoKey("sk"));
+        assert_eq!(kind("head", NOTHING, json!({"commit_t": null, "commit_id": null})), None);
+    }
+
+    #[test]
+    fn payloads_are_redacted_and_large_ones_left_out() {
+        let config = |json: Value| json!({"config_v": 1, "config_json": json.to_string()});
+        let payload = |json| record("config", NOTHING, config(json)).difference().unwrap().unwrap().payload;
+        assert_eq!(payload(json!({"apiKey": "x"})), ChangePayload::Value(json!({"apiKey": "[redacted]"})));
+        assert_eq!(payload(json!({"a": "x".repeat(MAX_CHANGE_PAYLOAD_BYTES)})), ChangePayload::Omitted);
+    }
+
+    #[test]
+    fn a_change_has_the_time_of_its_writer_or_else_of_the_stream() {
+        let at = |old, new| record("head", old, new).difference().unwrap().unwrap().occurred_at.as_millisecond();
+        let head = |t: i64, ms: i64| json!({"commit_t": t, "commit_id": "a", "updated_at_ms": ms});
+        assert_eq!(at(head(1, 5), head(2, 7)), 7);
+        assert_eq!(at(head(1, 5), head(2, 5)), 1_000_000);
+        assert_eq!(at(head(1, 5), NOTHING), 1_000_000);
+    }
+}
