@@ -14,3 +14,4 @@ mod requests;
 mod routes;
 mod service;
 mod transactions;
+mod views;

@@ -15,8 +15,6 @@ use crate::{
 
 /// The most keys of one BatchGetItem.
 pub(crate) const GET_BATCH: usize = 100;
-/// The most requests of one BatchWriteItem.
-const WRITE_BATCH: usize = 25;
 /// How many batches are under way at once.
 const PARALLEL: usize = 8;
 
@@ -83,16 +81,7 @@ impl Store {
 
     /// Deletes items, batch by batch.
     pub(crate) async fn delete_all(&self, operation: &'static str, keys: Vec<Key>) -> Result<()> {
-        let batches: Vec<Vec<Key>> = keys.chunks(WRITE_BATCH).map(<[Key]>::to_vec).collect();
-        stream::iter(batches.into_iter().map(|batch| self.delete_batch(operation, batch)))
-            .buffer_unordered(PARALLEL)
-            .try_collect::<Vec<()>>()
-            .await?;
-        Ok(())
-    }
-
-    async fn delete_batch(&self, operation: &'static str, keys: Vec<Key>) -> Result<()> {
-        let mut left = keys
+        let deletes = keys
             .iter()
             .map(|key| {
                 let delete = DeleteRequest::builder().set_key(Some(key.item())).build()?;
@@ -100,16 +89,8 @@ impl Store {
             })
             .collect::<Result<Vec<_>, aws_sdk_dynamodb::error::BuildError>>()
             .map_err(|error| Error::Store { operation, source: error.into() })?;
-        let mut backoff = self.sender.backoff();
-        while !left.is_empty() {
-            let request = self.sender.client().batch_write_item().request_items(self.sender.table(), left);
-            let output = self.sender.read(operation, || request.clone().send()).await?;
-            left = output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
-            if !left.is_empty() && !backoff.pause().await {
-                return Err(Error::Unavailable { operation, source: Some("deletions were left unprocessed".into()) });
-            }
-        }
-        Ok(())
+        let unwritten = self.sender.write_all(operation, &[ATTR_PK, ATTR_SK], deletes).await;
+        unwritten.into_iter().next().map_or(Ok(()), |unwritten| Err(unwritten.error))
     }
 }
 

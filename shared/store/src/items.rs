@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
-pub(crate) use nameservice_dynamo::Item;
+pub(crate) use nameservice_dynamo::{Item, as_integer};
 use nameservice_model::{
     Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Held, Index, IndexRoot, Lease, LeaseName,
     Object, Record, RecordKind, RequestId, Status, StatusPayload, Summary,
@@ -44,15 +44,6 @@ pub(crate) fn flag(item: &Item, attribute: &str) -> bool {
 /// A number as the watermarks and counters have it. `None` where it is absent or no integer of 64 bits.
 pub(crate) fn integer(item: &Item, attribute: &str) -> Option<i64> {
     as_integer(item.get(attribute)?)
-}
-
-pub(crate) fn as_integer(value: &AttributeValue) -> Option<i64> {
-    let digits = value.as_n().ok()?;
-    // Engines differ in how they write a number: `42`, `42.0`, `4.2E1`.
-    digits.parse().ok().or_else(|| {
-        let float: f64 = digits.parse().ok()?;
-        (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
-    })
 }
 
 pub(crate) fn list_of_strings(item: &Item, attribute: &str) -> Vec<String> {

@@ -1,0 +1,98 @@
+//! Many writes in few requests: batches of the size that DynamoDB allows, in parallel, and never a write dropped.
+
+use aws_sdk_dynamodb::types::{AttributeValue, WriteRequest};
+use futures_util::{StreamExt, stream};
+use nameservice_model::{Error, Result};
+
+use crate::{Attempts, Item, Sender, table::code_of};
+
+/// The most requests of one BatchWriteItem.
+pub const WRITE_BATCH: usize = 25;
+/// How many batches are under way at once.
+const PARALLEL: usize = 8;
+
+/// Writes of a batch that did not come through.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// Which, by their positions in the call.
+    pub positions: Vec<usize>,
+    /// Why.
+    pub error: Error,
+}
+
+/// A write, with its position in the call.
+type Numbered = (usize, WriteRequest);
+
+impl Sender {
+    /// Puts and deletes items, batch by batch, and repeats what DynamoDB leaves unprocessed. Answers what could not be
+    /// written; everything else was.
+    ///
+    /// `keys` are the attributes of the table's key. No two writes may have the same one.
+    pub async fn write_all(&self, operation: &'static str, keys: &[&str], writes: Vec<WriteRequest>) -> Vec<Unwritten> {
+        let numbered: Vec<Numbered> = writes.into_iter().enumerate().collect();
+        let batches: Vec<Vec<Numbered>> = numbered.chunks(WRITE_BATCH).map(<[Numbered]>::to_vec).collect();
+        stream::iter(batches.into_iter().map(|batch| self.write_batch(operation, keys, batch)))
+            .buffer_unordered(PARALLEL)
+            .concat()
+            .await
+    }
+
+    /// One batch. One write that can never be applied fails the whole request: then each goes alone, so that it takes
+    /// no other with it.
+    async fn write_batch(&self, operation: &'static str, keys: &[&str], batch: Vec<Numbered>) -> Vec<Unwritten> {
+        let mut left = batch;
+        match self.write_until_done(operation, keys, &mut left).await {
+            Ok(()) => Vec::new(),
+            Err(error) if left.len() > 1 && is_about_one_write(&error) => {
+                let alone = left.into_iter().map(|write| async move {
+                    let (position, mut write) = (write.0, vec![write]);
+                    let done = self.write_until_done(operation, keys, &mut write).await;
+                    done.err().map(|error| Unwritten { positions: vec![position], error })
+                });
+                stream::iter(alone.collect::<Vec<_>>())
+                    .buffered(PARALLEL)
+                    .filter_map(std::future::ready)
+                    .collect()
+                    .await
+            }
+            Err(error) => vec![Unwritten { positions: left.iter().map(|(position, _)| *position).collect(), error }],
+        }
+    }
+
+    /// Takes out of `left` what was written.
+    async fn write_until_done(&self, operation: &'static str, keys: &[&str], left: &mut Vec<Numbered>) -> Result<()> {
+        let mut backoff = self.backoff();
+        let mut attempts = Attempts::default();
+        while !left.is_empty() {
+            let writes = left.iter().map(|(_, write)| write.clone()).collect();
+            let request = self.client().batch_write_item().request_items(self.table(), writes);
+            let output = match self.send(operation, &mut attempts, || request.clone().send()).await? {
+                Ok(output) => output,
+                Err(_) => return Err(Error::Store { operation, source: "a batch was refused by a condition".into() }),
+            };
+            let unprocessed: Vec<WriteRequest> =
+                output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
+            let unprocessed: Vec<_> = unprocessed.iter().filter_map(|write| key_of(write, keys)).collect();
+            left.retain(|(_, write)| key_of(write, keys).is_some_and(|key| unprocessed.contains(&key)));
+            if !left.is_empty() && !backoff.pause().await {
+                let source = Some("writes were left unprocessed".into());
+                return Err(match attempts.uncertain {
+                    true => Error::OutcomeUnknown { operation, source },
+                    false => Error::Unavailable { operation, source },
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values of the key of a write. Numbers come back in another form than they were sent in; keys are strings.
+fn key_of<'a>(write: &'a WriteRequest, keys: &[&str]) -> Option<Vec<&'a AttributeValue>> {
+    let put = write.put_request().map(|put| put.item());
+    let item: &Item = put.or_else(|| write.delete_request().map(|delete| delete.key()))?;
+    keys.iter().map(|key| item.get(*key)).collect()
+}
+
+fn is_about_one_write(error: &Error) -> bool {
+    matches!(error, Error::TooLarge) || code_of(error) == Some("ValidationException")
+}

@@ -1,0 +1,467 @@
+//! Creating a table from its description, and saying what one that exists lacks.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use aws_sdk_dynamodb::{
+    error::{BuildError, ProvideErrorMetadata, SdkError},
+    types::{
+        AttributeDefinition, BillingMode, GlobalSecondaryIndex, GlobalSecondaryIndexDescription, KeySchemaElement,
+        KeyType as KeyRole, PointInTimeRecoverySpecification, PointInTimeRecoveryStatus, Projection as SdkProjection,
+        ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription, TableStatus,
+        TimeToLiveSpecification, TimeToLiveStatus,
+    },
+};
+use nameservice_model::{BoxError, Error, Result};
+use tokio::time::sleep;
+
+use crate::Sender;
+
+const ENSURE: &str = "create or check the table";
+const POLL: Duration = Duration::from_millis(200);
+
+/// What a table looks like: from this it is created, checked and used. The table's own keys are strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The attribute that tells which rows belong together.
+    pub partition_key: &'static str,
+    /// The attribute that orders and tells apart the rows of a partition; without one a partition is one row.
+    pub sort_key: Option<&'static str>,
+    /// The secondary indexes.
+    pub indexes: &'static [Index],
+    /// The attribute that holds a row's end, in epoch seconds.
+    pub ttl: Option<&'static str>,
+    /// Whether the table has a stream, of new and old images.
+    pub stream: bool,
+}
+
+/// A global secondary index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Its name.
+    pub name: &'static str,
+    /// By which attribute rows are found.
+    pub partition_key: Key,
+    /// By which attribute the rows found are ordered.
+    pub sort_key: Option<Key>,
+    /// What it carries beside keys.
+    pub projection: Projection,
+}
+
+/// A key attribute of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The attribute.
+    pub name: &'static str,
+    /// Its type.
+    pub key_type: KeyType,
+}
+
+impl Key {
+    /// A string.
+    pub const fn string(name: &'static str) -> Self {
+        Self { name, key_type: KeyType::S }
+    }
+
+    /// A number.
+    pub const fn number(name: &'static str) -> Self {
+        Self { name, key_type: KeyType::N }
+    }
+
+    /// Bytes.
+    pub const fn bytes(name: &'static str) -> Self {
+        Self { name, key_type: KeyType::B }
+    }
+}
+
+/// The types that a key can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// A string, ordered by its UTF-8 bytes.
+    S,
+    /// A number.
+    N,
+    /// Bytes, ordered as unsigned.
+    B,
+}
+
+impl KeyType {
+    fn scalar(self) -> ScalarAttributeType {
+        match self {
+            Self::S => ScalarAttributeType::S,
+            Self::N => ScalarAttributeType::N,
+            Self::B => ScalarAttributeType::B,
+        }
+    }
+}
+
+/// What an index carries of a row, beside the keys of the index and the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Projection {
+    /// Everything: rows need not be read again, and are stored twice.
+    All,
+    /// Nothing.
+    KeysOnly,
+    /// These attributes.
+    Include(&'static [&'static str]),
+}
+
+/// What was found by [`Sender::ensure_table`] or [`Sender::check_table`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether this call created the table.
+    pub created: bool,
+    /// What the table lacks of its description.
+    pub lacks: Vec<Lack>,
+}
+
+/// One thing that a table lacks of its description. Displays as a sentence for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lack {
+    /// Its keys are others.
+    Keys {
+        /// The keys that it should have.
+        expected: String,
+    },
+    /// There is no such index.
+    Index {
+        /// The index.
+        index: &'static str,
+    },
+    /// The keys of an index are others.
+    IndexKeys {
+        /// The index.
+        index: &'static str,
+        /// The keys that it should have.
+        expected: String,
+    },
+    /// An index does not carry what it should.
+    Projection {
+        /// The index.
+        index: &'static str,
+        /// What is missing.
+        missing: String,
+    },
+    /// There is no stream with new and old images.
+    Stream,
+    /// Rows do not expire.
+    Ttl {
+        /// The attribute that should hold a row's end.
+        attribute: &'static str,
+    },
+    /// Point-in-time recovery is off.
+    Recovery,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keys { expected } => write!(f, "its keys are not {expected}: it cannot serve"),
+            Self::Index { index } => write!(f, "there is no index `{index}`"),
+            Self::IndexKeys { index, expected } => write!(f, "the keys of index `{index}` are not {expected}"),
+            Self::Projection { index, missing } => write!(f, "index `{index}` does not carry {missing}"),
+            Self::Stream => write!(f, "there is no stream with new and old images"),
+            Self::Ttl { attribute } => write!(f, "TTL on `{attribute}` is off"),
+            Self::Recovery => write!(f, "point-in-time recovery is off"),
+        }
+    }
+}
+
+impl Description {
+    /// The attributes of the table's own key.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> + Clone {
+        std::iter::once(self.partition_key).chain(self.sort_key)
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<&'static Index> {
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    fn own_keys(&self) -> (Key, Option<Key>) {
+        (Key::string(self.partition_key), self.sort_key.map(Key::string))
+    }
+
+    /// Every attribute that is part of some key.
+    fn key_types(&self) -> BTreeMap<&'static str, KeyType> {
+        let (partition, sort) = self.own_keys();
+        let of_indexes =
+            self.indexes.iter().flat_map(|index| std::iter::once(index.partition_key).chain(index.sort_key));
+        std::iter::once(partition).chain(sort).chain(of_indexes).map(|key| (key.name, key.key_type)).collect()
+    }
+
+    fn lacks_of(&self, table: &TableDescription) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        let (partition, sort) = self.own_keys();
+        if !same_keys(table, table.key_schema(), partition, sort) {
+            lacks.push(Lack::Keys { expected: named(partition, sort) });
+        }
+        for index in self.indexes {
+            let found = table.global_secondary_indexes().iter().find(|found| found.index_name() == Some(index.name));
+            let (name, partition, sort) = (index.name, index.partition_key, index.sort_key);
+            match found {
+                None => lacks.push(Lack::Index { index: name }),
+                Some(found) if !same_keys(table, found.key_schema(), partition, sort) => {
+                    lacks.push(Lack::IndexKeys { index: name, expected: named(partition, sort) });
+                }
+                Some(found) => lacks.extend(self.lacks_of_projection(index, found)),
+            }
+        }
+        let stream = table.stream_specification().filter(|stream| stream.stream_enabled);
+        let images = stream.and_then(|stream| stream.stream_view_type());
+        if self.stream && images != Some(&StreamViewType::NewAndOldImages) {
+            lacks.push(Lack::Stream);
+        }
+        lacks
+    }
+
+    fn lacks_of_projection(&self, index: &Index, found: &GlobalSecondaryIndexDescription) -> Option<Lack> {
+        let projection = found.projection();
+        if projection.and_then(|projection| projection.projection_type()) == Some(&ProjectionType::All) {
+            return None;
+        }
+        let wanted = match index.projection {
+            Projection::All => {
+                return Some(Lack::Projection { index: index.name, missing: "all attributes".to_owned() });
+            }
+            Projection::KeysOnly => return None,
+            Projection::Include(attributes) => attributes,
+        };
+        let carried = projection.map(|projection| projection.non_key_attributes()).unwrap_or_default();
+        let keys: Vec<&str> =
+            self.keys().chain([index.partition_key.name]).chain(index.sort_key.map(|key| key.name)).collect();
+        let missing: Vec<&str> = wanted
+            .iter()
+            .copied()
+            .filter(|attribute| !keys.contains(attribute) && !carried.iter().any(|carried| carried == attribute))
+            .collect();
+        (!missing.is_empty()).then(|| Lack::Projection { index: index.name, missing: missing.join(", ") })
+    }
+}
+
+fn named(partition: Key, sort: Option<Key>) -> String {
+    let described = |key: Key| match key.key_type {
+        KeyType::S => format!("`{}`", key.name),
+        KeyType::N => format!("`{}` (a number)", key.name),
+        KeyType::B => format!("`{}` (bytes)", key.name),
+    };
+    match sort {
+        Some(sort) => format!("{} and {}", described(partition), described(sort)),
+        None => format!("{} alone", described(partition)),
+    }
+}
+
+fn same_keys(table: &TableDescription, found: &[KeySchemaElement], partition: Key, sort: Option<Key>) -> bool {
+    let is = |role: KeyRole, expected: Option<Key>| {
+        let key = found.iter().find(|key| *key.key_type() == role).map(KeySchemaElement::attribute_name);
+        let key_type = table
+            .attribute_definitions()
+            .iter()
+            .find(|definition| Some(definition.attribute_name()) == key)
+            .map(AttributeDefinition::attribute_type);
+        key == expected.map(|key| key.name) && key_type == expected.map(|key| key.key_type.scalar()).as_ref()
+    };
+    is(KeyRole::Hash, Some(partition)) && is(KeyRole::Range, sort)
+}
+
+fn schema_of(partition: Key, sort: Option<Key>) -> Result<Vec<KeySchemaElement>, BuildError> {
+    let element = |key: Key, role| KeySchemaElement::builder().attribute_name(key.name).key_type(role).build();
+    std::iter::once(element(partition, KeyRole::Hash)).chain(sort.map(|sort| element(sort, KeyRole::Range))).collect()
+}
+
+fn secondary(index: &Index) -> Result<GlobalSecondaryIndex, BuildError> {
+    let projection = match index.projection {
+        Projection::All => SdkProjection::builder().projection_type(ProjectionType::All),
+        Projection::KeysOnly => SdkProjection::builder().projection_type(ProjectionType::KeysOnly),
+        Projection::Include(attributes) => SdkProjection::builder()
+            .projection_type(ProjectionType::Include)
+            .set_non_key_attributes(Some(attributes.iter().map(ToString::to_string).collect())),
+    };
+    GlobalSecondaryIndex::builder()
+        .index_name(index.name)
+        .set_key_schema(Some(schema_of(index.partition_key, index.sort_key)?))
+        .projection(projection.build())
+        .build()
+}
+
+fn unbuilt(error: BuildError) -> Error {
+    Error::Store { operation: ENSURE, source: error.into() }
+}
+
+impl Sender {
+    /// Creates the table (on demand, TTL, point-in-time recovery, the stream if it is described) and waits until it is
+    /// active. One that exists is left as it is; the report says what it lacks.
+    ///
+    /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
+    /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
+    pub async fn ensure_table(&self, description: &Description) -> Result<Report> {
+        let created = match self.describe().await? {
+            Some(_) => false,
+            None => self.create_table(description).await?,
+        };
+        self.wait_until_active().await?;
+        if created {
+            if let Some(attribute) = description.ttl {
+                self.enable_ttl(attribute).await?;
+            }
+            self.enable_recovery().await?;
+        }
+        Ok(Report { created, ..self.check_table(description).await? })
+    }
+
+    /// Says what the table lacks; an error where there is none.
+    pub async fn check_table(&self, description: &Description) -> Result<Report> {
+        let Some(table) = self.describe().await? else {
+            return Err(Error::Store {
+                operation: ENSURE,
+                source: format!("there is no table `{}`", self.table()).into(),
+            });
+        };
+        let mut lacks = description.lacks_of(&table);
+        if let Some(attribute) = description.ttl
+            && !self.has_ttl(attribute).await?
+        {
+            lacks.push(Lack::Ttl { attribute });
+        }
+        if self.has_recovery().await? == Some(false) {
+            lacks.push(Lack::Recovery);
+        }
+        Ok(Report { created: false, lacks })
+    }
+
+    async fn describe(&self) -> Result<Option<TableDescription>> {
+        let request = self.client().describe_table().table_name(self.table());
+        match self.read(ENSURE, || request.clone().send()).await {
+            Ok(output) => Ok(output.table),
+            Err(error) if code_of(&error) == Some("ResourceNotFoundException") => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// False where somebody else was faster.
+    async fn create_table(&self, description: &Description) -> Result<bool> {
+        let (partition, sort) = description.own_keys();
+        let mut request = self
+            .client()
+            .create_table()
+            .table_name(self.table())
+            .billing_mode(BillingMode::PayPerRequest)
+            .set_key_schema(Some(schema_of(partition, sort).map_err(unbuilt)?));
+        if description.stream {
+            let stream = StreamSpecification::builder()
+                .stream_enabled(true)
+                .stream_view_type(StreamViewType::NewAndOldImages)
+                .build()
+                .map_err(unbuilt)?;
+            request = request.stream_specification(stream);
+        }
+        for (attribute, key_type) in description.key_types() {
+            let definition = AttributeDefinition::builder()
+                .attribute_name(attribute)
+                .attribute_type(key_type.scalar())
+                .build()
+                .map_err(unbuilt)?;
+            request = request.attribute_definitions(definition);
+        }
+        for index in description.indexes {
+            request = request.global_secondary_indexes(secondary(index).map_err(unbuilt)?);
+        }
+        match self.read(ENSURE, || request.clone().send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if code_of(&error) == Some("ResourceInUseException") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn wait_until_active(&self) -> Result<()> {
+        loop {
+            match self.describe().await?.and_then(|table| table.table_status) {
+                Some(TableStatus::Active | TableStatus::Updating) => return Ok(()),
+                _ => sleep(POLL).await,
+            }
+        }
+    }
+
+    async fn enable_ttl(&self, attribute: &str) -> Result<()> {
+        let specification =
+            TimeToLiveSpecification::builder().attribute_name(attribute).enabled(true).build().map_err(unbuilt)?;
+        let request =
+            self.client().update_time_to_live().table_name(self.table()).time_to_live_specification(specification);
+        self.read(ENSURE, || request.clone().send()).await?;
+        Ok(())
+    }
+
+    async fn has_ttl(&self, attribute: &str) -> Result<bool> {
+        let request = self.client().describe_time_to_live().table_name(self.table());
+        let ttl = self.read(ENSURE, || request.clone().send()).await?.time_to_live_description;
+        Ok(ttl.is_some_and(|ttl| {
+            ttl.attribute_name.as_deref() == Some(attribute)
+                && matches!(ttl.time_to_live_status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling))
+        }))
+    }
+
+    /// Engines for one machine do not know the call: there is nothing to recover from there.
+    async fn enable_recovery(&self) -> Result<()> {
+        let specification = PointInTimeRecoverySpecification::builder()
+            .point_in_time_recovery_enabled(true)
+            .build()
+            .map_err(unbuilt)?;
+        let request = self
+            .client()
+            .update_continuous_backups()
+            .table_name(self.table())
+            .point_in_time_recovery_specification(specification);
+        let mut backoff = self.backoff();
+        loop {
+            match self.read(ENSURE, || request.clone().send()).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_unsupported(&error) => return Ok(()),
+                // A table that was only just made is not ready for it.
+                Err(error) if code_of(&error) == Some("ContinuousBackupsUnavailableException") => {
+                    if !backoff.pause().await {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// `None` where the engine does not know the call.
+    async fn has_recovery(&self) -> Result<Option<bool>> {
+        let request = self.client().describe_continuous_backups().table_name(self.table());
+        match self.read(ENSURE, || request.clone().send()).await {
+            Ok(output) => {
+                let recovery = output
+                    .continuous_backups_description
+                    .and_then(|backups| backups.point_in_time_recovery_description)
+                    .and_then(|recovery| recovery.point_in_time_recovery_status);
+                Ok(Some(recovery == Some(PointInTimeRecoveryStatus::Enabled)))
+            }
+            Err(error) if is_unsupported(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The code of the error that DynamoDB answered with.
+pub(crate) fn code_of(error: &Error) -> Option<&str> {
+    let Error::Store { source, .. } = error else { return None };
+    fn code<E: ProvideErrorMetadata + std::error::Error + 'static>(source: &BoxError) -> Option<&str> {
+        source.downcast_ref::<SdkError<E>>()?.code()
+    }
+    use aws_sdk_dynamodb::operation::{
+        batch_write_item::BatchWriteItemError, create_table::CreateTableError,
+        describe_continuous_backups::DescribeContinuousBackupsError, describe_table::DescribeTableError,
+        update_continuous_backups::UpdateContinuousBackupsError,
+    };
+    code::<DescribeTableError>(source)
+        .or_else(|| code::<CreateTableError>(source))
+        .or_else(|| code::<UpdateContinuousBackupsError>(source))
+        .or_else(|| code::<DescribeContinuousBackupsError>(source))
+        .or_else(|| code::<BatchWriteItemError>(source))
+}
+
+fn is_unsupported(error: &Error) -> bool {
+    matches!(code_of(error), Some("UnknownOperationException" | "UnknownOperation" | "UnrecognizedClientException"))
+}

@@ -1,0 +1,154 @@
+use nameservice_model::BoxError;
+
+use crate::{BatchFailure, RowKey};
+
+/// The result of the operations of a view.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation did not come about: the store's own error.
+pub type Source = nameservice_model::Error;
+
+/// What did not come about, on which table and row, and why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Rows were not read.
+    #[error("`{id}` was not loaded from {table}")]
+    NotLoaded {
+        /// The table.
+        table: String,
+        /// The key, or the index and its key.
+        id: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// A row was to be the first of its key and is not. The one in the way was left as it is.
+    #[error("there is a row `{key}` in {table} already")]
+    AlreadyExists {
+        /// The table.
+        table: String,
+        /// The key.
+        key: RowKey,
+    },
+    /// A row was not saved.
+    #[error("`{id}` was not saved to {table}")]
+    NotSaved {
+        /// The table.
+        table: String,
+        /// The key, or what the row is otherwise.
+        id: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// A counter was not changed.
+    #[error("`{field}` of `{id}` was not counted in {table}")]
+    NotCounted {
+        /// The table.
+        table: String,
+        /// The key of the row.
+        id: String,
+        /// The counter.
+        field: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// A row was not deleted.
+    #[error("`{id}` was not deleted from {table}")]
+    NotDeleted {
+        /// The table.
+        table: String,
+        /// The key.
+        id: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// A transaction did not take place.
+    #[error("a transaction on {table} failed")]
+    NotWritten {
+        /// The table.
+        table: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+    /// Some rows of a batch were not written; the others were.
+    #[error(transparent)]
+    BatchNotFullyWritten(#[from] BatchFailure),
+    /// The table could not be created or looked at.
+    #[error("table {table} is not ready")]
+    TableNotReady {
+        /// The table.
+        table: String,
+        /// Why.
+        #[source]
+        source: Source,
+    },
+}
+
+impl Error {
+    fn sources(&self) -> Vec<&Source> {
+        match self {
+            Self::NotLoaded { source, .. }
+            | Self::NotSaved { source, .. }
+            | Self::NotCounted { source, .. }
+            | Self::NotDeleted { source, .. }
+            | Self::NotWritten { source, .. }
+            | Self::TableNotReady { source, .. } => vec![source],
+            Self::BatchNotFullyWritten(failure) => failure.failed.iter().map(|row| row.source.as_ref()).collect(),
+            Self::AlreadyExists { .. } => Vec::new(),
+        }
+    }
+
+    /// A write was sent and its answer was lost: whether it was applied is seen by reading.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.sources().iter().any(|source| matches!(source, Source::OutcomeUnknown { .. }))
+    }
+
+    /// The table did not answer in time or was busy, and nothing was written (of the rows that a batch failure names):
+    /// the same call may succeed later.
+    pub fn is_unavailable(&self) -> bool {
+        let sources = self.sources();
+        !sources.is_empty() && sources.iter().all(|source| matches!(source, Source::Unavailable { .. }))
+    }
+
+    /// A row does not fit an item of DynamoDB (400 KB).
+    pub fn is_too_large(&self) -> bool {
+        self.sources().iter().any(|source| matches!(source, Source::TooLarge))
+    }
+}
+
+/// Something that no repetition mends.
+pub(crate) fn broken(operation: &'static str, source: impl Into<BoxError>) -> Source {
+    Source::Store { operation, source: source.into() }
+}
+
+/// An error and what is behind it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        source = error.source();
+    }
+    line
+}
+
+/// What stands behind it, for those who build a store of their own on views.
+impl From<Error> for Source {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotLoaded { source, .. }
+            | Error::NotSaved { source, .. }
+            | Error::NotCounted { source, .. }
+            | Error::NotDeleted { source, .. }
+            | Error::NotWritten { source, .. }
+            | Error::TableNotReady { source, .. } => source,
+            Error::AlreadyExists { .. } | Error::BatchNotFullyWritten(_) => broken("write rows", error),
+        }
+    }
+}

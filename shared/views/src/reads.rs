@@ -1,0 +1,213 @@
+use aws_sdk_dynamodb::operation::query::{QueryOutput, builders::QueryFluentBuilder};
+use nameservice_dynamo::{Item, as_integer};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Error, KeyValue, Result, RowKey, View,
+    error::{Source, broken},
+    rows::from_item,
+};
+
+const LOAD: &str = "load rows";
+
+/// Which rows of a partition, in which order, how many.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Range {
+    /// Only rows that come after this sort key, in the direction of the query.
+    pub after: Option<KeyValue>,
+    /// Only rows that come after the page that answered this. Beside `after`, not instead of it: the rest of the range
+    /// stays as it was.
+    pub continued: Option<Continuation>,
+    /// At most so many rows are looked at. None: as many as fit a page of DynamoDB (1 MB).
+    pub limit: Option<usize>,
+    /// From the greatest sort key to the least.
+    pub descending: bool,
+    /// Half the price, and perhaps a second behind. Indexes are always so.
+    pub eventual: bool,
+}
+
+impl Range {
+    /// All rows of a partition in ascending order, consistently.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only what comes after this sort key.
+    #[must_use]
+    pub fn after(self, sort: impl Into<KeyValue>) -> Self {
+        Self { after: Some(sort.into()), ..self }
+    }
+
+    /// Only what comes after a page.
+    #[must_use]
+    pub fn continued(self, continuation: Option<Continuation>) -> Self {
+        Self { continued: continuation, ..self }
+    }
+
+    /// At most so many rows.
+    #[must_use]
+    pub fn limit(self, limit: usize) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// In descending order.
+    #[must_use]
+    pub fn descending(self) -> Self {
+        Self { descending: true, ..self }
+    }
+
+    /// Eventually consistent.
+    #[must_use]
+    pub fn eventual(self) -> Self {
+        Self { eventual: true, ..self }
+    }
+}
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Continuation(Item);
+
+/// Some rows of a range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangePage<T> {
+    /// The rows, in order, without those that have expired for an [`View::alive_at`].
+    pub rows: Vec<T>,
+    /// Where to go on; `None` where the range ends. The page after it may be empty.
+    pub next: Option<Continuation>,
+}
+
+impl<T> RangePage<T> {
+    /// Whether there may be more.
+    pub fn has_more(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
+impl View {
+    /// All rows of a partition, in the order of the sort key, consistently. Empty where there are none.
+    ///
+    /// Needs `dynamodb:Query` on the table.
+    pub async fn load<T: DeserializeOwned>(&self, id: &str) -> Result<Vec<T>> {
+        let loaded = async {
+            let mut items = Vec::new();
+            let mut range = Range::new();
+            loop {
+                let (found, next) = self.query(self.of_partition(id, &range)?).await?;
+                items.extend(found);
+                match next {
+                    Some(next) => range = range.continued(Some(next)),
+                    None => return self.rows(items),
+                }
+            }
+        };
+        let loaded = loaded.await;
+        self.loaded("load", id, loaded)
+    }
+
+    /// One row, consistently.
+    ///
+    /// Needs `dynamodb:GetItem` on the table.
+    pub async fn load_one<T: DeserializeOwned>(&self, key: &RowKey) -> Result<Option<T>> {
+        let loaded = async {
+            let request = self
+                .sender
+                .client()
+                .get_item()
+                .table_name(self.table())
+                .set_key(Some(key.item(self.description)?))
+                .consistent_read(true);
+            let item = self.sender.read(LOAD, || request.clone().send()).await?.item;
+            item.filter(|item| !item.is_empty() && self.is_alive(item)).map(from_item).transpose()
+        };
+        let loaded = loaded.await;
+        self.loaded("load one", &key.to_string(), loaded)
+    }
+
+    /// A page of a partition, with one request.
+    ///
+    /// Needs `dynamodb:Query` on the table.
+    pub async fn load_range<T: DeserializeOwned>(&self, id: &str, range: &Range) -> Result<RangePage<T>> {
+        let loaded = async { self.page(self.of_partition(id, range)?).await };
+        let loaded = loaded.await;
+        self.loaded("load range", id, loaded)
+    }
+
+    /// A page of the rows that an index has under a value of its partition key, with one request. An index follows its
+    /// table within a second or so, and carries of a row what its projection says: `T` must be content with that.
+    ///
+    /// Needs `dynamodb:Query` on the index.
+    pub async fn query_index<T: DeserializeOwned>(
+        &self,
+        index: &str,
+        value: impl Into<KeyValue>,
+        range: &Range,
+    ) -> Result<RangePage<T>> {
+        let value = value.into();
+        let loaded = async { self.page(self.of_index(index, &value, range)?).await };
+        let loaded = loaded.await;
+        self.loaded("query index", &format!("{index}={value}"), loaded)
+    }
+
+    fn loaded<T>(&self, operation: &'static str, id: &str, loaded: Result<T, Source>) -> Result<T> {
+        let not_loaded = |source| Error::NotLoaded { table: self.table().to_owned(), id: id.to_owned(), source };
+        self.told(operation, id, loaded.map_err(not_loaded))
+    }
+
+    fn of_partition(&self, id: &str, range: &Range) -> Result<QueryFluentBuilder, Source> {
+        let request = self.sender.client().query().table_name(self.table()).consistent_read(!range.eventual);
+        let keys = (self.description.partition_key, self.description.sort_key);
+        asked(request, keys, &KeyValue::from(id), range)
+    }
+
+    fn of_index(&self, index: &str, value: &KeyValue, range: &Range) -> Result<QueryFluentBuilder, Source> {
+        let described =
+            self.description.index(index).ok_or_else(|| broken(LOAD, format!("no index `{index}` is described")))?;
+        if !value.is_of(described.partition_key.key_type) {
+            return Err(broken(LOAD, format!("`{}` is of another type", described.partition_key.name)));
+        }
+        let request = self.sender.client().query().table_name(self.table()).index_name(described.name);
+        asked(request, (described.partition_key.name, described.sort_key.map(|key| key.name)), value, range)
+    }
+
+    async fn page<T: DeserializeOwned>(&self, request: QueryFluentBuilder) -> Result<RangePage<T>, Source> {
+        let (items, next) = self.query(request).await?;
+        Ok(RangePage { rows: self.rows(items)?, next })
+    }
+
+    async fn query(&self, request: QueryFluentBuilder) -> Result<(Vec<Item>, Option<Continuation>), Source> {
+        let output: QueryOutput = self.sender.read(LOAD, || request.clone().send()).await?;
+        let next = output.last_evaluated_key.filter(|key| !key.is_empty()).map(Continuation);
+        Ok((output.items.unwrap_or_default(), next))
+    }
+
+    fn rows<T: DeserializeOwned>(&self, items: Vec<Item>) -> Result<Vec<T>, Source> {
+        items.into_iter().filter(|item| self.is_alive(item)).map(from_item).collect()
+    }
+
+    fn is_alive(&self, item: &Item) -> bool {
+        let end = self.description.ttl.and_then(|attribute| as_integer(item.get(attribute)?));
+        !matches!((end, self.alive_at), (Some(end), Some(now)) if end <= now)
+    }
+}
+
+fn asked(
+    request: QueryFluentBuilder,
+    (partition, sort): (&str, Option<&str>),
+    value: &KeyValue,
+    range: &Range,
+) -> Result<QueryFluentBuilder, Source> {
+    let mut condition = "#id = :id".to_owned();
+    let mut request = request
+        .expression_attribute_names("#id", partition)
+        .expression_attribute_values(":id", value.attribute())
+        .scan_index_forward(!range.descending)
+        .set_limit(range.limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX)))
+        .set_exclusive_start_key(range.continued.clone().map(|continuation| continuation.0));
+    if let Some(after) = &range.after {
+        let sort = sort.ok_or_else(|| broken(LOAD, "nothing comes after anything without a sort key"))?;
+        condition.push_str(if range.descending { " AND #sort < :after" } else { " AND #sort > :after" });
+        request =
+            request.expression_attribute_names("#sort", sort).expression_attribute_values(":after", after.attribute());
+    }
+    Ok(request.key_condition_expression(condition))
+}

@@ -1,0 +1,162 @@
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
+use nameservice_dynamo::{Attempts, Item, as_integer};
+use serde::Serialize;
+
+use crate::{
+    Error, Result, RowKey, View,
+    error::{Source, broken},
+    rows::{same_item, to_item},
+};
+
+const SAVE: &str = "save a row";
+const COUNT: &str = "count";
+const DELETE: &str = "delete a row";
+
+/// What a save does about a row that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaveMode {
+    /// It is refused: of several writers exactly one is first.
+    Init,
+    /// It replaces it, whether there is one or not.
+    Any,
+    /// The same as `Any`, where the caller knows that there is one.
+    Overwrite,
+}
+
+/// The condition of an [`SaveMode::Init`], with its names and values.
+pub(crate) struct Absent {
+    pub(crate) condition: String,
+    pub(crate) names: Vec<(String, String)>,
+    pub(crate) values: Vec<(String, AttributeValue)>,
+}
+
+impl View {
+    /// Saves a row, to expire at `ttl` (epoch seconds) if that is given.
+    ///
+    /// [`Error::AlreadyExists`] for [`SaveMode::Init`] where there is a row. If an answer is lost, a row in the way that
+    /// is exactly this one is taken for it; writers whose rows must be told apart put something of their own into them.
+    ///
+    /// Needs `dynamodb:PutItem` on the table.
+    pub async fn save<T: Serialize + ?Sized>(&self, row: &T, mode: SaveMode, ttl: Option<i64>) -> Result<()> {
+        let not_saved =
+            |id: &str, source| Error::NotSaved { table: self.table().to_owned(), id: id.to_owned(), source };
+        let (key, item) = match self.item(row, ttl) {
+            Ok(made) => made,
+            Err(source) => return self.told("save", "?", Err(not_saved("a row", source))),
+        };
+        let saved = match self.put(item, mode).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::AlreadyExists { table: self.table().to_owned(), key: key.clone() }),
+            Err(source) => Err(not_saved(&key.to_string(), source)),
+        };
+        self.told("save", &key.to_string(), saved)
+    }
+
+    /// Adds to a number of a row, atomically, and answers what it is then. What is not there counts as 0: the field and
+    /// the row are made.
+    ///
+    /// It is sent again only while it certainly was not applied: after a lost answer it fails with an unknown outcome
+    /// ([`Error::is_outcome_unknown`]), and nothing is counted twice.
+    ///
+    /// Needs `dynamodb:UpdateItem` on the table.
+    pub async fn count(&self, key: &RowKey, field: &str, by: i64) -> Result<i64> {
+        let counted = async {
+            let request = self
+                .sender
+                .client()
+                .update_item()
+                .table_name(self.table())
+                .set_key(Some(key.item(self.description)?))
+                .update_expression("ADD #field :by")
+                .expression_attribute_names("#field", field)
+                .expression_attribute_values(":by", AttributeValue::N(by.to_string()))
+                .return_values(ReturnValue::UpdatedNew);
+            let updated = self.sender.update(COUNT, request, &mut Attempts::once()).await?;
+            let item = updated.map_err(|_| broken(COUNT, "a count was refused by a condition"))?;
+            item.get(field)
+                .and_then(as_integer)
+                .ok_or_else(|| broken(COUNT, "it was counted, and what is there now is no 64-bit integer"))
+        };
+        let counted = counted.await.map_err(|source| Error::NotCounted {
+            table: self.table().to_owned(),
+            id: key.to_string(),
+            field: field.to_owned(),
+            source,
+        });
+        self.told("count", &key.to_string(), counted)
+    }
+
+    /// Deletes a row. One that is not there is deleted already.
+    ///
+    /// Needs `dynamodb:DeleteItem` on the table.
+    pub async fn delete(&self, key: &RowKey) -> Result<()> {
+        let deleted = async {
+            let request =
+                self.sender.client().delete_item().table_name(self.table()).set_key(Some(key.item(self.description)?));
+            let sent = self.sender.send(DELETE, &mut Attempts::default(), || request.clone().send()).await?;
+            sent.map(drop).map_err(|_| broken(DELETE, "a deletion was refused by a condition"))
+        };
+        let deleted = deleted.await.map_err(|source| Error::NotDeleted {
+            table: self.table().to_owned(),
+            id: key.to_string(),
+            source,
+        });
+        self.told("delete", &key.to_string(), deleted)
+    }
+
+    /// False where there is a row already.
+    async fn put(&self, item: Item, mode: SaveMode) -> Result<bool, Source> {
+        let mut request = self.sender.client().put_item().table_name(self.table()).set_item(Some(item.clone()));
+        if mode == SaveMode::Init {
+            let absent = self.absent();
+            request = request
+                .condition_expression(absent.condition)
+                .set_expression_attribute_names(Some(absent.names.into_iter().collect()))
+                .set_expression_attribute_values(
+                    (!absent.values.is_empty()).then(|| absent.values.into_iter().collect()),
+                )
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        }
+        let mut attempts = Attempts::default();
+        match self.sender.send(SAVE, &mut attempts, || request.clone().send()).await? {
+            Ok(_) => Ok(true),
+            Err(refusal) => {
+                let in_the_way = refusal.condition(SAVE)?;
+                // Its own earlier attempt, whose answer was lost.
+                if attempts.uncertain && in_the_way.is_some_and(|other| same_item(&item, &other)) {
+                    return Ok(true);
+                }
+                attempts.refuse(SAVE, false)
+            }
+        }
+    }
+
+    /// There is no such row, or it has expired.
+    pub(crate) fn absent(&self) -> Absent {
+        let mut absent = Absent {
+            condition: "attribute_not_exists(#id)".to_owned(),
+            names: vec![("#id".to_owned(), self.description.partition_key.to_owned())],
+            values: Vec::new(),
+        };
+        if let (Some(attribute), Some(now)) = (self.description.ttl, self.alive_at) {
+            absent.condition.push_str(" OR #ttl <= :now");
+            absent.names.push(("#ttl".to_owned(), attribute.to_owned()));
+            absent.values.push((":now".to_owned(), AttributeValue::N(now.to_string())));
+        }
+        absent
+    }
+
+    /// A row as the item that is stored, with its key.
+    pub(crate) fn item<T: Serialize + ?Sized>(&self, row: &T, ttl: Option<i64>) -> Result<(RowKey, Item), Source> {
+        self.with_ttl(to_item(row)?, ttl)
+    }
+
+    pub(crate) fn with_ttl(&self, mut item: Item, ttl: Option<i64>) -> Result<(RowKey, Item), Source> {
+        let key = RowKey::of(&item, self.description)?;
+        if let Some(end) = ttl {
+            let attribute = self.description.ttl.ok_or_else(|| broken(SAVE, "rows of this table do not expire"))?;
+            item.insert(attribute.to_owned(), AttributeValue::N(end.to_string()));
+        }
+        Ok((key, item))
+    }
+}
