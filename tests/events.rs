@@ -34,7 +34,8 @@ async fn every_event_reaches_its_function_and_is_understood() {
         for case in names(&format!("events/{function}")) {
             let event = fs::read_to_string(folder("events").join(&function).join(&case)).unwrap();
             let request = lambda_http::request::from_str(&event).unwrap();
-            let mut service = behind_gateway(routes::router(), App::new(table.store.clone(), Auth::Gateway));
+            let mut service =
+                behind_gateway(routes::router(), App::new(table.store.clone(), table.feed.clone(), Auth::Gateway));
             let response = service.ready().await.unwrap().call(request).await.unwrap();
             let status = response.status();
             let content_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());

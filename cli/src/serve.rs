@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::ListenerExt as _,
 };
+use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, InvalidKeys, Problem, Verifier, service};
 use nameservice_store::Store;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
@@ -95,7 +96,7 @@ pub struct Service {
 }
 
 /// Starts the service over a store, on an address whose port may be 0.
-pub async fn start(listen: SocketAddr, store: Store, auth: Auth) -> Result<Service, ServeError> {
+pub async fn start(listen: SocketAddr, store: Store, feed: Feed, auth: Auth) -> Result<Service, ServeError> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(listen),
         _ => ServeError::Listen { address: listen, source },
@@ -109,7 +110,7 @@ pub async fn start(listen: SocketAddr, store: Store, auth: Auth) -> Result<Servi
     // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
     // name as their host.
     let guarded = matches!(auth, Auth::Open) && address.ip().is_loopback();
-    let mut router = service(routes::router(), App::new(store, auth));
+    let mut router = service(routes::router(), App::new(store, feed, auth));
     if guarded {
         router = router.layer(middleware::from_fn(only_local_hosts));
     }
@@ -186,7 +187,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     for lack in &report.lacks {
         output::note(&format!("the table lacks: {lack}"));
     }
-    let service = start(args.listen, table.store.clone(), auth).await?;
+    let service = start(args.listen, table.store.clone(), table.feed.clone(), auth).await?;
     // Whoever started the service in the background may have closed its stdout.
     let _ = output::print(&greeting(&service, &table));
 

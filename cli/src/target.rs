@@ -6,6 +6,7 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
 };
+use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
 use nameservice_model::{Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
@@ -33,6 +34,8 @@ pub enum Place {
 pub struct Table {
     /// The nameservice over it.
     pub store: Store,
+    /// Its change feed.
+    pub feed: Feed,
     /// What runs it, where it is embedded.
     pub engine: Option<Engine>,
     name: String,
@@ -72,7 +75,7 @@ impl TargetArgs {
         } else {
             table.ping().await?;
         }
-        let router = service(routes::router(), App::new(table.store, Auth::Open));
+        let router = service(routes::router(), App::new(table.store, table.feed, Auth::Open));
         Ok(Client::in_process(router, table.engine))
     }
 }
@@ -97,7 +100,8 @@ impl Table {
             }
             _ => aws_client().await?,
         };
-        Ok(Self { store: Store::new(client, name.as_str()), engine, name, place })
+        let feed = Feed::new(client.clone(), Feed::table_of(&name));
+        Ok(Self { store: Store::new(client, name.as_str()), feed, engine, name, place })
     }
 
     /// Whether the engine runs in this process.
@@ -115,15 +119,27 @@ impl Table {
         }
     }
 
-    /// Makes the table where there is none; tells what one that exists lacks.
+    /// Makes the table and its feed's where there is none; tells what those that exist lack.
     pub async fn ensure(&self) -> Result<TableReport, Failure> {
-        self.store.ensure_table().await.map_err(|source| self.unusable(source, ""))
+        let mut report = self.store.ensure_table().await.map_err(|source| self.unusable(source, ""))?;
+        let feed = self.feed.ensure_table().await.map_err(|source| self.feed_unusable(source))?;
+        report.lacks.extend(feed.lacks.iter().map(|lack| of_feed(lack)));
+        Ok(report)
     }
 
-    /// Tells what the table lacks, and makes none: in AWS, tables are made by whoever means to pay for them.
+    /// Tells what the tables lack, and makes none: in AWS, tables are made by whoever means to pay for them.
     pub async fn check(&self) -> Result<TableReport, Failure> {
         self.ping().await?;
-        self.ensure().await
+        let mut report = self.store.check_table().await.map_err(|source| self.unusable(source, ""))?;
+        match self.feed.check_table().await {
+            Ok(feed) => report.lacks.extend(feed.lacks.iter().map(|lack| of_feed(lack))),
+            Err(error @ StoreError::Unavailable { .. }) => return Err(self.feed_unusable(error)),
+            Err(error) => {
+                tracing::debug!(%error, "the feed's table was not found");
+                report.lacks.push(format!("there is no usable table `{}`: no change feed", self.feed.table()));
+            }
+        }
+        Ok(report)
     }
 
     async fn ping(&self) -> Result<(), Failure> {
@@ -141,6 +157,15 @@ impl Table {
     fn unusable(&self, source: StoreError, hint: &'static str) -> Failure {
         Failure::Table { table: self.name.clone(), hint, source }
     }
+
+    fn feed_unusable(&self, source: StoreError) -> Failure {
+        Failure::Table { table: self.feed.table().to_owned(), hint: "", source }
+    }
+}
+
+/// What the feed's table lacks, told apart from what the table lacks.
+fn of_feed(lack: &impl std::fmt::Display) -> String {
+    format!("in the feed's table: {lack}")
 }
 
 /// Opening a database reads its file and may have to wait for a lock: not on a thread that serves.

@@ -11,6 +11,7 @@ use nameservice_cli::{
     embedded::Engine,
     serve::{self, Service},
 };
+use nameservice_feed::Feed;
 use nameservice_http::Auth;
 use nameservice_store::{Store, endpoint_client};
 use serde_json::Value;
@@ -139,9 +140,12 @@ fn spawn_serve(data: &Path) -> Serving {
 }
 
 async fn start_in_process(engine: &Engine, auth: Auth) -> Service {
-    let store = Store::new(endpoint_client(&engine.url()), Store::DEFAULT_TABLE);
+    let client = endpoint_client(&engine.url());
+    let store = Store::new(client.clone(), Store::DEFAULT_TABLE);
     store.ensure_table().await.unwrap();
-    serve::start(([127, 0, 0, 1], 0).into(), store, auth).await.unwrap()
+    let feed = Feed::new(client, Feed::table_of(Store::DEFAULT_TABLE));
+    feed.ensure_table().await.unwrap();
+    serve::start(([127, 0, 0, 1], 0).into(), store, feed, auth).await.unwrap()
 }
 
 #[test]

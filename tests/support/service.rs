@@ -48,7 +48,7 @@ impl Service {
     /// Starts a service over a table.
     pub async fn over(table: Table, auth: Auth) -> Self {
         let table = table.proxied().await;
-        let app = App::new(table.store.clone(), auth);
+        let app = App::new(table.store.clone(), table.feed.clone(), auth);
         let router = nameservice_http::service(routes::router(), app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::{
         ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
     },
 };
+use nameservice_feed::Feed;
 use nameservice_store::{Store, endpoint_client};
 use uuid::Uuid;
 
@@ -28,6 +29,8 @@ pub struct Table {
     pub name: String,
     /// The store over this table, straight to the engine.
     pub store: Store,
+    /// The feed that belongs to it, straight to the engine.
+    pub feed: Feed,
 }
 
 /// Which indexes a table made by hand shall have.
@@ -38,10 +41,11 @@ enum Indexes {
 }
 
 impl Table {
-    /// A table as `ensure_table` makes it.
+    /// A table and its feed's as `ensure_table` makes them.
     pub async fn fresh() -> Self {
         let table = Self::unmade();
         table.store.ensure_table().await.unwrap();
+        table.feed.ensure_table().await.unwrap();
         table
     }
 
@@ -66,14 +70,17 @@ impl Table {
         let client = endpoint_client(&endpoint);
         let name = format!("test-{}", Uuid::new_v4().simple());
         let store = Store::new(client.clone(), &name);
-        Self { client, endpoint, name, store }
+        let feed = Feed::new(client.clone(), Feed::table_of(&name));
+        Self { client, endpoint, name, store, feed }
     }
 
     /// This table with a proxy in front: its store's requests are counted, and can be made to fail.
     pub async fn proxied(self) -> Proxied {
         let proxy = Proxy::start(&self.endpoint).await;
-        let store = Store::new(endpoint_client(proxy.url()), &self.name);
-        Proxied { table: self, proxy, store }
+        let client = endpoint_client(proxy.url());
+        let store = Store::new(client.clone(), &self.name);
+        let feed = Feed::new(client, self.feed.table());
+        Proxied { table: self, proxy, store, feed }
     }
 
     /// A raw row, `None` where there is none.
@@ -212,9 +219,11 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         if engine::external().is_some() {
-            let delete = self.client.delete_table().table_name(&self.name);
-            // Best effort: a table that stays is in nobody's way.
-            engine::runtime().spawn(async move { delete.send().await.ok() });
+            for table in [self.name.as_str(), self.feed.table()] {
+                let delete = self.client.delete_table().table_name(table);
+                // Best effort: a table that stays is in nobody's way.
+                engine::runtime().spawn(async move { delete.send().await.ok() });
+            }
         }
     }
 }
@@ -226,6 +235,8 @@ pub struct Proxied {
     pub proxy: Proxy,
     /// The store over the same table, through the proxy.
     pub store: Store,
+    /// The feed that belongs to it, through the proxy.
+    pub feed: Feed,
 }
 
 impl Proxied {

@@ -9,7 +9,7 @@ use nameservice_http::{
     page,
     shapes::Record,
 };
-use nameservice_model::{Cursor, NameService};
+use nameservice_model::{ChangeFeed, Cursor, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -42,11 +42,6 @@ struct SnapshotPage {
     cursor: Option<String>,
 }
 
-/// Where the change feed stands. There is none yet: whoever reads one later reads it from its beginning.
-async fn feed_position() -> u64 {
-    0
-}
-
 /// Get a snapshot
 ///
 /// Every record that existed throughout is in exactly one page, as it stood when that page was read.
@@ -60,6 +55,7 @@ async fn feed_position() -> u64 {
 )]
 async fn snapshot_get(
     State(names): State<Arc<dyn NameService>>,
+    State(feed): State<Arc<dyn ChangeFeed>>,
     caller: Allowed<Read>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<SnapshotPage>, Problem> {
@@ -68,7 +64,7 @@ async fn snapshot_get(
     // Taken before the first read and kept in the cursor: changes during the scan are in the feed after it.
     let position = match after.as_ref().and_then(Cursor::position) {
         Some(position) => position,
-        None => feed_position().await,
+        None => feed.position().await?,
     };
     let visible = |address: &_| caller.sees(address);
     let mut found = names.snapshot(limit, after.as_ref(), &visible).await?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use aws_config::SdkConfig;
-use aws_credential_types::Credentials;
+use aws_config::{SdkConfig, environment::credentials::EnvironmentVariableCredentialsProvider};
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use aws_sdk_dynamodb::{
     Client,
     config::{BehaviorVersion, Builder, Region, retry::RetryConfig, timeout::TimeoutConfig},
@@ -12,6 +12,7 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
 /// One attempt is given up after this long; what its outcome was is then unknown.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,22 +21,27 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The settings that every client here shares: `ring` (it starts twenty times faster than the default), no retries by
 /// the SDK (the store's own know what an attempt may have done), bounded attempts.
 fn configured(builder: Builder, roots: Roots) -> Client {
-    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
-    // A context of nothing but certificates that are compiled in; the default one reads the system's.
-    let http = match roots.context() {
-        Some(context) => http.tls_context(context).build_https(),
-        None => http.build_https(),
-    };
-    let timeouts =
-        TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
     Client::from_conf(
         builder
             .behavior_version(BehaviorVersion::v2026_01_12())
-            .http_client(http)
+            .http_client(http_client(roots))
             .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts)
+            .timeout_config(timeouts())
             .build(),
     )
+}
+
+fn http_client(roots: Roots) -> SharedHttpClient {
+    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
+    // A context of nothing but certificates that are compiled in; the default one reads the system's.
+    match roots.context() {
+        Some(context) => http.tls_context(context).build_https(),
+        None => http.build_https(),
+    }
+}
+
+fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build()
 }
 
 /// Whom a client trusts.
@@ -78,12 +84,29 @@ pub fn endpoint_client(url: &str) -> Client {
 
 /// A client inside Lambda, from the environment that Lambda sets and nothing else.
 pub fn lambda_client() -> Client {
-    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut builder = Builder::new()
-        .region(var("AWS_REGION").map(Region::new))
-        .credentials_provider(aws_config::environment::credentials::EnvironmentVariableCredentialsProvider::new());
-    builder.set_endpoint_url(var("AWS_ENDPOINT_URL_DYNAMODB").or_else(|| var("AWS_ENDPOINT_URL")));
+        .region(variable("AWS_REGION").map(Region::new))
+        .credentials_provider(EnvironmentVariableCredentialsProvider::new());
+    builder.set_endpoint_url(variable("AWS_ENDPOINT_URL_DYNAMODB").or_else(|| variable("AWS_ENDPOINT_URL")));
     configured(builder, Roots::Amazon)
+}
+
+/// What clients of other services need inside Lambda, from the same environment. These retry by themselves, as their
+/// SDK has it: what is sent through them may arrive twice.
+pub fn lambda_config() -> SdkConfig {
+    let mut builder = SdkConfig::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .region(variable("AWS_REGION").map(Region::new))
+        .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()))
+        .http_client(http_client(Roots::Amazon))
+        .retry_config(RetryConfig::standard())
+        .timeout_config(timeouts());
+    builder.set_endpoint_url(variable("AWS_ENDPOINT_URL"));
+    builder.build()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]

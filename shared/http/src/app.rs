@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::FromRef;
+use nameservice_feed::Feed;
 use nameservice_model::{
-    AdminPublisher, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService, Publisher,
-    RefPublisher, StatusPublisher, TransactionPublisher,
+    AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
+    Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
 };
 use nameservice_store::Store;
 
@@ -14,20 +15,21 @@ use crate::auth::Auth;
 /// The backend behind the narrow traits. Handlers see the traits alone, so another one is put in here.
 pub type Backend = Store;
 
-/// The state of the service: the backend, and how callers are recognised. Cheap to clone.
+/// The state of the service: the backend, its change feed, and how callers are recognised. Cheap to clone.
 ///
 /// A handler takes the one trait that it needs, `State(refs): State<Arc<dyn RefPublisher>>`. The trait object is made
 /// from the concrete backend there and then, so a binary carries the code of the traits that its handlers name.
 #[derive(Clone)]
 pub struct App {
     backend: Arc<Backend>,
+    feed: Arc<Feed>,
     pub(crate) auth: Arc<Auth>,
 }
 
 impl App {
-    /// A service over this store for these callers.
-    pub fn new(store: Store, auth: Auth) -> Self {
-        Self { backend: Arc::new(store), auth: Arc::new(auth) }
+    /// A service over this store and its feed for these callers.
+    pub fn new(store: Store, feed: Feed, auth: Auth) -> Self {
+        Self { backend: Arc::new(store), feed: Arc::new(feed), auth: Arc::new(auth) }
     }
 }
 
@@ -44,6 +46,12 @@ macro_rules! gives {
 gives! {
     AdminPublisher ConfigPublisher GraphSourceLookup GraphSourcePublisher LeasePublisher NameService Publisher
     RefPublisher StatusPublisher TransactionPublisher
+}
+
+impl FromRef<App> for Arc<dyn ChangeFeed> {
+    fn from_ref(app: &App) -> Self {
+        app.feed.clone()
+    }
 }
 
 impl FromRef<App> for Arc<Auth> {

@@ -242,7 +242,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Opti
     }
 }
 
-/// Query parameters.
+/// Query parameters. One that may be repeated is a `Vec`.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
@@ -289,7 +289,7 @@ pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result
 }
 
 fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
-    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
         Problem::invalid_parameter(&field(&error.path().to_string(), &reason), reason)

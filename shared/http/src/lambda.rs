@@ -1,12 +1,16 @@
 //! How a room becomes a Lambda function.
 
-use std::{env, time::Instant};
+use std::{
+    env,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
     http::{Uri, uri::PathAndQuery},
 };
 use lambda_http::{Request, RequestExt, request::RequestContext, tower::util::MapRequest};
+use nameservice_feed::{DEFAULT_RETENTION, Feed};
 use nameservice_model::NameService;
 use nameservice_store::{Store, lambda_client};
 use tracing::Level;
@@ -21,6 +25,10 @@ use crate::{
 
 /// Names the table.
 const TABLE: &str = "NAMESERVICE_TABLE";
+/// Names the table of its change feed.
+const FEED_TABLE: &str = "NAMESERVICE_FEED_TABLE";
+/// How long changes can be read, in seconds.
+const FEED_RETENTION: &str = "NAMESERVICE_FEED_RETENTION_SECONDS";
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
 /// The issuer that tokens must name.
@@ -36,21 +44,51 @@ const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 /// (Lambda gives one request at a time), logging as JSON lines that CloudWatch reads, a client that loads nothing
 /// but the environment, and a TLS connection that is opened beside the wait for the first request, not before it.
 pub fn serve_lambda(route: Route) -> Result<(), lambda_http::Error> {
-    serve(route, StoreUse::Connected, || Ok(Auth::Gateway))
+    serve(route, StoreUse::Connected, Answers::Whole, || Ok(Auth::Gateway))
 }
 
 /// Serves one room that never asks the store: its role may not even be allowed to.
 pub fn serve_without_store(route: Route) -> Result<(), lambda_http::Error> {
-    serve(route, StoreUse::Unused, || Ok(Auth::Gateway))
+    serve(route, StoreUse::Unused, Answers::Whole, || Ok(Auth::Gateway))
 }
 
 /// Serves one room at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
 /// against the keys in `NAMESERVICE_JWKS`. Without keys only callers that IAM has checked are let in.
 pub fn serve_function_url(route: Route) -> Result<(), lambda_http::Error> {
-    serve(route, StoreUse::Connected, || {
-        let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
-        let keys = if keys.trim_start().starts_with('{') { keys } else { std::fs::read_to_string(keys)? };
-        Ok(Auth::Verified(Verifier::from_jwks(&keys, variable(ISSUER), variable(AUDIENCE))?))
+    serve(route, StoreUse::Connected, Answers::Whole, verified)
+}
+
+/// The same for a room whose answers have no end: they are sent piece by piece. The function URL's invoke mode must be
+/// `RESPONSE_STREAM`.
+pub fn serve_streaming_url(route: Route) -> Result<(), lambda_http::Error> {
+    serve(route, StoreUse::Connected, Answers::Streamed, verified)
+}
+
+fn verified() -> Result<Auth, lambda_http::Error> {
+    let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
+    let keys = if keys.trim_start().starts_with('{') { keys } else { std::fs::read_to_string(keys)? };
+    Ok(Auth::Verified(Verifier::from_jwks(&keys, variable(ISSUER), variable(AUDIENCE))?))
+}
+
+/// How answers leave the function.
+enum Answers {
+    Whole,
+    Streamed,
+}
+
+/// Runs a function that is called with something else than HTTP requests, over the store and the feed that its
+/// environment names. It runs the runtime's loop itself.
+pub fn serve_events<F, E>(function: impl FnOnce(Store, Feed) -> F) -> Result<(), E>
+where
+    F: Future<Output = Result<(), E>>,
+    E: From<std::io::Error>,
+{
+    log();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (store, feed) = connections();
+        tokio::spawn(connect(store.clone()));
+        function(store, feed).await
     })
 }
 
@@ -64,19 +102,38 @@ enum StoreUse {
 fn serve(
     route: Route,
     use_of_store: StoreUse,
+    answers: Answers,
     auth: impl FnOnce() -> Result<Auth, lambda_http::Error>,
 ) -> Result<(), lambda_http::Error> {
-    let level = variable(LOG_LEVEL).and_then(|level| level.parse().ok()).unwrap_or(Level::INFO);
-    tracing_subscriber::fmt().json().with_max_level(level).with_current_span(false).with_ansi(false).init();
+    log();
     let auth = auth()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let store = Store::new(lambda_client(), variable(TABLE).unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned()));
+        let (store, feed) = connections();
         if use_of_store == StoreUse::Connected {
             tokio::spawn(connect(store.clone()));
         }
-        lambda_http::run(behind_gateway(route.into(), App::new(store, auth))).await
+        let service = behind_gateway(route.into(), App::new(store, feed, auth));
+        match answers {
+            Answers::Whole => lambda_http::run(service).await,
+            Answers::Streamed => lambda_http::run_with_streaming_response(service).await,
+        }
     })
+}
+
+fn log() {
+    let level = variable(LOG_LEVEL).and_then(|level| level.parse().ok()).unwrap_or(Level::INFO);
+    tracing_subscriber::fmt().json().with_max_level(level).with_current_span(false).with_ansi(false).init();
+}
+
+/// The store and its feed, over one client.
+fn connections() -> (Store, Feed) {
+    let client = lambda_client();
+    let table = variable(TABLE).unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned());
+    let feed = Feed::new(client.clone(), variable(FEED_TABLE).unwrap_or_else(|| Feed::table_of(&table)));
+    let retention = variable(FEED_RETENTION).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let feed = feed.with_retention(retention.unwrap_or(DEFAULT_RETENTION));
+    (Store::new(client, table), feed)
 }
 
 /// The finished service as a function serves it: for requests that lambda_http has made from a gateway's events.

@@ -21,10 +21,12 @@ mod verifier;
 
 pub use app::{App, Backend};
 pub use auth::Auth;
-pub use lambda::{behind_gateway, serve_function_url, serve_lambda, serve_without_store};
+pub use lambda::{
+    behind_gateway, serve_events, serve_function_url, serve_lambda, serve_streaming_url, serve_without_store,
+};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use problem::Problem;
-pub use service::{MAX_BODY_BYTES, service};
+pub use service::{MAX_BODY_BYTES, chain, service};
 pub use verifier::{InvalidKeys, Verifier};
 
 /// The one door of a room: its routes, and what the OpenAPI document says of them.

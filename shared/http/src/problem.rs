@@ -63,6 +63,7 @@ kinds! {
     LeaseLost             "lease-lost"              CONFLICT               "The lease is not held under this token"
     TransactionRefused    "transaction-refused"     CONFLICT               "Nothing of the transaction was applied"
     Retracted             "retracted"               GONE                   "The record is retracted"
+    Expired               "expired"                 GONE                   "The feed no longer holds what follows the position"
     PayloadTooLarge       "payload-too-large"       PAYLOAD_TOO_LARGE      "It is larger than this service takes or gives"
     Misdirected           "misdirected"             FORBIDDEN              "The request was meant for another host"
     UnsupportedMediaType  "unsupported-media-type"  UNSUPPORTED_MEDIA_TYPE "The body must be JSON"
@@ -342,6 +343,15 @@ impl Problem {
     /// The record is retracted.
     pub fn retracted(address: &Address) -> Self {
         Self::new(Kind::Retracted, format!("`{address}` is retracted: restore it first"))
+    }
+
+    /// What follows the position has expired, or was never in this feed.
+    pub fn expired(after: u64, oldest: u64) -> Self {
+        let detail = format!(
+            "what follows position {after} is not in the feed, which begins at {oldest}: read /v1/snapshot and go on \
+             from its position"
+        );
+        Self::new(Kind::Expired, detail).member("oldest", oldest)
     }
 
     /// The body is larger than the service takes.

@@ -102,7 +102,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 /// An error and everything that it stands on, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -116,6 +116,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use axum::{http::StatusCode, http::header, routing::get};
+    use nameservice_feed::Feed;
     use nameservice_store::{Store, endpoint_client};
     use tower::ServiceExt;
 
@@ -134,7 +135,8 @@ mod tests {
                 "/v1/heads/{*address}",
                 axum::routing::put(async |_: Target<Write>, Json(body): Json<serde_json::Value>| body.to_string()),
             );
-        service(router, App::new(Store::new(endpoint_client("http://127.0.0.1:1"), "t"), Auth::Open))
+        let nowhere = endpoint_client("http://127.0.0.1:1");
+        service(router, App::new(Store::new(nowhere.clone(), "t"), Feed::new(nowhere, "t-feed"), Auth::Open))
     }
 
     fn request(method: &str, path: &str) -> axum::http::request::Builder {

@@ -1,7 +1,8 @@
 //! The shapes of the wire: what the service answers with ([`Record`], the concerns, [`PushAnswer`]), what it takes
-//! ([`requests`], [`leases`], [`transactions`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
+//! ([`requests`], [`leases`], [`transactions`]), the change feed ([`changes`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
 //! and with them every rule on the contents of a body.
 
+pub mod changes;
 pub mod fluree;
 pub mod leases;
 pub mod requests;

@@ -1,0 +1,192 @@
+//! The consumer of the table's stream: stream records → changes → the feed, exactly once → the topic, at least once.
+//!
+//! A batch goes through four steps, and each can be repeated with all those after it:
+//!
+//! 1. what cannot be read goes to the dead letters, whole and with its reason: it never holds up what follows it;
+//! 2. what is left says what has changed; what kind of record it is about is told by the batch itself, or by one read;
+//! 3. the changes are appended to the feed, those that are not there yet;
+//! 4. they are published, also those that an earlier delivery has appended: that one may have ended in between.
+//!
+//! The answer names the first record that did not come all the way. Everything from there on is delivered again, so the
+//! order of the changes of a record is the order in which they were committed (contract §9).
+
+mod dead_letters;
+mod delivery;
+mod identities;
+mod topic;
+
+use std::{env, sync::Arc};
+
+use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
+use lambda_runtime::{LambdaEvent, service_fn};
+use nameservice_dynamo::lambda_config;
+use nameservice_feed::{Entry, Feed};
+use nameservice_http::chain;
+use nameservice_model::Change;
+use nameservice_store::{Difference, Store};
+use serde_json::Value;
+
+pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
+pub use delivery::Delivery;
+pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
+
+/// Names the topic that changes are published to. Without it they are only appended to the feed.
+const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
+/// Names the queue of what cannot be read. Without it that goes into the feed's table.
+const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
+
+/// Consumes the stream of one table into its feed. Cheap to clone.
+#[derive(Clone)]
+pub struct Consumer {
+    store: Store,
+    feed: Feed,
+    topic: Option<Arc<dyn Topic>>,
+    dead_letters: Arc<dyn DeadLetters>,
+}
+
+/// How far a batch came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Consumed {
+    /// The sequence number of the first record that did not come all the way: deliver it again, and all that follow.
+    pub failed: Option<String>,
+    /// How many changes of the batch are in the feed.
+    pub changes: usize,
+    /// How many records could not be read.
+    pub unreadable: usize,
+}
+
+impl Consumer {
+    /// From the stream of this store's table into this feed. What cannot be read goes into the feed's table.
+    pub fn new(store: Store, feed: Feed) -> Self {
+        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None }
+    }
+
+    /// Publishes the changes too.
+    #[must_use]
+    pub fn with_topic(mut self, topic: Arc<dyn Topic>) -> Self {
+        self.topic = Some(topic);
+        self
+    }
+
+    /// Sends what cannot be read somewhere else.
+    #[must_use]
+    pub fn with_dead_letters(mut self, dead_letters: Arc<dyn DeadLetters>) -> Self {
+        self.dead_letters = dead_letters;
+        self
+    }
+
+    /// Takes a batch as far as it comes.
+    pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
+        let (found, buried, mut end) = self.read(batch).await;
+        // For each change, which delivery of the batch it came from.
+        let (mut origins, mut changes) = (Vec::new(), Vec::new());
+        let first_found = found.first().map(|found| found.delivery);
+        let failure = match identities::identify(&self.store, &self.feed, batch, found).await {
+            Ok(identified) => {
+                let entries: Vec<Entry>;
+                (origins, entries) = identified.into_iter().unzip();
+                let appended = self.feed.append(&entries).await;
+                changes = appended.changes;
+                appended.error.map(|error| (origins[changes.len()], error))
+            }
+            Err(error) => first_found.map(|first| (first, error)),
+        };
+        if let Some((delivery, error)) = failure {
+            tracing::error!(error = chain(&error), appended = changes.len(), "a batch was not appended as a whole");
+            end = end.min(delivery);
+        }
+        if let Some(published) = self.publish(&changes).await {
+            end = end.min(origins[published]);
+        }
+        let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
+        Consumed { failed, changes: changes.len(), unreadable: buried }
+    }
+
+    /// What the records tell, how many were buried, and where to stop: at a record that could not even be buried.
+    async fn read(&self, batch: &[Delivery]) -> (Vec<Found>, usize, usize) {
+        let (mut found, mut buried) = (Vec::new(), 0);
+        for (i, delivery) in batch.iter().enumerate() {
+            match delivery.difference() {
+                Ok(None) => {}
+                Ok(Some(difference)) => found.push(Found { delivery: i, difference }),
+                Err(reason) => {
+                    tracing::error!(event_id = delivery.event_id(), reason, "a stream record cannot be read");
+                    if let Err(error) = self.dead_letters.bury(delivery, &reason).await {
+                        let error = chain(error.as_ref());
+                        tracing::error!(error, "a dead letter could not be sent: its record will be delivered again");
+                        return (found, buried, i);
+                    }
+                    buried += 1;
+                }
+            }
+        }
+        (found, buried, batch.len())
+    }
+
+    /// How many were published, where that is not all.
+    async fn publish(&self, changes: &[Change]) -> Option<usize> {
+        let topic = self.topic.as_ref().filter(|_| !changes.is_empty())?;
+        let NotPublished { published, source } = topic.publish(changes).await.err()?;
+        let (of, error) = (changes.len(), chain(source.as_ref()));
+        tracing::error!(published, of, error, "changes were not published: they will be delivered again");
+        // Below the number of changes, whatever the topic says.
+        Some(published.min(changes.len() - 1))
+    }
+}
+
+/// A change that a delivery tells of.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Which delivery of the batch.
+    delivery: usize,
+    difference: Difference,
+}
+
+/// Consumes what Lambda delivers, until the runtime ends: the `main` of the function, over the store and the feed that
+/// its environment names.
+pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
+    let table = store.table().to_owned();
+    let mut consumer = Consumer::new(store, feed);
+    let config = lambda_config();
+    if let Some(topic) = variable(TOPIC) {
+        consumer = consumer.with_topic(Arc::new(SnsTopic::new(aws_sdk_sns::Client::new(&config), topic, &table)));
+    }
+    if let Some(queue) = variable(DEAD_LETTERS) {
+        let queue = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), queue);
+        consumer = consumer.with_dead_letters(Arc::new(queue));
+    }
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        Ok::<_, lambda_runtime::Error>(consumer.handle(event.payload).await)
+    }))
+    .await
+}
+
+impl Consumer {
+    /// The answer to an event of a stream: which of its records are to be delivered again.
+    ///
+    /// The records are read one by one, so that one that cannot be read is one dead letter and not a failed batch.
+    pub async fn handle(&self, event: Value) -> DynamoDbEventResponse {
+        let records = match event {
+            Value::Object(mut members) => members.remove("Records"),
+            _ => None,
+        };
+        let Some(Value::Array(records)) = records else {
+            tracing::error!("an event without `Records`: nothing to consume");
+            return DynamoDbEventResponse::default();
+        };
+        let batch: Vec<Delivery> = records.into_iter().map(Delivery::from_event).collect();
+        let consumed = self.consume(&batch).await;
+        tracing::info!(records = batch.len(), changes = consumed.changes, unreadable = consumed.unreadable, "consumed");
+        let mut response = DynamoDbEventResponse::default();
+        response.batch_item_failures.extend(consumed.failed.map(|sequence_number| {
+            let mut failure = DynamoDbBatchItemFailure::default();
+            failure.item_identifier = Some(sequence_number);
+            failure
+        }));
+        response
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,67 @@
+//! What could not be read: kept beside the feed where there is no queue for it.
+
+use jiff::Timestamp;
+use nameservice_model::Result;
+use nameservice_views::SaveMode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+use crate::{Feed, rows};
+
+const POISON_ID: &str = "poison#0";
+/// As long as the longest retention of a queue.
+const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// A stream record that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buried {
+    /// Names the stream record.
+    pub event_id: String,
+    /// Why it could not be read.
+    pub reason: String,
+    /// The record, as JSON text.
+    pub record: String,
+    /// When it was buried.
+    pub recorded_at: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    id: String,
+    position: String,
+    reason: String,
+    record: String,
+    recorded_at: i64,
+}
+
+impl Feed {
+    /// Keeps a stream record that cannot be read, whole, with the reason; 14 days. A second time changes nothing.
+    pub async fn bury(&self, event_id: &str, reason: &str, record: &Value) -> Result<()> {
+        let now = self.now();
+        let row = Row {
+            id: POISON_ID.to_owned(),
+            // A sort key is never empty.
+            position: if event_id.is_empty() { "-".to_owned() } else { event_id.to_owned() },
+            reason: reason.to_owned(),
+            record: record.to_string(),
+            recorded_at: now.as_millisecond(),
+        };
+        Ok(self.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await.map(drop)?)
+    }
+
+    /// What was buried and is still kept.
+    pub async fn buried(&self) -> Result<Vec<Buried>> {
+        let rows: Vec<Row> = self.view.load(POISON_ID).await?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(Buried {
+                    event_id: row.position,
+                    reason: row.reason,
+                    record: row.record,
+                    recorded_at: rows::moment(row.recorded_at)?,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! Reading: only what is certainly complete, and never past a hole in silence.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use nameservice_model::{Address, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Result, Run};
+use nameservice_views::Range;
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    Feed, POLL,
+    rows::{Counter, FEED_ID, INDEX_BY_ADDRESS, Row, sort_key},
+};
+
+/// How many pages of other concerns a history looks through for one answer.
+const HISTORY_PAGES: usize = 5;
+/// How many expired rows, which DynamoDB may keep for days, are passed over at once.
+const OLDEST_PAGE: usize = 1000;
+
+#[async_trait]
+impl ChangeFeed for Feed {
+    async fn position(&self) -> Result<u64> {
+        Ok(self.counter().await?.n)
+    }
+
+    /// Two requests, one where nothing follows.
+    ///
+    /// The counter is read first: whatever it counts has been appended, and is there unless it has expired. A Query may
+    /// see a part of a transaction that is being applied; every row names the first of its transaction, so a hole in
+    /// front of it is either such a part, and closes by itself, or what has expired.
+    async fn changes(&self, after: u64, limit: usize) -> Result<Run> {
+        let counter = self.counter().await?;
+        if after + 1 < counter.epoch {
+            return Ok(Run::Gone { oldest: counter.epoch });
+        }
+        // A position that this feed has not given: of another feed, or of one that was lost.
+        if after > counter.n {
+            return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
+        }
+        if after == counter.n {
+            return Ok(Run::Changes(Vec::new()));
+        }
+        let range = Range::new().after(sort_key(after)).limit(limit);
+        let rows = self.view.load_range::<Row>(FEED_ID, &range).await?.rows;
+        let now = self.now().as_second();
+        let (follows, begins, expires) = match rows.first() {
+            Some(row) => (row.at()?, row.first, row.ttl),
+            None => (counter.n + 1, counter.first, counter.until),
+        };
+        let half_applied = begins <= after + 1 && follows != after + 1;
+        if expires <= now || (follows != after + 1 && !half_applied) {
+            return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
+        }
+        let mut changes = Vec::with_capacity(rows.len());
+        for (expected, row) in (after + 1..).zip(rows) {
+            if row.at()? != expected {
+                break;
+            }
+            changes.push(row.change()?);
+        }
+        Ok(Run::Changes(changes))
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        let until = Instant::now() + at_most;
+        let mut moved = self.moved.subscribe();
+        while self.counter().await?.n <= after {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            // Woken by a writer in this process, or else by the clock.
+            let _ = timeout(POLL.min(left), moved.wait_for(|position| *position > after)).await;
+        }
+        Ok(())
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        let view = self.view.alive_at(self.now().as_second());
+        let mut range = Range::new().after(sort_key(query.after)).limit(query.limit);
+        let (mut changes, mut after) = (Vec::new(), query.after);
+        for _ in 0..HISTORY_PAGES {
+            let page = view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;
+            for row in page.rows {
+                after = row.at()?;
+                let change = row.change()?;
+                if wanted(query.part, change.part) {
+                    changes.push(change);
+                }
+                if changes.len() == query.limit {
+                    return Ok(History { changes, more_after: Some(after) });
+                }
+            }
+            if page.next.is_none() {
+                return Ok(History { changes, more_after: None });
+            }
+            range = range.continued(page.next);
+        }
+        Ok(History { changes, more_after: Some(after) })
+    }
+}
+
+fn wanted(part: Option<ChangedPart>, found: ChangedPart) -> bool {
+    part.is_none_or(|part| part == found)
+}
+
+impl Feed {
+    /// The oldest position that can be read: where everything has expired, the one that comes next.
+    async fn oldest(&self, counter: &Counter) -> Result<u64> {
+        let view = self.view.alive_at(self.now().as_second());
+        let mut range = Range::new().limit(OLDEST_PAGE);
+        loop {
+            let page = view.load_range::<Row>(FEED_ID, &range).await?;
+            if let Some(row) = page.rows.first() {
+                return Ok(row.first.max(counter.epoch));
+            }
+            if page.next.is_none() {
+                return Ok((counter.n + 1).max(counter.epoch));
+            }
+            range = range.continued(page.next);
+        }
+    }
+
+    /// What the feed last said of a record; `None` where it holds nothing of it. The youngest may be missing for a moment.
+    pub async fn last_identity(&self, address: &Address) -> Result<Option<Identity>> {
+        let range = Range::new().limit(1).descending();
+        let page = self.view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;
+        page.rows.into_iter().next().map(|row| Ok(row.change()?.identity)).transpose()
+    }
+
+    /// When the feed was last appended to; `None` before the first time.
+    pub async fn last_appended_at(&self) -> Result<Option<Timestamp>> {
+        let counter = self.counter().await?;
+        Ok(Timestamp::from_millisecond(counter.recorded_at).ok().filter(|_| counter.n > 0))
+    }
+}

@@ -1,0 +1,190 @@
+//! The change feed on the wire: what lists, streams, histories and published messages carry.
+
+use nameservice_model::{self as model, ChangePayload};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{Problem, shapes::Kind};
+
+/// What of a record has changed: the record itself, or one of its concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangedPart {
+    /// Its existence, whether it is retracted, what it depends on.
+    Meta,
+    /// Where its latest commit is.
+    Head,
+    /// Where its latest index is.
+    Index,
+    /// Its state.
+    Status,
+    /// Its configuration.
+    Config,
+}
+
+/// How it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// There was nothing born, and now there is.
+    Created,
+    /// A newer value took the place of the one before.
+    Updated,
+    /// An administrator has put it back.
+    Reset,
+    /// The record was soft-deleted.
+    Retracted,
+    /// A retraction was undone.
+    Restored,
+    /// It is gone for good.
+    Purged,
+}
+
+/// One entry of the change feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// Where it stands in the feed: 1, 2, 3, … without a gap.
+    pub position: u64,
+    /// `name:branch`.
+    pub address: String,
+    /// What the record describes.
+    pub kind: Kind,
+    /// The part of the address before the `:`.
+    pub name: String,
+    /// The part of the address after the `:`.
+    pub branch: String,
+    /// The type of a graph source, such as `f:Bm25Index`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// What of the record has changed.
+    #[schema(inline)]
+    pub concern: ChangedPart,
+    /// How.
+    #[schema(inline)]
+    pub change: ChangeKind,
+    /// The watermark now; 0 of `meta`, and of what is gone.
+    pub watermark: i64,
+    /// The watermark before, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<i64>,
+    /// What is there now, secrets redacted: of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
+    /// config the payload, of `meta` `{retracted, source_type?, dependencies?, source_branch?}`. Absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub payload: Option<Value>,
+    /// The payload is larger than 16 KiB: read the record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub payload_omitted: bool,
+    /// When the writer wrote it, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
+    pub occurred_at: String,
+    /// When it was appended to the feed, RFC 3339 in UTC.
+    #[schema(format = DateTime)]
+    pub recorded_at: String,
+}
+
+/// A stretch of the feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Changes {
+    /// The changes, in the order of the feed.
+    pub changes: Vec<Change>,
+    /// Everything up to here was looked at: send it as `after` to go on.
+    pub position: u64,
+}
+
+impl From<&model::Change> for Change {
+    fn from(change: &model::Change) -> Self {
+        let (payload, payload_omitted) = match &change.payload {
+            ChangePayload::None => (None, false),
+            ChangePayload::Value(value) => (Some(value.clone()), false),
+            ChangePayload::Omitted => (None, true),
+        };
+        Self {
+            position: change.position,
+            address: change.address.as_str().to_owned(),
+            kind: change.identity.kind.into(),
+            name: change.address.name().to_owned(),
+            branch: change.address.branch().to_owned(),
+            source_type: change.identity.source_type.clone(),
+            concern: change.part.into(),
+            change: change.kind.into(),
+            watermark: change.watermark,
+            previous: change.previous,
+            payload,
+            payload_omitted,
+            occurred_at: change.occurred_at.to_string(),
+            recorded_at: change.recorded_at.to_string(),
+        }
+    }
+}
+
+impl From<model::ChangedPart> for ChangedPart {
+    fn from(part: model::ChangedPart) -> Self {
+        match part {
+            model::ChangedPart::Meta => Self::Meta,
+            model::ChangedPart::Concern(model::ConcernKind::Head) => Self::Head,
+            model::ChangedPart::Concern(model::ConcernKind::Index) => Self::Index,
+            model::ChangedPart::Concern(model::ConcernKind::Status) => Self::Status,
+            model::ChangedPart::Concern(model::ConcernKind::Config) => Self::Config,
+        }
+    }
+}
+
+impl From<ChangedPart> for model::ChangedPart {
+    fn from(part: ChangedPart) -> Self {
+        match part {
+            ChangedPart::Meta => Self::Meta,
+            ChangedPart::Head => Self::Concern(model::ConcernKind::Head),
+            ChangedPart::Index => Self::Concern(model::ConcernKind::Index),
+            ChangedPart::Status => Self::Concern(model::ConcernKind::Status),
+            ChangedPart::Config => Self::Concern(model::ConcernKind::Config),
+        }
+    }
+}
+
+impl From<model::ChangeKind> for ChangeKind {
+    fn from(kind: model::ChangeKind) -> Self {
+        match kind {
+            model::ChangeKind::Created => Self::Created,
+            model::ChangeKind::Updated => Self::Updated,
+            model::ChangeKind::Reset => Self::Reset,
+            model::ChangeKind::Retracted => Self::Retracted,
+            model::ChangeKind::Restored => Self::Restored,
+            model::ChangeKind::Purged => Self::Purged,
+        }
+    }
+}
+
+/// Which changes a reader wants. Each part that is given must fit; of several addresses, or of several concerns, one.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    addresses: Vec<wildmatch::WildMatch>,
+    kind: Option<model::RecordKind>,
+    parts: Vec<model::ChangedPart>,
+}
+
+impl Filter {
+    /// From the query: addresses are globs (`mydb` means `mydb:main`, `mydb:*` all its branches).
+    pub fn new(addresses: Vec<String>, kind: Option<Kind>, parts: Vec<ChangedPart>) -> Result<Self, Problem> {
+        let addresses = addresses.iter().map(|address| pattern(address)).collect::<Result<_, _>>()?;
+        Ok(Self { addresses, kind: kind.map(Into::into), parts: parts.into_iter().map(Into::into).collect() })
+    }
+
+    /// Whether a change is wanted.
+    pub fn wants(&self, change: &model::Change) -> bool {
+        (self.addresses.is_empty() || self.addresses.iter().any(|glob| glob.matches(change.address.as_str())))
+            && self.kind.is_none_or(|kind| kind == change.identity.kind)
+            && (self.parts.is_empty() || self.parts.contains(&change.part))
+    }
+}
+
+fn pattern(text: &str) -> Result<wildmatch::WildMatch, Problem> {
+    // `*` alone is every address; else a pattern without a branch means the main one, as an address does.
+    if text.contains(['*', '?']) {
+        let full = if text.contains(':') || text == "*" { text.to_owned() } else { format!("{text}:main") };
+        return Ok(wildmatch::WildMatch::new(&full));
+    }
+    let address = model::Address::parse(text).map_err(|reason| Problem::invalid_parameter("address", reason))?;
+    Ok(wildmatch::WildMatch::new(address.as_str()))
+}
