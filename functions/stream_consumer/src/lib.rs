@@ -21,8 +21,7 @@ use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse
 use lambda_runtime::{LambdaEvent, service_fn};
 use nameservice_dynamo::lambda_config;
 use nameservice_feed::{Entry, Feed};
-use nameservice_http::chain;
-use nameservice_model::Change;
+use nameservice_model::{Change, chain};
 use nameservice_store::{Difference, Store};
 use serde_json::Value;
 

@@ -11,17 +11,11 @@ use axum::{
 };
 use lambda_http::{Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_feed::{DEFAULT_RETENTION, Feed};
-use nameservice_model::NameService;
+use nameservice_model::{NameService, chain};
 use nameservice_store::{Store, lambda_client};
 use tracing::Level;
 
-use crate::{
-    Route,
-    app::App,
-    auth::Auth,
-    service::{chain, service},
-    verifier::Verifier,
-};
+use crate::{Route, app::App, auth::Auth, service::service, verifier::Verifier};
 
 /// Names the table.
 const TABLE: &str = "NAMESERVICE_TABLE";

@@ -26,7 +26,7 @@ pub use lambda::{
 };
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use problem::Problem;
-pub use service::{MAX_BODY_BYTES, chain, service};
+pub use service::{MAX_BODY_BYTES, service};
 pub use verifier::{InvalidKeys, Verifier};
 
 /// The one door of a room: its routes, and what the OpenAPI document says of them.

@@ -1,6 +1,6 @@
 //! What every answer goes through, whichever route gives it.
 
-use std::{any::Any, error::Error, fmt::Write as _};
+use std::any::Any;
 
 use axum::{
     Router,
@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use nameservice_model::chain;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
@@ -99,18 +100,6 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         let id = Uuid::new_v4().to_string();
         HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
     })
-}
-
-/// An error and everything that it stands on, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        // Writing to a String cannot fail.
-        let _ = write!(text, ": {error}");
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -39,3 +39,15 @@ pub enum Error {
         source: BoxError,
     },
 }
+
+/// An error and everything that it stands on, in one line: for logs.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        source = error.source();
+    }
+    line
+}

@@ -23,7 +23,7 @@ pub use change::{
 };
 pub use concern::{CasResult, ConcernKind, ConcernValue};
 pub use content_id::{ContentId, InvalidContentId};
-pub use error::{BoxError, Error, Result};
+pub use error::{BoxError, Error, Result, chain};
 pub use lease::{
     DEFAULT_TTL_SECONDS, Held, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_TTL_SECONDS, MIN_TTL_SECONDS,
     Released,

@@ -1,4 +1,4 @@
-//! The nameservice on one DynamoDB table: the one crate that speaks DynamoDB for it, and a library by itself.
+//! The nameservice on one DynamoDB table: the one crate that knows what stands in it, and a library by itself.
 //!
 //! ```no_run
 //! use nameservice_model::{Address, Call, Expected, NameService, Publisher, Push, RefPublisher};

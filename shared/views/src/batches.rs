@@ -2,11 +2,12 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use aws_sdk_dynamodb::types::{DeleteRequest, PutRequest, WriteRequest};
 use nameservice_dynamo::Item;
+use nameservice_model::chain;
 use serde::Serialize;
 
 use crate::{
     Result, RowKey, View,
-    error::{Source, broken, chain},
+    error::{Source, broken},
 };
 
 const SAVE: &str = "save rows";

@@ -126,18 +126,6 @@ pub(crate) fn broken(operation: &'static str, source: impl Into<BoxError>) -> So
     Source::Store { operation, source: source.into() }
 }
 
-/// An error and what is behind it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        source = error.source();
-    }
-    line
-}
-
 /// What stands behind it, for those who build a store of their own on views.
 impl From<Error> for Source {
     fn from(error: Error) -> Self {

@@ -159,7 +159,7 @@ impl View {
             // Somebody was first: an answer, not a failure.
             Err(Error::AlreadyExists { .. }) => tracing::debug!(table = self.table(), id, operation, "there already"),
             Err(error) => {
-                let cause = std::error::Error::source(error).map(error::chain).unwrap_or_default();
+                let cause = std::error::Error::source(error).map(nameservice_model::chain).unwrap_or_default();
                 tracing::warn!(table = self.table(), id, operation, %error, cause, "failed");
             }
         }
