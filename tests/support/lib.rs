@@ -6,6 +6,7 @@ pub mod cids;
 pub mod engine;
 pub mod layout;
 pub mod proxy;
+pub mod pump;
 pub mod rows;
 pub mod service;
 pub mod table;

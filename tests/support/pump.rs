@@ -1,0 +1,91 @@
+//! The stream of a table, read as the engine serves it, and pumped through the real consumer into the feed.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodbstreams::{
+    Client,
+    config::{BehaviorVersion, Builder, Credentials, Region},
+    types::{AttributeValue as StreamValue, Record, ShardIteratorType},
+};
+use jiff::Timestamp;
+use nameservice_store::StreamRecord;
+use stream_consumer::{Consumer, Delivery};
+
+use crate::table::Table;
+
+/// The largest batch that a mapping hands to a function unless it is told otherwise.
+const BATCH: usize = 100;
+
+/// Every record of the table's stream so far, in order: what a mapping that begins at the trim horizon would deliver.
+///
+/// The table must have a stream ([`Table::fresh`] has). Each call reads it all again, with the same event ids.
+pub async fn deliveries(table: &Table) -> Vec<Delivery> {
+    let streams = streams(table);
+    let described = table.client.describe_table().table_name(&table.name).send().await.unwrap();
+    let arn = described.table.unwrap().latest_stream_arn.expect("a table with a stream");
+    let stream = streams.describe_stream().stream_arn(&arn).send().await.unwrap();
+    let shards = stream.stream_description.unwrap().shards.unwrap_or_default();
+    // A shard's name holds the time when it was opened: parents come before their children.
+    let mut shards: Vec<String> = shards.into_iter().map(|shard| shard.shard_id.unwrap()).collect();
+    shards.sort();
+    let mut deliveries = Vec::new();
+    for shard in shards {
+        let first = streams
+            .get_shard_iterator()
+            .stream_arn(&arn)
+            .shard_id(shard)
+            .shard_iterator_type(ShardIteratorType::TrimHorizon);
+        let mut iterator = first.send().await.unwrap().shard_iterator;
+        while let Some(from) = iterator {
+            let page = streams.get_records().shard_iterator(from).send().await.unwrap();
+            let records = page.records.unwrap_or_default();
+            // An open shard always has a next page; in these engines an empty one is the end of what was written.
+            iterator = page.next_shard_iterator.filter(|_| !records.is_empty());
+            deliveries.extend(records.into_iter().map(delivery));
+        }
+    }
+    deliveries
+}
+
+/// Puts everything that the table's stream tells into its feed: after this the feed shows every write so far.
+///
+/// As often as wanted: what an earlier call has appended is found, and not appended again.
+pub async fn pump(table: &Table) {
+    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    for batch in deliveries(table).await.chunks(BATCH) {
+        let consumed = consumer.consume(batch).await;
+        assert_eq!((consumed.failed, consumed.unreadable), (None, 0));
+    }
+}
+
+fn streams(table: &Table) -> Client {
+    let config = Builder::new()
+        .behavior_version(BehaviorVersion::latest())
+        .endpoint_url(&table.endpoint)
+        .region(Region::from_static("us-east-1"))
+        .credentials_provider(Credentials::new("local", "local", None, None, "pump"));
+    // The connections of the table's own client serve here too.
+    Client::from_conf(match table.client.config().http_client() {
+        Some(http) => config.http_client(http).build(),
+        None => config.build(),
+    })
+}
+
+fn delivery(record: Record) -> Delivery {
+    let change = record.dynamodb.unwrap();
+    let written_at = change.approximate_creation_date_time.unwrap();
+    Delivery::from_stream(StreamRecord {
+        event_id: record.event_id.unwrap(),
+        sequence_number: change.sequence_number.unwrap(),
+        written_at: Timestamp::from_second(written_at.secs()).unwrap(),
+        keys: item(change.keys),
+        old: item(change.old_image),
+        new: item(change.new_image),
+    })
+}
+
+/// The same item in the types of the DynamoDB client; empty where there is none.
+fn item(image: Option<HashMap<String, StreamValue>>) -> HashMap<String, AttributeValue> {
+    serde_dynamo::Item::from(image.unwrap_or_default()).into()
+}
