@@ -1,6 +1,9 @@
 //! Who calls, and what they may do.
 
-use std::fmt;
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use axum::http::{HeaderMap, header, request::Parts};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -112,6 +115,8 @@ pub struct Principal {
     globs: Option<Vec<WildMatch>>,
     /// Reading and writing that Fluree's claims allow.
     storage: Storage,
+    /// When the token ends; `None` where none was needed.
+    expires_at: Option<SystemTime>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -122,7 +127,7 @@ enum Storage {
 
 impl Principal {
     fn unlimited(id: &str) -> Self {
-        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage: Storage::All }
+        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage: Storage::All, expires_at: None }
     }
 
     /// Reads the claims of a verified token.
@@ -145,7 +150,13 @@ impl Principal {
             scope: Scope::ALL.into_iter().rfind(granted),
             globs: claims.get(ADDRESSES_CLAIM).map(globs).transpose()?,
             storage,
+            expires_at: claims.get("exp").and_then(Value::as_f64).and_then(time),
         })
+    }
+
+    /// When what the caller may do ends, where that is known.
+    pub(crate) fn expires_at(&self) -> Option<SystemTime> {
+        self.expires_at
     }
 
     /// Tells callers apart.
@@ -187,6 +198,11 @@ impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal").field("id", &self.id).field("scope", &self.scope).finish_non_exhaustive()
     }
+}
+
+/// The time of a claim, which counts seconds from the epoch; `None` where it is beyond all clocks.
+fn time(seconds: f64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
 /// The texts of a claim that is a text or a list of them.

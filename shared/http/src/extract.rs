@@ -1,7 +1,7 @@
 //! What a handler is given. Each extractor checks what it hands over, so that a handler cannot forget to: an address
 //! comes parsed and permitted, a body and a query come with every unknown field refused.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc, time::SystemTime};
 
 use axum::{
     extract::{FromRef, FromRequestParts, RawPathParams},
@@ -76,6 +76,11 @@ impl<S: Needs> Allowed<S> {
     /// Whether the caller may see the record. Over HTTP nobody sees the rows whose names are no addresses.
     pub fn sees(&self, address: &Address) -> bool {
         address.is_well_formed() && self.principal.may(Scope::Read, address)
+    }
+
+    /// When the caller's token ends, where there is one: an answer without an end must not outlive it.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.principal.expires_at()
     }
 
     /// Demands a scope for a record that the path does not name, one of several.

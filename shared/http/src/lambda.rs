@@ -2,14 +2,14 @@
 
 use std::{
     env,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
     Router,
-    http::{Uri, uri::PathAndQuery},
+    http::{Extensions, Uri, uri::PathAndQuery},
 };
-use lambda_http::{Request, RequestExt, request::RequestContext, tower::util::MapRequest};
+use lambda_http::{Context, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_feed::{DEFAULT_RETENTION, Feed};
 use nameservice_model::{NameService, chain};
 use nameservice_store::{Store, lambda_client};
@@ -128,6 +128,11 @@ fn connections() -> (Store, Feed) {
     let retention = variable(FEED_RETENTION).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let feed = feed.with_retention(retention.unwrap_or(DEFAULT_RETENTION));
     (Store::new(client, table), feed)
+}
+
+/// When Lambda ends this invocation, whatever it is doing; `None` outside of Lambda. `of` are a request's extensions.
+pub fn ends_by(of: &Extensions) -> Option<SystemTime> {
+    of.get::<Context>().map(Context::deadline)
 }
 
 /// The finished service as a function serves it: for requests that lambda_http has made from a gateway's events.

@@ -19,14 +19,14 @@ pub mod shapes;
 mod strict;
 mod verifier;
 
-pub use app::{App, Backend};
+pub use app::{App, Backend, Shutdown};
 pub use auth::Auth;
 pub use lambda::{
-    behind_gateway, serve_events, serve_function_url, serve_lambda, serve_streaming_url, serve_without_store,
+    behind_gateway, ends_by, serve_events, serve_function_url, serve_lambda, serve_streaming_url, serve_without_store,
 };
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use problem::Problem;
-pub use service::{MAX_BODY_BYTES, service};
+pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
 pub use verifier::{InvalidKeys, Verifier};
 
 /// The one door of a room: its routes, and what the OpenAPI document says of them.

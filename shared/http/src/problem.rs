@@ -152,6 +152,18 @@ impl Problem {
         self
     }
 
+    /// What a caller is shown, for answers that have begun as something else.
+    pub fn document(&self) -> ProblemDocument {
+        let Inner { kind, detail, members, .. } = self.0.as_ref();
+        ProblemDocument {
+            type_uri: kind.type_uri(),
+            title: kind.title().into(),
+            status: kind.status().as_u16(),
+            detail: detail.clone(),
+            members: members.clone(),
+        }
+    }
+
     /// What was refused.
     pub fn kind(&self) -> Kind {
         self.0.kind
@@ -417,14 +429,8 @@ impl From<InvalidCursor> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Inner { kind, detail, members, headers, failure } = *self.0;
-        let document = ProblemDocument {
-            type_uri: kind.type_uri(),
-            title: kind.title().into(),
-            status: kind.status().as_u16(),
-            detail,
-            members,
-        };
+        let document = self.document();
+        let Inner { kind, headers, failure, .. } = *self.0;
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let body = json!(document).to_string();
         let mut response = (kind.status(), [content_type], headers, body).into_response();

@@ -23,7 +23,8 @@ use crate::{
 /// The largest body that is taken, in bytes.
 pub const MAX_BODY_BYTES: usize = 256 * 1024;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Names a request, in its answer and in the log.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// The finished service over a router of rooms.
@@ -79,8 +80,10 @@ async fn receive(request: Request, next: Next) -> Response {
     next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
-async fn answer(request: Request, next: Next) -> Response {
+async fn answer(mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
+    // An answer that goes on after this has returned logs under the same name.
+    request.headers_mut().insert(REQUEST_ID, id.clone());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;
     if let Some(Failure(failure)) = response.extensions_mut().remove() {

@@ -2,7 +2,8 @@
 //!
 //! Requests are read leniently here: a newer client may send members that this service has no use for.
 
-use nameservice_model::{self as model, ConcernValue, IndexRoot, IndexUpdate, RecordKind};
+use jiff::Timestamp;
+use nameservice_model::{self as model, Address, ConcernValue, IndexRoot, IndexUpdate, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -156,13 +157,165 @@ impl From<&model::Record> for GraphSource {
             name: record.address.name().into(),
             branch: record.address.branch().into(),
             source_type: SourceType::stored(record.source_type.as_deref().unwrap_or_default()),
-            config: record.config.payload.as_ref().map_or_else(|| "{}".into(), Value::to_string),
+            config: json_text(record.config.payload.as_ref()),
             dependencies: record.dependencies.clone(),
             index_id,
             index_t,
             retracted: record.retracted,
         }
     }
+}
+
+/// What is told to those who follow records.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeEvent)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Event {
+    /// The record as it is.
+    NsRecord {
+        /// What it describes.
+        kind: EventKind,
+        /// `name:branch`.
+        resource_id: String,
+        /// The whole record.
+        record: Box<EventRecord>,
+        /// When this was sent, RFC 3339 in UTC.
+        #[schema(format = DateTime)]
+        emitted_at: String,
+    },
+    /// The record was retracted, or is gone.
+    NsRetracted {
+        /// What it described.
+        kind: EventKind,
+        /// `name:branch`.
+        resource_id: String,
+        /// When this was sent, RFC 3339 in UTC.
+        #[schema(format = DateTime)]
+        emitted_at: String,
+    },
+}
+
+impl Event {
+    /// The type of the event, which is its action too.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NsRecord { .. } => "ns-record",
+            Self::NsRetracted { .. } => "ns-retracted",
+        }
+    }
+
+    /// Of a record as it is. Retracted ones do not exist for those who are told.
+    pub fn of(record: &model::Record, emitted_at: Timestamp) -> Self {
+        if record.retracted {
+            return Self::retracted(&record.address, record.kind, emitted_at);
+        }
+        Self::NsRecord {
+            kind: record.kind.into(),
+            resource_id: record.address.as_str().into(),
+            record: Box::new(record.into()),
+            emitted_at: emitted_at.to_string(),
+        }
+    }
+
+    /// Of a record that is no longer there.
+    pub fn retracted(address: &Address, kind: RecordKind, emitted_at: Timestamp) -> Self {
+        Self::NsRetracted {
+            kind: kind.into(),
+            resource_id: address.as_str().into(),
+            emitted_at: emitted_at.to_string(),
+        }
+    }
+}
+
+/// What a record describes, as events call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FlureeEventKind)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A ledger.
+    Ledger,
+    /// A graph source.
+    GraphSource,
+}
+
+impl From<RecordKind> for EventKind {
+    fn from(kind: RecordKind) -> Self {
+        match kind {
+            RecordKind::Ledger => Self::Ledger,
+            RecordKind::GraphSource => Self::GraphSource,
+        }
+    }
+}
+
+/// A record inside an event.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeEventRecord)]
+#[serde(untagged)]
+pub enum EventRecord {
+    /// A ledger.
+    Ledger(Ledger),
+    /// A graph source.
+    GraphSource(EventGraphSource),
+}
+
+/// A graph source inside an event: its type is told as it is stored, and secrets are taken out of its configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = FlureeEventGraphSource)]
+pub struct EventGraphSource {
+    /// `name:branch`.
+    pub graph_source_id: String,
+    /// The part before the `:`.
+    pub name: String,
+    /// The part after the `:`.
+    pub branch: String,
+    /// Its type, such as `f:Bm25Index`.
+    pub source_type: String,
+    /// Its configuration as JSON text, secrets redacted.
+    pub config: String,
+    /// What it depends on.
+    pub dependencies: Vec<String>,
+    /// Its index root.
+    pub index_id: Option<String>,
+    /// The `t` that it covers; 0 while there is none.
+    pub index_t: i64,
+    /// Soft-deleted.
+    pub retracted: bool,
+}
+
+impl From<&model::Record> for EventRecord {
+    fn from(record: &model::Record) -> Self {
+        match record.kind {
+            RecordKind::Ledger => Self::Ledger(record.into()),
+            RecordKind::GraphSource => Self::GraphSource(record.into()),
+        }
+    }
+}
+
+impl From<&model::Record> for EventGraphSource {
+    fn from(record: &model::Record) -> Self {
+        let mut config = record.config.payload.clone();
+        if let Some(config) = &mut config {
+            model::redact(config);
+        }
+        let GraphSource { graph_source_id, name, branch, dependencies, index_id, index_t, retracted, .. } =
+            record.into();
+        Self {
+            graph_source_id,
+            name,
+            branch,
+            source_type: record.source_type.clone().unwrap_or_default(),
+            config: json_text(config.as_ref()),
+            dependencies,
+            index_id,
+            index_t,
+            retracted,
+        }
+    }
+}
+
+/// A configuration as text; an empty one where there is none.
+fn json_text(config: Option<&Value>) -> String {
+    config.map_or_else(|| "{}".into(), Value::to_string)
 }
 
 /// All records.
