@@ -1,11 +1,11 @@
 //! The command line.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use nameservice_model::{Address, ContentId, LeaseName};
 
-use crate::values::{self, RefValue};
+use crate::values::{self, Beginning, RefValue};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -77,6 +77,15 @@ pub enum Command {
     List(ListArgs),
     /// Show every record, consistently read
     Snapshot,
+    /// Print changes as they come, until Ctrl-C
+    ///
+    /// A line each: position, time, address, what has changed, how, its watermark, and what is there now. The service may
+    /// be restarted meanwhile: nothing is missed, and nothing is printed twice.
+    Watch(WatchArgs),
+    /// Print the changes that the feed still holds
+    Changes(ChangesArgs),
+    /// Print the changes of one record that the feed still holds
+    History(HistoryArgs),
     /// Move a head or an index
     #[command(subcommand)]
     Push(PushCommand),
@@ -139,6 +148,15 @@ pub struct ServeArgs {
     /// Let everybody do everything, from other machines too
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
+    /// Put the table's changes into the change feed too where the table is in AWS; there, a function does
+    #[arg(long)]
+    pub consumer: bool,
+    /// Leave the change feed to somebody else
+    #[arg(long, conflicts_with = "consumer")]
+    pub no_consumer: bool,
+    /// How long changes can be read: 7d, 36h, 90m, or a number of hours
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = values::retention)]
+    pub feed_retention: Duration,
 }
 
 /// A command about one record.
@@ -272,6 +290,70 @@ pub struct ExpectArgs {
     /// The record must be in place, without data
     #[arg(long, group = "expectation")]
     pub expect_unborn: bool,
+}
+
+/// The parts of a record that change.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ConcernArg {
+    /// Its existence, whether it is retracted, what it depends on
+    Meta,
+    /// Where its latest commit is
+    Head,
+    /// Where its latest index is
+    Index,
+    /// Its state
+    Status,
+    /// Its configuration
+    Config,
+}
+
+/// Which changes are wanted.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// Only changes of these records. They may hold * and ?: NAME:* is all branches of a name [default: all records]
+    #[arg(value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
+    /// Only changes of this kind of record
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only changes of this part of a record (repeatable)
+    #[arg(long, value_enum)]
+    pub concern: Vec<ConcernArg>,
+}
+
+/// `watch`
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Where to begin: at a position, at the `start` of what the feed still holds, or with what changes from `now` on
+    #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
+    pub from: Beginning,
+}
+
+/// `changes`
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Only what follows this position [default: all that the feed still holds]
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+}
+
+/// `history`
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Only changes of this part of the record
+    #[arg(long, value_enum)]
+    pub concern: Option<ConcernArg>,
+    /// Only what follows this position
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
 }
 
 /// `push`
@@ -642,6 +724,10 @@ mod tests {
             ("show a%2Fb".into(), ErrorKind::ValueValidation),
             ("list --limit 0".into(), ErrorKind::ValueValidation),
             ("serve --issuer x".into(), ErrorKind::MissingRequiredArgument),
+            ("serve --consumer --no-consumer".into(), ErrorKind::ArgumentConflict),
+            ("serve --feed-retention 1month".into(), ErrorKind::ValueValidation),
+            ("watch --from yesterday".into(), ErrorKind::ValueValidation),
+            ("watch --concern heads".into(), ErrorKind::InvalidValue),
         ] {
             let error = parse(&line).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), kind, "{line}");

@@ -1,13 +1,16 @@
 //! Asks the service, over the network or in this process: the same requests either way.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use axum::{Router, body::Body};
+use futures_util::Stream;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use nameservice_http::problem::ProblemDocument;
-use nameservice_model::{Address, BoxError};
+use nameservice_model::Address;
+use reqwest::RequestBuilder;
 use serde_json::Value;
+use sse_stream::{Sse, SseStream};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
@@ -16,7 +19,13 @@ use crate::{args::KeyArgs, embedded::Engine, failure::Failure};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A little longer than the 30 seconds that API Gateway waits for a function.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
+/// Longer than any stream of events lasts.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(3600);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Server-sent events as they come; also blocks without data, of which the id tells how far the stream has come.
+pub type Events = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
 
 /// One request.
 #[derive(Debug)]
@@ -27,12 +36,20 @@ pub struct Request {
     body: Option<Value>,
     /// Every write has one, so that it can be repeated by hand where its answer was lost.
     idempotency_key: Option<String>,
+    last_event_id: Option<u64>,
 }
 
 impl Request {
     /// A read of a path under `/v1/`.
     pub fn get(path: &str) -> Self {
-        Self { method: Method::GET, path: format!("/v1/{path}"), query: Vec::new(), body: None, idempotency_key: None }
+        Self {
+            method: Method::GET,
+            path: format!("/v1/{path}"),
+            query: Vec::new(),
+            body: None,
+            idempotency_key: None,
+            last_event_id: None,
+        }
     }
 
     /// A write to a path under `/v1/`.
@@ -56,6 +73,18 @@ impl Request {
     /// Adds a query parameter, if there is a value.
     pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
+        self
+    }
+
+    /// Adds a query parameter as often as there are values.
+    pub fn queries<T: ToString>(mut self, name: &'static str, values: impl IntoIterator<Item = T>) -> Self {
+        self.query.extend(values.into_iter().map(|value| (name, value.to_string())));
+        self
+    }
+
+    /// Goes on after the event of this id.
+    pub fn resume(mut self, last_event_id: Option<u64>) -> Self {
+        self.last_event_id = last_event_id;
         self
     }
 
@@ -168,6 +197,30 @@ impl Client {
         read(&answer, key)
     }
 
+    /// Opens a stream of events, which ends whenever the service wants it to.
+    pub async fn events(&self, request: Request) -> Result<Events, Failure> {
+        let (status, body) = match &self.transport {
+            Transport::Remote { http, base } => {
+                let response = self.request(http, base, &request)?.timeout(STREAM_TIMEOUT).send().await;
+                let response: http::Response<reqwest::Body> = response.map_err(lost(base, &request))?.into();
+                let (parts, body) = response.into_parts();
+                (parts.status, Body::new(body))
+            }
+            Transport::InProcess { router, .. } => {
+                let (parts, body) = respond_in_process(router, &request).await?.into_parts();
+                (parts.status, body)
+            }
+        };
+        if status.is_success() {
+            return Ok(Box::pin(SseStream::new(body)));
+        }
+        let body = body.collect().await.map_err(|error| Failure::NoAnswer(error.into()))?.to_bytes().to_vec();
+        match read(&Answer { status, body }, None) {
+            Err(failure) => Err(failure),
+            Ok(_) => Err(Failure::Answered { status: status.as_u16(), message: String::new() }),
+        }
+    }
+
     fn headers(&self, request: &Request) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
         let value = |what: &str, text: &str| {
@@ -176,35 +229,54 @@ impl Client {
         if let Some(key) = &request.idempotency_key {
             headers.insert(IDEMPOTENCY_KEY, value("idempotency key", key)?);
         }
+        if let Some(id) = request.last_event_id {
+            headers.insert(LAST_EVENT_ID, id.into());
+        }
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, value("token", &format!("Bearer {token}"))?);
         }
         Ok(headers)
     }
 
+    fn request(&self, http: &reqwest::Client, base: &str, request: &Request) -> Result<RequestBuilder, Failure> {
+        let headers = self.headers(request)?;
+        let builder = http.request(request.method.clone(), format!("{base}{}", request.uri())).headers(headers);
+        Ok(match &request.body {
+            Some(body) => builder.json(body),
+            None => builder,
+        })
+    }
+
     async fn send_remote(&self, http: &reqwest::Client, base: &str, request: Request) -> Result<Answer, Failure> {
-        let headers = self.headers(&request)?;
-        let mut builder = http.request(request.method.clone(), format!("{base}{}", request.uri())).headers(headers);
-        if let Some(body) = &request.body {
-            builder = builder.json(body);
-        }
-        let lost = |error: reqwest::Error| match &request.idempotency_key {
-            _ if error.is_connect() => Failure::Unreachable { url: base.to_owned(), source: error.into() },
-            Some(key) => Failure::OutcomeUnknown { idempotency_key: key.clone(), source: error.into() },
-            None => Failure::NoAnswer(error.into()),
-        };
-        let response = builder.send().await.map_err(lost)?;
+        let response = self.request(http, base, &request)?.send().await.map_err(lost(base, &request))?;
         let status = response.status();
-        let body = response.bytes().await.map_err(lost)?.to_vec();
+        let body = response.bytes().await.map_err(lost(base, &request))?.to_vec();
         Ok(Answer { status, body })
     }
 }
 
+/// What it means that no answer came to a request.
+fn lost(base: &str, request: &Request) -> impl Fn(reqwest::Error) -> Failure {
+    move |error| match &request.idempotency_key {
+        _ if error.is_connect() => Failure::Unreachable { url: base.to_owned(), source: error.into() },
+        Some(key) => Failure::OutcomeUnknown { idempotency_key: key.clone(), source: error.into() },
+        None => Failure::NoAnswer(error.into()),
+    }
+}
+
 async fn send_in_process(router: &Router, request: Request) -> Result<Answer, Failure> {
-    let bad = |error: BoxError| Failure::BadAnswer(error);
+    let (parts, body) = respond_in_process(router, &request).await?.into_parts();
+    let body = body.collect().await.map_err(|error| Failure::BadAnswer(error.into()))?.to_bytes().to_vec();
+    Ok(Answer { status: parts.status, body })
+}
+
+async fn respond_in_process(router: &Router, request: &Request) -> Result<http::Response<Body>, Failure> {
     let mut builder = http::Request::builder().method(request.method.clone()).uri(request.uri());
     if let Some(key) = &request.idempotency_key {
         builder = builder.header(IDEMPOTENCY_KEY, key);
+    }
+    if let Some(id) = request.last_event_id {
+        builder = builder.header(LAST_EVENT_ID, id);
     }
     let body = match &request.body {
         Some(body) => {
@@ -215,9 +287,7 @@ async fn send_in_process(router: &Router, request: Request) -> Result<Answer, Fa
     };
     let http_request = builder.body(body).map_err(|error| Failure::Usage(format!("it cannot be sent: {error}")))?;
     let Ok(response) = router.clone().oneshot(http_request).await;
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await.map_err(|error| bad(error.into()))?.to_bytes().to_vec();
-    Ok(Answer { status: parts.status, body })
+    Ok(response)
 }
 
 fn read(answer: &Answer, key: Option<String>) -> Result<Value, Failure> {

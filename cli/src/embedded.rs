@@ -4,11 +4,12 @@
 //! where it cannot hold up the service's.
 
 use std::{
+    collections::HashMap,
     fs::{self, File, TryLockError},
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -21,8 +22,9 @@ use tokio::sync::oneshot;
 const DATABASE_FILE: &str = "nameservice.db";
 /// The file whose lock says that a process uses the data.
 const LOCK_FILE: &str = "lock";
-/// How many records the table's stream keeps.
-const STREAM_RECORDS_KEPT: u32 = 1_000;
+/// What the engine adds to the sequence number of a stream record when it shows it: 21 digits are the least that
+/// DynamoDB's have.
+const SEQUENCE_NUMBER_OFFSET: u128 = 100_000_000_000_000_000_000;
 /// How many stream records one transaction deletes: requests wait while it runs, for about a millisecond.
 const STREAM_RECORDS_PER_TRIM: u32 = 500;
 const TRIM_EVERY: Duration = Duration::from_secs(5);
@@ -85,6 +87,7 @@ pub struct Engine {
     /// Held, never written: dropping it ends the housekeeping.
     housekeeping_stop: Option<mpsc::Sender<()>>,
     housekeeping: Option<thread::JoinHandle<()>>,
+    trimmer: Trimmer,
     /// Unlocked last, once nothing writes to the directory any more.
     _lock: Option<File>,
 }
@@ -119,6 +122,11 @@ impl Engine {
         format!("http://{}", self.address)
     }
 
+    /// For the consumer of the streams: what it has passed is dropped. Nothing else ever is.
+    pub fn trimmer(&self) -> Trimmer {
+        self.trimmer.clone()
+    }
+
     /// Stops the engine: running requests finish, the database is closed, the directory is unlocked.
     pub fn stop(self) {
         drop(self);
@@ -142,9 +150,11 @@ impl Engine {
             .spawn(move || serve(&runtime, listener, served, stopped))
             .map_err(EngineError::Start)?;
         let (housekeeping_stop, ticks) = mpsc::channel();
+        let trimmer = Trimmer::default();
+        let passed = trimmer.clone();
         let housekeeping = thread::Builder::new()
             .name("embedded-housekeeping".to_owned())
-            .spawn(move || keep_house(&database, &stream, &ticks))
+            .spawn(move || keep_house(&database, &stream, &passed, &ticks))
             .map_err(EngineError::Start)?;
 
         Ok(Self {
@@ -153,6 +163,7 @@ impl Engine {
             server: Some(server),
             housekeeping_stop: Some(housekeeping_stop),
             housekeeping: Some(housekeeping),
+            trimmer,
             _lock: lock,
         })
     }
@@ -220,12 +231,38 @@ fn serve(runtime: &tokio::runtime::Runtime, listener: TcpListener, database: Dat
     }
 }
 
-/// Trims the stream and removes expired rows until the sender of `ticks` is gone.
-fn keep_house(database: &Database, stream: &StreamTable, ticks: &mpsc::Receiver<()>) {
+/// Tells the engine which stream records nobody will ask for again.
+#[derive(Clone, Debug, Default)]
+pub struct Trimmer(Arc<Mutex<HashMap<String, i64>>>);
+
+impl Trimmer {
+    /// The stream of this table was read up to this sequence number, and that is remembered elsewhere: soon the records
+    /// before it are dropped.
+    pub fn passed(&self, table: &str, sequence_number: &str) {
+        let stored = sequence_number.parse().ok().and_then(|shown: u128| shown.checked_sub(SEQUENCE_NUMBER_OFFSET));
+        match stored.and_then(|stored| i64::try_from(stored).ok()) {
+            Some(stored) => {
+                self.all().insert(table.to_owned(), stored);
+            }
+            None => tracing::error!(sequence_number, "this is no sequence number of the embedded engine"),
+        }
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, i64>> {
+        // A map of numbers is whole whatever its holder did.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Trims the streams and removes expired rows until the sender of `ticks` is gone.
+fn keep_house(database: &Database, stream: &StreamTable, passed: &Trimmer, ticks: &mpsc::Receiver<()>) {
     let mut swept = Instant::now();
     while ticks.recv_timeout(TRIM_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if let Err(error) = stream.trim(STREAM_RECORDS_KEPT) {
-            tracing::warn!(%error, "the embedded engine's stream was not trimmed; the next round tries again");
+        let passed: Vec<_> = passed.all().drain().collect();
+        for (table, sequence_number) in passed {
+            if let Err(error) = stream.trim(&table, sequence_number) {
+                tracing::warn!(%error, table, "the embedded engine's stream was not trimmed; it will be once more of it was read");
+            }
         }
         if swept.elapsed() >= SWEEP_EVERY {
             swept = Instant::now();
@@ -241,6 +278,9 @@ fn keep_house(database: &Database, stream: &StreamTable, ticks: &mpsc::Receiver<
 /// The engine finds the next sequence number by looking at every record that the stream of the table ever had, in each
 /// write, and never drops one: at 8,000 records a write takes ten times as long as at first. An index answers that
 /// question in one step, and trimming keeps the file from growing.
+///
+/// A table that was dropped and made again under its name has the records of the one before it too, as far as nobody has
+/// passed them.
 struct StreamTable {
     connection: Connection,
 }
@@ -258,16 +298,16 @@ impl StreamTable {
         Ok(Self { connection })
     }
 
-    /// Drops all but the last `kept` records. Nobody reads the stream of an embedded engine yet; a consumer will have
-    /// to name what it has passed instead.
-    fn trim(&self, kept: u32) -> rusqlite::Result<()> {
+    /// Drops the records of a table's stream that come before a sequence number, as it is stored. The one that has it
+    /// stays: the engine counts on from the last, so that also with a clock that was put back no number comes twice.
+    fn trim(&self, table: &str, before: i64) -> rusqlite::Result<()> {
         let mut delete = self.connection.prepare_cached(
             "DELETE FROM _stream_records WHERE id IN (
                  SELECT id FROM _stream_records
-                 WHERE id <= (SELECT MAX(id) FROM _stream_records) - ?1
-                 ORDER BY id LIMIT ?2)",
+                 WHERE table_name = ?1 AND CAST(sequence_number AS INTEGER) < ?2
+                 ORDER BY CAST(sequence_number AS INTEGER) LIMIT ?3)",
         )?;
-        while delete.execute(params![kept, STREAM_RECORDS_PER_TRIM])? > 0 {}
+        while delete.execute(params![table, before, STREAM_RECORDS_PER_TRIM])? > 0 {}
         Ok(())
     }
 }
@@ -297,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_keeps_its_last_records_on_disk_and_in_memory() {
+    fn a_stream_is_trimmed_up_to_where_it_was_read_on_disk_and_in_memory() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.db");
         for location in [file.to_str().unwrap(), "file:/trim-test?vfs=memdb"] {
@@ -310,17 +350,30 @@ mod tests {
                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1700)
                      INSERT INTO _stream_records
                          (table_name, event_name, keys_json, sequence_number, shard_id, created_at)
-                     SELECT 't', 'INSERT', '{}', CAST(i AS TEXT), 's', 0 FROM n",
+                     SELECT CASE WHEN i % 2 = 0 THEN 't' ELSE 'other' END, 'INSERT', '{}', CAST(i AS TEXT), 's', 0 FROM n",
                 )
                 .unwrap();
-            stream.trim(100).unwrap();
-            let left: (i64, i64, i64) = stream
-                .connection
-                .query_row("SELECT COUNT(*), MIN(id), MAX(id) FROM _stream_records", [], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-                })
-                .unwrap();
-            assert_eq!(left, (100, 1601, 1700));
+            let of = |table: &str| -> (i64, i64, i64) {
+                let query = "SELECT COUNT(*), MIN(id), MAX(id) FROM _stream_records WHERE table_name = ?1";
+                let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                stream.connection.query_row(query, [table], row).unwrap()
+            };
+            stream.trim("t", 1602).unwrap();
+            assert_eq!(of("t"), (50, 1602, 1700));
+            stream.trim("t", 1700).unwrap();
+            assert_eq!(of("t"), (1, 1700, 1700));
+            assert_eq!(of("other"), (850, 1, 1699));
         }
+    }
+
+    #[test]
+    fn only_sequence_numbers_of_the_engine_trim() {
+        let trimmer = Trimmer::default();
+        for wrong in ["", "x", "12", "99999999999999999999", "1000000000000000000000000000000000000000"] {
+            trimmer.passed("t", wrong);
+        }
+        assert!(trimmer.all().is_empty());
+        trimmer.passed("t", "100000000000000000005");
+        assert_eq!(trimmer.all().get("t"), Some(&5));
     }
 }

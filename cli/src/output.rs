@@ -145,6 +145,36 @@ pub fn value(value: &Value) -> String {
     }
 }
 
+/// A change in a line: position, time, address, what has changed, how, its watermark, and what is there now.
+pub fn change(change: &Value) -> String {
+    let payload = change.get("payload").filter(|payload| !payload.is_null());
+    let now = match (change["concern"].as_str(), payload) {
+        _ if change["payload_omitted"] == true => "(too large for the feed: read the record)".to_owned(),
+        (_, None) => String::new(),
+        (Some("head" | "index"), Some(payload)) => match (payload["id"].as_str(), payload["rev"].as_i64()) {
+            (None, _) => "nothing yet".to_owned(),
+            (Some(id), Some(rev)) if rev > 0 => format!("{}, rev {rev}", clean(id)),
+            (Some(id), _) => clean(id),
+        },
+        (Some("meta"), Some(_)) => kind(change),
+        (_, Some(payload)) => match split_state(payload) {
+            (Some(state), None) => state,
+            (Some(state), Some(rest)) => format!("{state} {rest}"),
+            (None, _) => payload.to_string(),
+        },
+    };
+    let watermark = if change["concern"] == "meta" { "-".into() } else { text(&change["watermark"]) };
+    let line = format!(
+        "{:>8}  {:<24}  {:<24}  {:<6}  {:<9}  {watermark:>6}  {now}",
+        text(&change["position"]),
+        text(&change["occurred_at"]),
+        text(&change["address"]),
+        text(&change["concern"]),
+        text(&change["change"]),
+    );
+    line.trim_end().to_owned()
+}
+
 /// A lease in words: `index_lock, by indexer-7 until 2026-01-01T00:00:00Z, for t 42`.
 pub fn lease(lease: &Value) -> String {
     let until = lease["expires_at"].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -330,6 +360,31 @@ mod tests {
         .unwrap();
         let words = words_of(&Failure::Refused(Box::new(problem)));
         assert_eq!(words, format!("error: not as expected\n  in place: {ID} at t 7\n  dependents: a:main, b:main"));
+    }
+
+    #[test]
+    fn a_change_is_a_line_whose_columns_stand_below_those_of_the_line_before() {
+        let told = |concern: &str, watermark: i64, payload: Value| {
+            change(&json!({
+                "position": 7, "address": "mydb:main", "kind": "ledger", "concern": concern, "change": "updated",
+                "watermark": watermark, "payload": payload, "occurred_at": "2026-01-01T00:00:00.123Z",
+            }))
+        };
+        let begin = "       7  2026-01-01T00:00:00.123Z  mydb:main                 ";
+        for (line, end) in [
+            (told("head", 5, json!({"id": ID, "t": 5})), format!("head    updated         5  {ID}")),
+            (told("index", 5, json!({"id": ID, "t": 5, "rev": 2})), format!("index   updated         5  {ID}, rev 2")),
+            (told("head", 0, json!({"id": null, "t": 0})), "head    updated         0  nothing yet".into()),
+            (
+                told("status", 3, json!({"state": "error", "m": "x"})),
+                "status  updated         3  error {\"m\":\"x\"}".into(),
+            ),
+            (told("config", 2, json!({"a": 1})), "config  updated         2  {\"a\":1}".into()),
+            (told("meta", 0, json!({"retracted": true})), "meta    updated         -  ledger".into()),
+            (told("head", 0, json!(null)), "head    updated         0".into()),
+        ] {
+            assert_eq!(line, format!("{begin}{end}"));
+        }
     }
 
     #[test]

@@ -8,19 +8,21 @@ use std::{
 };
 
 use axum::{
-    extract::Request,
-    http::header,
+    extract::{Request, State},
+    http::{Method, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     serve::ListenerExt as _,
 };
 use nameservice_feed::Feed;
-use nameservice_http::{App, Auth, InvalidKeys, Problem, Verifier, service};
+use nameservice_http::{App, Auth, InvalidKeys, Problem, Shutdown, Verifier, service};
+use nameservice_model::Error as StoreError;
 use nameservice_store::Store;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
     args::{ServeArgs, TargetArgs},
+    consumer::{self, Nudge, Pace, Running},
     failure::Failure,
     output, routes,
     target::{Place, Table},
@@ -30,6 +32,8 @@ use crate::{
 const DEFAULT_DATA: &str = ".nameservice";
 /// How long running requests may take to finish once the service is told to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long reads may: one that waits for changes would wait for nothing.
+const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
 /// Why the service did not start.
@@ -91,12 +95,19 @@ impl ServeError {
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
-    shutdown: oneshot::Sender<()>,
+    shutdown: Shutdown,
     server: JoinHandle<io::Result<()>>,
 }
 
-/// Starts the service over a store, on an address whose port may be 0.
-pub async fn start(listen: SocketAddr, store: Store, feed: Feed, auth: Auth) -> Result<Service, ServeError> {
+/// Starts the service over a store, on an address whose port may be 0. A consumer of the same table is nudged after
+/// every write.
+pub async fn start(
+    listen: SocketAddr,
+    store: Store,
+    feed: Feed,
+    auth: Auth,
+    nudge: Option<Nudge>,
+) -> Result<Service, ServeError> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(listen),
         _ => ServeError::Listen { address: listen, source },
@@ -110,19 +121,47 @@ pub async fn start(listen: SocketAddr, store: Store, feed: Feed, auth: Auth) -> 
     // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
     // name as their host.
     let guarded = matches!(auth, Auth::Open) && address.ip().is_loopback();
-    let mut router = service(routes::router(), App::new(store, feed, auth));
+    let app = App::new(store, feed, auth);
+    let shutdown = app.shutdown();
+    let mut router = service(routes::router(), app);
     if guarded {
         router = router.layer(middleware::from_fn(only_local_hosts));
     }
-    let (shutdown, told_to_stop) = oneshot::channel::<()>();
+    if let Some(nudge) = nudge {
+        router = router.layer(middleware::from_fn_with_state(nudge, nudge_after_writes));
+    }
+    router = router.layer(middleware::from_fn_with_state(shutdown.clone(), end_reads_with_the_service));
+    let told_to_stop = shutdown.clone();
     let server = tokio::spawn(async move {
-        axum::serve(listener, router)
-            .with_graceful_shutdown(async {
-                let _ = told_to_stop.await;
-            })
-            .await
+        axum::serve(listener, router).with_graceful_shutdown(async move { told_to_stop.begun().await }).await
     });
     Ok(Service { address, shutdown, server })
+}
+
+async fn nudge_after_writes(State(nudge): State<Nudge>, request: Request, next: Next) -> Response {
+    let is_write = !request.method().is_safe();
+    let response = next.run(request).await;
+    // Also after a refusal, which may be the answer to an attempt that was applied.
+    if is_write {
+        nudge.give();
+    }
+    response
+}
+
+/// A reader that waits for changes would keep the service from stopping, and wait for nothing. (Streams end by
+/// themselves.)
+async fn end_reads_with_the_service(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
+    if request.method() != Method::GET {
+        return next.run(request).await;
+    }
+    tokio::select! {
+        response = next.run(request) => response,
+        () = async {
+            shutdown.begun().await;
+            tokio::time::sleep(READ_SHUTDOWN_TIMEOUT).await;
+        } => Problem::from(StoreError::Unavailable { operation: "answer before the service stops", source: None })
+            .into_response(),
+    }
 }
 
 async fn only_local_hosts(request: Request, next: Next) -> Response {
@@ -156,7 +195,7 @@ impl Service {
 
     /// Stops listening, and waits up to ten seconds for running requests to finish.
     pub async fn stop(self) {
-        drop(self.shutdown);
+        self.shutdown.begin();
         let mut server = self.server;
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut server).await.is_err() {
             tracing::warn!("requests were still running after {SHUTDOWN_TIMEOUT:?}, and were cut off");
@@ -182,21 +221,41 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let auth = auth(&args)?;
     let stop = signal()?;
     let in_aws = place == Place::Aws;
-    let table = Table::open(place, target.table.as_deref()).await?;
+    let mut table = Table::open(place, target.table.as_deref()).await?;
+    table.feed = table.feed.with_retention(args.feed_retention);
     let report = if in_aws { table.check().await? } else { table.ensure().await? };
     for lack in &report.lacks {
         output::note(&format!("the table lacks: {lack}"));
     }
-    let service = start(args.listen, table.store.clone(), table.feed.clone(), auth).await?;
+    let consuming = consuming(&args, &table);
+    let nudge = consuming.as_ref().map(Running::nudge);
+    let service = start(args.listen, table.store.clone(), table.feed.clone(), auth, nudge).await?;
     // Whoever started the service in the background may have closed its stdout.
     let _ = output::print(&greeting(&service, &table));
 
     stop.await;
     output::note("stopping");
+    // In this order: what was answered is in the feed.
     service.stop().await;
+    if let Some(consuming) = consuming {
+        consuming.stop().await;
+    }
     // Joins the engine's threads, which must not be done on a thread that serves.
     let _ = tokio::task::spawn_blocking(move || drop(table)).await;
     Ok(())
+}
+
+/// Starts the consumer of the table's stream, where this process shall be it.
+fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
+    let pace = match table.place() {
+        _ if args.no_consumer => return None,
+        Place::Data(_) | Place::Memory => Pace::EMBEDDED,
+        Place::Endpoint(_) => Pace::NEAR,
+        Place::Aws if args.consumer => Pace::AWS,
+        Place::Aws => return None,
+    };
+    let trimmer = table.engine.as_ref().map(crate::embedded::Engine::trimmer);
+    Some(consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), pace, trimmer))
 }
 
 fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
@@ -245,7 +304,7 @@ fn greeting(service: &Service, table: &Table) -> String {
     let url = if service.address() == default { String::new() } else { format!(" --url {}", service.url()) };
     format!(
         "Listening on {}, {}. Try:\n\n  {program} create mydb{url}\n  {program} push head mydb {SAMPLE_ID} 1{url}\n  \
-         {program} show mydb{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
+         {program} show mydb{url}\n  {program} watch{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
         service.url(),
         table.describe(),
         service.url(),

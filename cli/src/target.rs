@@ -6,12 +6,13 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
 };
+use nameservice_dynamo::endpoint_config;
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
 use nameservice_model::{Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
-use crate::{args::TargetArgs, client::Client, embedded::Engine, failure::Failure, routes};
+use crate::{args::TargetArgs, client::Client, consumer::Source, embedded::Engine, failure::Failure, routes};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
@@ -36,6 +37,8 @@ pub struct Table {
     pub store: Store,
     /// Its change feed.
     pub feed: Feed,
+    /// Where the records of its stream come from.
+    pub source: Source,
     /// What runs it, where it is embedded.
     pub engine: Option<Engine>,
     name: String,
@@ -89,19 +92,29 @@ impl Table {
             Place::Memory => Some(Engine::in_memory()?),
             Place::Endpoint(_) | Place::Aws => None,
         };
-        let client = match (&place, &engine) {
-            (_, Some(engine)) => endpoint_client(&engine.url()),
+        let near = |url: &str| (endpoint_client(url), aws_sdk_dynamodbstreams::Client::new(&endpoint_config(url)));
+        let (client, streams) = match (&place, &engine) {
+            (_, Some(engine)) => near(&engine.url()),
             (Place::Endpoint(url), None) => {
                 let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
                 if parsed.is_none() {
                     return Err(Failure::Usage(format!("`{url}` is not a URL: it begins with http:// or https://")));
                 }
-                endpoint_client(url)
+                near(url)
             }
-            _ => aws_client().await?,
+            _ => {
+                let config = aws_config().await?;
+                (sdk_client(&config), aws_sdk_dynamodbstreams::Client::new(&config))
+            }
         };
+        let source = Source { tables: client.clone(), streams, table: name.clone() };
         let feed = Feed::new(client.clone(), Feed::table_of(&name));
-        Ok(Self { store: Store::new(client, name.as_str()), feed, engine, name, place })
+        Ok(Self { store: Store::new(client, name.as_str()), feed, source, engine, name, place })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Whether the engine runs in this process.
@@ -175,13 +188,13 @@ async fn start_engine(directory: &Path) -> Result<Engine, Failure> {
     Ok(started.map_err(|error| Failure::Engine(crate::embedded::EngineError::Start(error.into())))??)
 }
 
-async fn aws_client() -> Result<aws_sdk_dynamodb::Client, Failure> {
+async fn aws_config() -> Result<aws_config::SdkConfig, Failure> {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
     let config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http).load().await;
     if config.region().is_none() {
         return Err(Failure::Usage("no AWS region is configured: set AWS_REGION, or one in the profile".into()));
     }
-    Ok(sdk_client(&config))
+    Ok(config)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Values of the command line that are more than text.
 
-use std::{fs, io::Read as _};
+use std::{fs, io::Read as _, time::Duration};
 
+use jiff::{Span, SpanRelativeTo};
 use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
 use serde_json::{Value, json};
 
@@ -41,6 +42,45 @@ impl RefValue {
             Some((id, t)) => json!({"id": id.as_str(), "t": t}),
             None => json!({"id": null, "t": 0}),
         }
+    }
+}
+
+/// Where in the feed to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// With what changes from now on.
+    Now,
+    /// With the oldest change that there is.
+    Start,
+    /// With the change at this position.
+    At(u64),
+}
+
+impl Beginning {
+    /// Reads `now`, `start` or a position.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "now" => Ok(Self::Now),
+            "start" | "0" => Ok(Self::Start),
+            _ => text.parse().map(Self::At).map_err(|_| "it is a position, `start` or `now`".to_owned()),
+        }
+    }
+}
+
+/// A time to keep something: `7d`, `36h`, `90 minutes`, or a number of hours.
+pub fn retention(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+    let wrong = || format!("`{text}` is not a duration such as 7d, 36h or 90m, nor a number of hours");
+    let span = match text.parse::<u32>() {
+        Ok(hours) => Span::new().try_hours(hours).map_err(|_| wrong())?,
+        Err(_) => text.parse().map_err(|_| wrong())?,
+    };
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
+    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
+    match duration.as_secs() {
+        0 => Err("it is a second at least".to_owned()),
+        _ if duration > LONGEST => Err("it is a hundred years at most".to_owned()),
+        _ => Ok(duration),
     }
 }
 
@@ -101,6 +141,18 @@ mod tests {
     use super::*;
 
     const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn retentions_are_durations_or_hours() {
+        for (text, hours) in
+            [("7d", 168), ("36h", 36), ("90 minutes", 1), ("1w", 168), ("12", 12), ("2 days 1 hour", 49)]
+        {
+            assert_eq!(retention(text).unwrap().as_secs() / 3600, hours, "{text}");
+        }
+        for text in ["", "0", "0s", "-1h", "1.5", "soon", "1month", "9999999999h", "2000000d"] {
+            assert!(retention(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn refs_are_an_id_at_a_t_or_unborn() {

@@ -145,7 +145,7 @@ async fn start_in_process(engine: &Engine, auth: Auth) -> Service {
     store.ensure_table().await.unwrap();
     let feed = Feed::new(client, Feed::table_of(Store::DEFAULT_TABLE));
     feed.ensure_table().await.unwrap();
-    serve::start(([127, 0, 0, 1], 0).into(), store, feed, auth).await.unwrap()
+    serve::start(([127, 0, 0, 1], 0).into(), store, feed, auth, None).await.unwrap()
 }
 
 #[test]

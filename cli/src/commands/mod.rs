@@ -11,6 +11,7 @@ mod service;
 mod show;
 mod status;
 mod transaction;
+mod watch;
 
 use nameservice_model::Address;
 use serde_json::Value;
@@ -52,6 +53,13 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
         Command::Completions { shell } => return service::completions(shell),
+        Command::Watch(_) if target.data.is_some() => {
+            return Err(Failure::Usage(
+                "watch follows a running service: start `nameservice serve` on that directory, and name it with --url. \
+                 Nothing changes in a directory while this command has it to itself"
+                    .into(),
+            ));
+        }
         command => command,
     };
     let session = Session::start(&target, json).await?;
@@ -68,6 +76,9 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Show(args) => show::run(session, &args.address).await,
         Command::List(args) => list::list(session, args).await,
         Command::Snapshot => list::snapshot(session).await,
+        Command::Watch(args) => watch::watch(session, args).await,
+        Command::Changes(args) => watch::changes(session, args).await,
+        Command::History(args) => watch::history(session, args).await,
         Command::Push(command) => push::run(session, command).await,
         Command::Status(args) => status::run(session, args).await,
         Command::Config(args) => config::run(session, args).await,

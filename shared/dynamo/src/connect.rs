@@ -82,6 +82,25 @@ pub fn endpoint_client(url: &str) -> Client {
     )
 }
 
+/// What clients of other services need of an engine at a URL, such as the streams of its tables.
+pub fn endpoint_config(url: &str) -> SdkConfig {
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .endpoint_url(url)
+        .region(Region::from_static("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(Credentials::new(
+            "local",
+            "local",
+            None,
+            None,
+            "endpoint_config",
+        )))
+        .http_client(http_client(Roots::System))
+        .retry_config(RetryConfig::standard())
+        .timeout_config(timeouts())
+        .build()
+}
+
 /// A client inside Lambda, from the environment that Lambda sets and nothing else.
 pub fn lambda_client() -> Client {
     let mut builder = Builder::new()

@@ -10,6 +10,7 @@
 //!   counter#0        -                       n: the last position; first, until: the last transaction's; epoch
 //!   seen#<event id>  -                       at, recorded_at: where the stream record of that id has gone
 //!   poison#0         <event id>              reason record recorded_at: what could not be read
+//!   checkpoint#0     <shard id>              stream passed finished: how far a consumer has read the table's stream
 //!
 //! by-address         address → position      changes alone, for histories
 //! ```
@@ -21,6 +22,7 @@
 //! [`append`](Feed::append) is for whoever consumes the stream; readers use [`nameservice_model::ChangeFeed`].
 
 mod append;
+mod checkpoint;
 mod poison;
 mod read;
 mod rows;
@@ -39,6 +41,7 @@ use nameservice_views::{Report, View};
 use tokio::sync::watch;
 
 pub use append::{Appended, Entry, MAX_TRANSACTION};
+pub use checkpoint::Checkpoint;
 pub use poison::Buried;
 pub use rows::{DESCRIPTION, FEED_ID};
 

@@ -1,0 +1,245 @@
+//! `watch`, `changes` and `history`: what has changed, as the feed tells it.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Session;
+use crate::{
+    args::{ChangesArgs, ConcernArg, FilterArgs, HistoryArgs, KindArg, WatchArgs},
+    client::Request,
+    failure::Failure,
+    output::{self, chain},
+    values::Beginning,
+};
+
+/// The service says every fifteen seconds that a stream lives.
+const SILENCE: Duration = Duration::from_secs(50);
+/// Pauses before connecting again: the first, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The most that the service puts on a page.
+const MAX_PAGE: u64 = 1_000;
+
+pub(super) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
+    let watching = Watching {
+        session,
+        filter: args.filter,
+        after: match args.from {
+            Beginning::Now => None,
+            Beginning::Start => Some(0),
+            Beginning::At(position) => Some(position.saturating_sub(1)),
+        },
+        anywhere: args.from == Beginning::Start,
+        is_down: false,
+    };
+    tokio::select! {
+        ended = watching.run() => ended,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch),
+    }
+}
+
+struct Watching<'a> {
+    session: &'a Session,
+    filter: FilterArgs,
+    /// Everything up to here was printed, or is not wanted; `None` before the service has said where now is.
+    after: Option<u64>,
+    /// Nobody has asked for what is gone.
+    anywhere: bool,
+    /// It was told that the service cannot be reached.
+    is_down: bool,
+}
+
+/// How a stream came to its end.
+enum End {
+    /// In order, as every stream does sooner or later.
+    Over,
+    /// Broken off.
+    Broken(String),
+    /// What follows is not in the feed any more.
+    Gone(u64),
+}
+
+impl Watching<'_> {
+    async fn run(mut self) -> Result<(), Failure> {
+        let mut pause = FIRST_PAUSE;
+        // Whoever names a service that is not there wants to know.
+        let mut has_begun = false;
+        loop {
+            let begun = Instant::now();
+            let end = match self.follow(&mut has_begun).await {
+                Ok(end) => end,
+                Err(failure) => match gone(&failure) {
+                    Some(oldest) => End::Gone(oldest),
+                    None if has_begun && passes(&failure) => End::Broken(chain(&failure)),
+                    None => return Err(failure),
+                },
+            };
+            if begun.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            match end {
+                End::Over => {}
+                End::Broken(reason) if !self.is_down => {
+                    self.is_down = true;
+                    output::note(&format!("{reason}; trying again until it answers"));
+                }
+                End::Broken(_) => {}
+                End::Gone(oldest) => self.skip_to(oldest),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Prints one stream to its end.
+    async fn follow(&mut self, has_begun: &mut bool) -> Result<End, Failure> {
+        let request = filtered(Request::get("events"), &self.filter).resume(self.after);
+        let mut events = self.session.client.events(request).await?;
+        *has_begun = true;
+        if std::mem::take(&mut self.is_down) {
+            let from = self.after.map(|after| format!(", going on after position {after}")).unwrap_or_default();
+            output::note(&format!("connected again{from}"));
+        }
+        loop {
+            let event = match timeout(SILENCE, events.next()).await {
+                Err(_) => return Ok(End::Broken("the service has fallen silent".into())),
+                Ok(None) => return Ok(End::Over),
+                Ok(Some(Err(error))) => return Ok(End::Broken(format!("the stream broke off: {}", chain(&error)))),
+                Ok(Some(Ok(event))) => event,
+            };
+            let data = event.data.as_deref().unwrap_or_default();
+            match event.event.as_deref() {
+                Some("change") => self.print(data)?,
+                Some("expired") => {
+                    let told: Value = parsed(data)?;
+                    let oldest = told["oldest"].as_u64().ok_or_else(|| bad_answer("`expired` without `oldest`"))?;
+                    return Ok(End::Gone(oldest));
+                }
+                Some("error") => {
+                    let problem: Value = parsed(data)?;
+                    return Ok(End::Broken(format!("the service has failed: {}", output::text(&problem["detail"]))));
+                }
+                _ => {}
+            }
+            // Last, so that what was not printed is asked for again.
+            if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
+                self.after = Some(id);
+                self.anywhere = false;
+            }
+        }
+    }
+
+    fn print(&self, data: &str) -> Result<(), Failure> {
+        let change: Value = parsed(data)?;
+        output::print(&if self.session.output.is_json() { change.to_string() } else { output::change(&change) })
+    }
+
+    fn skip_to(&mut self, oldest: u64) {
+        let after = self.after.unwrap_or_default();
+        if !self.anywhere {
+            output::note(&if oldest > after + 1 {
+                format!("positions {} to {} are gone from the feed; going on at {oldest}", after + 1, oldest - 1)
+            } else {
+                format!("the feed has begun anew, and never came to position {after}; going on at {oldest}")
+            });
+        }
+        self.after = Some(oldest.saturating_sub(1));
+    }
+}
+
+pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
+    let mut after = args.after.unwrap_or_default();
+    let mut found = Vec::new();
+    loop {
+        let request = filtered(Request::get("changes"), &args.filter);
+        let page = session.send(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
+        let mut page = match (page, args.after) {
+            (Ok(page), _) => page,
+            // Only what there is was asked for.
+            (Err(failure), None) if found.is_empty() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
+                after = gone(&failure).unwrap_or_default().saturating_sub(1);
+                continue;
+            }
+            (Err(failure), _) => return Err(failure),
+        };
+        let more = take_changes(session, &mut page, &mut found)?;
+        let position = page["position"].as_u64().ok_or_else(|| bad_answer("no `position`"))?;
+        if position <= after && !more {
+            let told = json!({"changes": found, "position": position});
+            return session.output.json_only(&told);
+        }
+        after = position;
+    }
+}
+
+pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
+    let (mut after, mut found) = (args.after, Vec::new());
+    loop {
+        let request = Request::get("history").at(&args.address).query("concern", args.concern.map(concern));
+        let mut page = session.send(request.query("after", after).query("limit", Some(MAX_PAGE))).await?;
+        take_changes(session, &mut page, &mut found)?;
+        match page["position"].as_u64() {
+            Some(position) if Some(position) > after => after = Some(position),
+            _ => return session.output.json_only(&json!({"changes": found})),
+        }
+    }
+}
+
+/// Prints the changes of a page for people; keeps them for programs. True if there were any.
+fn take_changes(session: &Session, page: &mut Value, found: &mut Vec<Value>) -> Result<bool, Failure> {
+    let Value::Array(changes) = page["changes"].take() else { return Err(bad_answer("no `changes`")) };
+    let any = !changes.is_empty();
+    if session.output.is_json() {
+        found.extend(changes);
+    } else if any {
+        output::print(&changes.iter().map(output::change).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(any)
+}
+
+fn filtered(request: Request, filter: &FilterArgs) -> Request {
+    let kind = filter.kind.map(|kind| match kind {
+        KindArg::Ledger => "ledger",
+        KindArg::GraphSource => "graph_source",
+    });
+    request
+        .queries("address", &filter.addresses)
+        .query("kind", kind)
+        .queries("concern", filter.concern.iter().copied().map(concern))
+}
+
+fn concern(concern: ConcernArg) -> &'static str {
+    match concern {
+        ConcernArg::Meta => "meta",
+        ConcernArg::Head => "head",
+        ConcernArg::Index => "index",
+        ConcernArg::Status => "status",
+        ConcernArg::Config => "config",
+    }
+}
+
+/// Whether a failure is likely to pass.
+fn passes(failure: &Failure) -> bool {
+    match failure {
+        Failure::Unreachable { .. } | Failure::NoAnswer(_) => true,
+        Failure::Refused(problem) => problem.status == 429 || problem.status >= 500,
+        Failure::Answered { status, .. } => *status == 429 || *status >= 500,
+        _ => false,
+    }
+}
+
+/// The oldest position that can still be read, of an answer that says that another cannot.
+fn gone(failure: &Failure) -> Option<u64> {
+    failure.problem().filter(|problem| problem.status == 410)?.members.get("oldest")?.as_u64()
+}
+
+fn parsed(data: &str) -> Result<Value, Failure> {
+    serde_json::from_str(data).map_err(|error| Failure::BadAnswer(error.into()))
+}
+
+fn bad_answer(reason: &str) -> Failure {
+    Failure::BadAnswer(reason.into())
+}

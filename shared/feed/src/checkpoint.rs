@@ -1,0 +1,76 @@
+//! How far the table's stream was read, for a consumer that has to remember it by itself. (Lambda remembers it for the
+//! function.)
+
+use std::time::Duration;
+
+use nameservice_model::Result;
+use nameservice_views::{RowKey, SaveMode};
+use serde::{Deserialize, Serialize};
+
+use crate::{Feed, rows};
+
+const CHECKPOINT_ID: &str = "checkpoint#0";
+/// How long it is remembered that a shard was read to its end: twice as long as a stream names its shards.
+const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
+
+/// How far one shard of the stream was read.
+///
+/// Everything up to here is in the feed. What follows may be there too: a checkpoint is saved after its batch, and what
+/// is read again is not appended again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The ARN of the stream: a table whose stream was switched off and on again, or that was made anew, has another.
+    pub stream: String,
+    /// The id of the shard.
+    pub shard: String,
+    /// The sequence number of the last record that was passed; `None` where reading has only begun.
+    pub passed: Option<String>,
+    /// The shard has ended, it was read to its end, and the shards that follow it have checkpoints of their own.
+    pub finished: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    id: String,
+    position: String,
+    stream: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    passed: Option<String>,
+    #[serde(default)]
+    finished: bool,
+}
+
+impl Feed {
+    /// How far each shard was read that anybody has begun to read.
+    pub async fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
+        let rows: Vec<Row> = self.view.load(CHECKPOINT_ID).await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| Checkpoint {
+                stream: row.stream,
+                shard: row.position,
+                passed: row.passed,
+                finished: row.finished,
+            })
+            .collect())
+    }
+
+    /// Remembers how far a shard was read. Of several consumers the last one to save wins: the others' records are then
+    /// read again, and found.
+    pub async fn set_checkpoint(&self, checkpoint: &Checkpoint) -> Result<()> {
+        let row = Row {
+            id: CHECKPOINT_ID.to_owned(),
+            position: checkpoint.shard.clone(),
+            stream: checkpoint.stream.clone(),
+            passed: checkpoint.passed.clone(),
+            finished: checkpoint.finished,
+        };
+        let ttl = checkpoint.finished.then(|| rows::expiry(self.now(), FINISHED_FOR));
+        Ok(self.view.save(&row, SaveMode::Any, ttl).await?)
+    }
+
+    /// Forgets a shard that is no more.
+    pub async fn remove_checkpoint(&self, shard: &str) -> Result<()> {
+        Ok(self.view.delete(&RowKey::sorted(CHECKPOINT_ID, shard)).await?)
+    }
+}
