@@ -70,7 +70,7 @@ async fn fluree_snapshot_get(
             let shown = Record::from(record);
             bytes += page::json_bytes(&shown)? + 1;
             if bytes > page::MAX_PAGE_BYTES {
-                return Err(Problem::answer_too_large("/v1/snapshot"));
+                return Err(Problem::answer_too_large("read it in pages from /v1/snapshot"));
             }
             match shown {
                 Record::Ledger(ledger) => snapshot.ledgers.push(ledger),

@@ -35,20 +35,37 @@ pub fn fit<T, V: Serialize>(
     show: impl Fn(&T) -> V,
 ) -> Result<(Vec<V>, Option<String>), Problem> {
     let mut shown = Vec::with_capacity(entries.len());
-    let mut room = MAX_PAGE_BYTES - FRAME_BYTES;
+    let mut room = Room::default();
     let mut last = None;
     for entry in &entries {
         let view = show(entry);
-        let size = json_bytes(&view)? + 1;
-        match (room.checked_sub(size), last) {
-            (Some(left), _) => room = left,
-            (None, None) => room = 0,
-            (None, Some(last)) => return Ok((shown, Some(cursor_of(last).encode()))),
+        if let (false, Some(last)) = (room.takes(&view)?, last) {
+            return Ok((shown, Some(cursor_of(last).encode())));
         }
         shown.push(view);
         last = Some(entry);
     }
     Ok((shown, next.map(|next| next.encode())))
+}
+
+/// What is still free of an answer of [`MAX_PAGE_BYTES`].
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MAX_PAGE_BYTES - FRAME_BYTES)
+    }
+}
+
+impl Room {
+    /// Whether an entry fits. After one that does not, none does.
+    pub fn takes(&mut self, entry: &impl Serialize) -> Result<bool, Problem> {
+        // With the comma after it.
+        let left = self.0.checked_sub(json_bytes(entry)? + 1);
+        self.0 = left.unwrap_or(0);
+        Ok(left.is_some())
+    }
 }
 
 /// How long a value is in JSON.

@@ -371,9 +371,9 @@ impl Problem {
         Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
     }
 
-    /// The answer would be larger than the service gives.
+    /// The answer would be larger than the service gives; what to do instead.
     pub fn answer_too_large(instead: &str) -> Self {
-        Self::new(Kind::PayloadTooLarge, format!("the answer does not fit: read it in pages from {instead}"))
+        Self::new(Kind::PayloadTooLarge, format!("the answer does not fit: {instead}"))
     }
 
     /// The body is not declared as JSON.
