@@ -21,7 +21,7 @@ fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
 }
 
 /// A service that knows the keys `ed` and `ec`.
-async fn guarded() -> Service {
+pub(super) async fn guarded() -> Service {
     let jwk = |algorithm, id: &str| {
         let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
         jwk.common.key_id = Some(id.into());
@@ -45,24 +45,24 @@ fn claims(more: Value) -> Value {
 }
 
 /// A token that holds, with these claims.
-fn token(more: Value) -> String {
+pub(super) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
 
-fn scope(scope: &str) -> String {
+pub(super) fn scope(scope: &str) -> String {
     token(json!({ "scope": scope }))
 }
 
 /// A token for some addresses.
-fn narrow(scope: &str, globs: Value) -> String {
+pub(super) fn narrow(scope: &str, globs: Value) -> String {
     token(json!({ "scope": scope, "nameservice:addresses": globs }))
 }
 
-async fn as_(service: &Service, token: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
+pub(super) async fn as_(service: &Service, token: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
     service.send(method, path, &[("authorization", &format!("Bearer {token}"))], body).await
 }
 
-async fn get_as(service: &Service, token: &str, path: &str) -> Answer {
+pub(super) async fn get_as(service: &Service, token: &str, path: &str) -> Answer {
     as_(service, token, Method::GET, path, None).await
 }
 
@@ -78,6 +78,7 @@ fn operations(address: &str) -> Vec<(&'static str, Method, String, Option<Value>
     let new_branch = json!({ "name": name, "branch": branch, "source": "source" });
     vec![
         of("read", Method::GET, "/v1/records/{}", None),
+        of("read", Method::GET, "/v1/history/{}", None),
         of("read", Method::GET, "/fluree/storage/ns/{}", None),
         of("read", Method::GET, "/v1/fluree/storage/ns/{}", None),
         of("write", Method::POST, "/v1/ledgers", Some(json!({ "address": address }))),

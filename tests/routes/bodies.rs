@@ -45,6 +45,7 @@ fn operations() -> Vec<Operation> {
             &["name", "branch", "source"],
         ),
         of(Method::POST, "/v1/resets/mydb", json!({ "head": unborn(), "index": unborn() }), &["head", "index"]),
+        of(Method::POST, "/v1/changes/compare", json!({ "subscriptions": { "mydb": {} } }), &["subscriptions"]),
         of(Method::POST, "/v1/retractions/mydb", json!({ "reason": "x" }), &[]),
     ]
 }

@@ -1,3 +1,7 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use nameservice_tests::pump::{pump, pump_into};
+
 use super::*;
 
 #[tokio::test]
@@ -51,4 +55,101 @@ async fn a_parameter_that_cannot_be_is_named() {
     for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("view=full", "view")] {
         refuses(service.get(&format!("/v1/snapshot?{query}")).await, "invalid-parameter", field);
     }
+}
+
+/// What a client keeps: of each address, the watermarks that it knows.
+#[derive(Default)]
+struct Reader {
+    known: BTreeMap<(String, String), i64>,
+}
+
+impl Reader {
+    /// Begins again, page by page. Something is done between each two pages.
+    async fn begin(service: &Service, mut between: impl AsyncFnMut()) -> (Self, u64) {
+        let (mut reader, mut cursor) = (Self::default(), String::new());
+        loop {
+            let page = service.get(&format!("/v1/snapshot?limit=1{cursor}")).await.expect(200);
+            for record in page["records"].as_array().unwrap() {
+                reader.takes_record(record);
+            }
+            match page["cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return (reader, page["position"].as_u64().unwrap()),
+            }
+            between().await;
+        }
+    }
+
+    fn takes_record(&mut self, record: &Value) {
+        let address = record["address"].as_str().unwrap();
+        for (concern, watermark) in [("head", "t"), ("index", "t"), ("status", "v"), ("config", "v")] {
+            if let Some(watermark) = record[concern][watermark].as_i64() {
+                self.known.insert((address.to_owned(), concern.to_owned()), watermark);
+            }
+        }
+    }
+
+    /// Follows the feed to its end.
+    async fn follow(&mut self, service: &Service, mut position: u64) {
+        loop {
+            let page = service.get(&format!("/v1/changes?limit=3&after={position}")).await.expect(200);
+            for change in page["changes"].as_array().unwrap() {
+                let text = |name: &str| change[name].as_str().unwrap().to_owned();
+                if text("concern") == "meta" {
+                    continue;
+                }
+                let of = (text("address"), text("concern"));
+                match change["change"] == "purged" {
+                    true => self.known.remove(&of),
+                    false => self.known.insert(of, change["watermark"].as_i64().unwrap()),
+                };
+            }
+            match page["position"].as_u64().unwrap() {
+                same if same == position => return,
+                moved => position = moved,
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_came_too_late_begins_again_and_misses_nothing() {
+    let service = Service::start().await;
+    for name in ["a", "b", "c", "d", "gone"] {
+        born(&service, name, 1).await;
+    }
+    // All of this expires before the reader comes.
+    let expiring = service.table.feed.clone().with_retention(Duration::ZERO);
+    pump_into(&service.table, &expiring).await;
+    let gone = service.get("/v1/changes?after=0").await.problem(410, "expired");
+    let oldest = gone["oldest"].as_u64().unwrap();
+
+    // While it reads the snapshot, everything moves, before and behind the page that it is at.
+    let mut t = 1;
+    let (mut reader, position) = Reader::begin(&service, async || {
+        t += 1;
+        for name in ["a", "b", "c", "d"] {
+            service.put(&format!("/v1/heads/{name}"), json!({ "new": commit(t) })).await.expect(200);
+        }
+        match t {
+            2 => drop(ledger(&service, "new").await),
+            3 => drop(service.put("/v1/indexes/b", json!({ "new": root(2) })).await.expect(200)),
+            4 => drop(service.delete("/v1/records/gone").await.expect(204)),
+            _ => {}
+        }
+        pump(&service.table).await;
+    })
+    .await;
+    assert!(t > 4, "{t}");
+    assert_eq!(position + 1, oldest, "the feed begins where the snapshot does");
+    reader.follow(&service, position).await;
+
+    let mut now = Reader::default();
+    for record in service.get("/v1/snapshot").await.expect(200)["records"].as_array().unwrap() {
+        now.takes_record(record);
+    }
+    assert_eq!(now.known[&("a:main".to_owned(), "head".to_owned())], t);
+    // What is not born need not be told of: a creation tells of what it brings.
+    let born = |known: BTreeMap<_, i64>| known.into_iter().filter(|(_, watermark)| *watermark > 0).collect::<Vec<_>>();
+    assert_eq!(born(reader.known), born(now.known));
 }

@@ -9,6 +9,7 @@ use aws_sdk_dynamodbstreams::{
     types::{AttributeValue as StreamValue, Record, ShardIteratorType},
 };
 use jiff::Timestamp;
+use nameservice_feed::Feed;
 use nameservice_store::StreamRecord;
 use stream_consumer::{Consumer, Delivery};
 
@@ -52,7 +53,12 @@ pub async fn deliveries(table: &Table) -> Vec<Delivery> {
 ///
 /// As often as wanted: what an earlier call has appended is found, and not appended again.
 pub async fn pump(table: &Table) {
-    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    pump_into(table, &table.feed).await;
+}
+
+/// The same into a feed of other settings.
+pub async fn pump_into(table: &Table, feed: &Feed) {
+    let consumer = Consumer::new(table.store.clone(), feed.clone());
     for batch in deliveries(table).await.chunks(BATCH) {
         let consumed = consumer.consume(batch).await;
         assert_eq!((consumed.failed, consumed.unreadable), (None, 0));

@@ -297,7 +297,9 @@ fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
-        Problem::invalid_parameter(&field(&error.path().to_string(), &reason), reason)
+        let parameter = field(&error.path().to_string(), &reason);
+        // Of a repeated one, which of them does not help: a reader of the URL sees its name.
+        Problem::invalid_parameter(parameter.split('[').next().unwrap_or_default(), reason)
     })
 }
 

@@ -1,0 +1,101 @@
+//! `GET /v1/history/{address}`: the changes of one record that the feed still holds.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    AddressInPath, Problem, Route,
+    extract::{Query, Read, Target},
+    page,
+    shapes::changes::{Change, ChangedPart},
+};
+use nameservice_model::{ChangeFeed, HistoryQuery, NameService};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord);
+
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Only changes of this part of the record.
+    #[param(inline)]
+    concern: Option<ChangedPart>,
+    /// Only what follows this position.
+    #[serde(default)]
+    #[param(default = 0)]
+    after: u64,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u64>,
+}
+
+/// The changes of one record.
+#[derive(Serialize, ToSchema)]
+struct History {
+    /// The changes, oldest first.
+    changes: Vec<Change>,
+    /// Send it as `after` to go on; absent where nothing more follows yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<u64>,
+}
+
+/// List the history of a record
+///
+/// As far back as the feed goes, 7 days unless configured otherwise; of a purged record too. Found by index: what
+/// happened a moment ago may be missing, and to miss nothing a reader follows `/v1/changes`.
+#[utoipa::path(
+    get,
+    path = "/v1/history/{*address}",
+    tag = "changes",
+    params(AddressInPath, Parameters),
+    responses((status = OK, description = "A page of its changes", body = History), Refusals),
+    security(("bearer" = [])),
+)]
+async fn history_list(
+    State(feed): State<Arc<dyn ChangeFeed>>,
+    State(names): State<Arc<dyn NameService>>,
+    target: Target<Read>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<History>, Problem> {
+    let query = HistoryQuery {
+        after: parameters.after,
+        part: parameters.concern.map(Into::into),
+        limit: page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+    };
+    let found = feed.history(target.address(), &query).await?;
+    if found.changes.is_empty()
+        && found.more_after.is_none()
+        && names.lookup(target.address()).await?.is_none()
+        && !has_history(feed.as_ref(), &target).await?
+    {
+        return Err(target.unknown());
+    }
+    let (mut changes, mut position) = (Vec::with_capacity(found.changes.len()), found.more_after);
+    let mut room = page::Room::default();
+    for change in &found.changes {
+        let shown = Change::from(change);
+        if !room.takes(&shown)? {
+            position = changes.last().map(|last: &Change| last.position);
+            break;
+        }
+        changes.push(shown);
+    }
+    Ok(Json(History { changes, position }))
+}
+
+/// Whether the feed tells anything of a record that is no more.
+async fn has_history(feed: &dyn ChangeFeed, target: &Target<Read>) -> Result<bool, Problem> {
+    let any = HistoryQuery { after: 0, part: None, limit: 1 };
+    Ok(!feed.history(target.address(), &any).await?.changes.is_empty())
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    Route::new().routes(routes!(history_list))
+}
