@@ -2,13 +2,15 @@
 
 use async_trait::async_trait;
 use nameservice_feed::Feed;
-use nameservice_model::BoxError;
+use nameservice_model::{BoxError, Error};
 use serde_json::{Value, json};
 
 use crate::Delivery;
 
 /// The longest message, in bytes: what every queue takes.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024;
+/// What of a record fits a row, which has at most 400 KB.
+const MAX_ROW_BYTES: usize = 300 * 1024;
 
 /// Keeps what cannot be read for somebody to look at.
 #[async_trait]
@@ -21,7 +23,12 @@ pub trait DeadLetters: Send + Sync {
 #[async_trait]
 impl DeadLetters for Feed {
     async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
-        Ok(self.bury(delivery.event_id(), reason, &delivery.raw()).await?)
+        let (id, whole) = (delivery.event_id(), delivery.raw());
+        match self.bury(id, reason, &whole).await {
+            // JSON takes more room than the images did in the table.
+            Err(Error::TooLarge) => Ok(self.bury(id, reason, &shortened(whole, MAX_ROW_BYTES)).await?),
+            kept => Ok(kept?),
+        }
     }
 }
 
@@ -47,20 +54,25 @@ impl DeadLetters for QueueOfDeadLetters {
     }
 }
 
-/// The record with its reason; of one that is too large for a message, without its images: the stream has them for a
-/// day, and the table what is there now.
-fn message(reason: &str, mut record: Value) -> String {
+/// The record with its reason.
+fn message(reason: &str, record: Value) -> String {
     let whole = json!({"reason": reason, "record": &record}).to_string();
     if whole.len() <= MAX_MESSAGE_BYTES {
         return whole;
     }
+    json!({"reason": reason, "record": shortened(record, MAX_MESSAGE_BYTES - 8 * 1024)}).to_string()
+}
+
+/// Of a record that is too large, what is left without its images: the stream has them for a day, and the table what is
+/// there now.
+fn shortened(mut record: Value, max_bytes: usize) -> Value {
     if let Some(Value::Object(change)) = record.get_mut("dynamodb") {
         change.retain(|name, _| !matches!(name.as_str(), "OldImage" | "NewImage"));
+        change.insert("images_omitted".to_owned(), true.into());
     }
-    let short = json!({"reason": reason, "images_omitted": true, "record": record}).to_string();
-    if short.len() <= MAX_MESSAGE_BYTES {
-        return short;
+    if record.to_string().len() <= max_bytes {
+        return record;
     }
-    json!({"reason": reason, "record_omitted": true, "event_id": record["eventID"].as_str().unwrap_or_default()})
-        .to_string()
+    let id: String = record["eventID"].as_str().unwrap_or_default().chars().take(256).collect();
+    json!({"eventID": id, "record_omitted": true})
 }

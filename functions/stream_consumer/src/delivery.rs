@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use nameservice_store::{Difference, StreamRecord};
 use serde_json::{Value, json};
 
+const MAX_REASON_CHARS: usize = 500;
+
 /// A stream record, readable or not.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -33,7 +35,11 @@ impl Delivery {
                 old: record.change.old_image.into(),
                 new: record.change.new_image.into(),
             }),
-            Err(error) => Err(format!("the record is not one of a DynamoDB stream: {error}")),
+            // The error may quote what it found.
+            Err(error) => {
+                let error: String = error.to_string().chars().take(MAX_REASON_CHARS).collect();
+                Err(format!("the record is not one of a DynamoDB stream: {error}"))
+            }
         };
         Self { event_id, sequence_number, record, raw: Some(raw) }
     }

@@ -3,16 +3,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use nameservice_feed::{Entry, Feed};
-use nameservice_model::{Address, ChangedPart, ConcernKind, Identity, RecordKind, Result};
-use nameservice_store::{Identities, Store};
+use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Identity, RecordKind, Result};
+use nameservice_store::{Difference, Identities, Known, Store};
 
 use crate::{Delivery, Found};
 
 /// The entries of the feed that the changes make, each with the delivery it came from.
 ///
-/// The batch itself tells where it holds the meta item's own record; the rest is asked for in one read. A record that
-/// was purged meanwhile is known to the feed. What belongs to no record is left out: items that other writers have left
-/// under no meta (contract §2.2).
+/// Only ledgers have heads. Of the rest the batch itself tells where it holds the meta item's own record, and what it
+/// does not tell is asked for in one read. A record that was purged meanwhile, perhaps to be made again as something
+/// else, is known to the feed. What belongs to no record is left out: items that other writers have left under no meta
+/// (contract §2.2).
 pub(crate) async fn identify(
     store: &Store,
     feed: &Feed,
@@ -24,7 +25,10 @@ pub(crate) async fn identify(
     let identities: Vec<Option<Identity>> = found
         .iter()
         .map(|Found { delivery, difference }| {
-            let identity = told.at(*delivery, &difference.address);
+            let identity = match difference.part {
+                ChangedPart::Concern(ConcernKind::Head) => Some(LEDGER),
+                _ => told.at(*delivery, difference),
+            };
             if identity.is_none() {
                 unknown.insert(difference.address.clone());
             }
@@ -33,16 +37,14 @@ pub(crate) async fn identify(
         .collect();
     let unknown: Vec<Address> = unknown.into_iter().collect();
     let read = if unknown.is_empty() { HashMap::new() } else { store.identities(&unknown).await? };
+    let mut said = Said { feed, latest: None, before: HashMap::new() };
 
     let mut entries = Vec::with_capacity(found.len());
     for (Found { delivery, difference }, identity) in found.into_iter().zip(identities) {
-        let identity = match identity.or_else(|| read.get(&difference.address).cloned()) {
-            Some(identity) => Some(identity),
-            // Only ledgers have heads.
-            None if difference.part == ChangedPart::Concern(ConcernKind::Head) => {
-                Some(Identity { kind: RecordKind::Ledger, source_type: None })
-            }
-            None => feed.last_identity(&difference.address).await?,
+        let identity = match (identity, read.get(&difference.address)) {
+            (Some(identity), _) => Some(identity),
+            (None, Some(known)) if is_of(known, &difference, &batch[delivery]) => Some(known.identity.clone()),
+            (None, known) => said.of(&difference.address, known).await?,
         };
         let event_id = batch[delivery].event_id().to_owned();
         match identity {
@@ -56,6 +58,40 @@ pub(crate) async fn identify(
         }
     }
     Ok(entries)
+}
+
+const LEDGER: Identity = Identity { kind: RecordKind::Ledger, source_type: None };
+
+/// Whether the record that is there now is certainly the one that the change is of, and not a later one of the same
+/// address: nothing of a record is deleted without it, and nothing of it is older than it. Both times are whole seconds.
+fn is_of(known: &Known, difference: &Difference, delivery: &Delivery) -> bool {
+    let written_at = delivery.record().map(|record| record.written_at);
+    difference.kind != ChangeKind::Purged && known.created_at.is_none_or(|at| written_at.is_some_and(|by| at < by))
+}
+
+/// What the feed has said of records that may not be what they were.
+struct Said<'a> {
+    feed: &'a Feed,
+    latest: Option<HashMap<Address, Identity>>,
+    before: HashMap<Address, Option<Identity>>,
+}
+
+impl Said<'_> {
+    /// What the record was, as far as the feed had come; else what is known of it now.
+    async fn of(&mut self, address: &Address, known: Option<&Known>) -> Result<Option<Identity>> {
+        let latest = match self.latest.take() {
+            Some(latest) => latest,
+            None => self.feed.latest_identities().await?,
+        };
+        if let Some(identity) = self.latest.insert(latest).get(address) {
+            return Ok(Some(identity.clone()));
+        }
+        if !self.before.contains_key(address) {
+            self.before.insert(address.clone(), self.feed.last_identity(address).await?);
+        }
+        let before = self.before.get(address).cloned().flatten();
+        Ok(before.or_else(|| known.map(|known| known.identity.clone())))
+    }
 }
 
 /// What the records of meta items in a batch say, in the order of the batch.
@@ -74,13 +110,24 @@ impl Told {
 
     /// What the record was when this delivery of the batch was written. The items of one transaction come in any order,
     /// so of a creation the meta may follow, and of a purge it may go before.
-    fn at(&self, delivery: usize, address: &Address) -> Option<Identity> {
-        let told = self.0.get(address)?;
-        let before = told.iter().rev().find(|(i, _)| *i <= delivery);
-        let after = told.iter().find(|(i, _)| *i > delivery);
-        before
-            .and_then(|(_, identities)| identities.after.as_ref().or(identities.before.as_ref()))
-            .or_else(|| after.and_then(|(_, identities)| identities.before.as_ref().or(identities.after.as_ref())))
-            .cloned()
+    fn at(&self, delivery: usize, difference: &Difference) -> Option<Identity> {
+        let told = self.0.get(&difference.address)?;
+        let at = told.partition_point(|(i, _)| *i <= delivery);
+        let (last, next) = (at.checked_sub(1).map(|i| &told[i].1), told.get(at).map(|(_, next)| next));
+        // What is deleted was part of what was there before its meta went, everything else of what came with its meta.
+        let of_meta = |meta: &Identities| match difference.kind {
+            ChangeKind::Purged => meta.before.clone(),
+            _ => meta.after.clone(),
+        };
+        if difference.part == ChangedPart::Meta {
+            return last.and_then(of_meta);
+        }
+        match (last, next) {
+            (Some(Identities { after: Some(identity), .. }), _) => Some(identity.clone()),
+            (Some(gone), _) if difference.kind == ChangeKind::Purged => gone.before.clone(),
+            (_, Some(Identities { before: Some(identity), .. })) => Some(identity.clone()),
+            (_, Some(coming)) => of_meta(coming),
+            (_, None) => None,
+        }
     }
 }

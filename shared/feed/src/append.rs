@@ -36,8 +36,8 @@ pub struct Appended {
     pub error: Option<Error>,
 }
 
-/// Where an entry is: the position and the time of its appending.
-type Place = (u64, Timestamp);
+/// Where an entry is, since when, and what its record was then said to be.
+type Place = (u64, Timestamp, Identity);
 
 impl Feed {
     /// Puts changes into the feed, in their order, each that is not there yet.
@@ -77,7 +77,11 @@ impl Feed {
             match self.try_append(n, &pending).await? {
                 Attempt::Appended(recorded_at) => {
                     self.believe(n + pending.len() as u64);
-                    places.extend((n + 1..).zip(&pending).map(|(at, e)| (e.event_id.as_str(), (at, recorded_at))));
+                    places.extend(
+                        (n + 1..)
+                            .zip(&pending)
+                            .map(|(at, entry)| (entry.event_id.as_str(), (at, recorded_at, entry.identity.clone()))),
+                    );
                 }
                 Attempt::Refused { counter, seen } => {
                     // Nothing is in the way of what was seen before; only what cannot be explained is waited out.
@@ -100,8 +104,8 @@ impl Feed {
             }
         }
         let change = |entry: &Entry| {
-            let (at, recorded_at) = *places.get(entry.event_id.as_str())?;
-            Some(rows::change(&entry.difference, &entry.identity, at, recorded_at))
+            let (at, recorded_at, identity) = places.get(entry.event_id.as_str())?;
+            Some(rows::change(&entry.difference, identity, *at, *recorded_at))
         };
         Ok(chunk.iter().filter_map(change).collect())
     }
@@ -113,7 +117,7 @@ impl Feed {
         writes.push(Counter::advance(n, pending.len(), recorded_at, until)?);
         for (at, entry) in (n + 1..).zip(pending) {
             let change = rows::change(&entry.difference, &entry.identity, at, recorded_at);
-            writes.push(Seen::write(&entry.event_id, at, recorded_at)?);
+            writes.push(Seen::write(&entry.event_id, &change)?);
             writes.push(Row::write(&change, n + 1, until)?);
         }
         let refused = match self.view.transact(writes).await {
@@ -129,7 +133,7 @@ impl Feed {
                 0 => attempt.0 = Some(from_item::<Counter>(item)?),
                 write if write % 2 == 1 => {
                     let seen: Seen = from_item(item)?;
-                    attempt.1.push((write / 2, (seen.at, rows::moment(seen.recorded_at)?)));
+                    attempt.1.push((write / 2, (seen.at, seen.recorded_at()?, seen.identity()?)));
                 }
                 // The row's position is taken: the counter says so too, unless it was put back.
                 _ => {}

@@ -5,18 +5,21 @@ use nameservice_model::Result;
 use nameservice_views::SaveMode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 use crate::{Feed, rows};
 
 const POISON_ID: &str = "poison#0";
+/// Longer ids than any stream's do not become sort keys, which have at most 1,024 bytes.
+const MAX_EVENT_ID: usize = 256;
 /// As long as the longest retention of a queue.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// A stream record that could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buried {
-    /// Names the stream record.
+    /// Names the stream record, by its content where it has no id.
     pub event_id: String,
     /// Why it could not be read.
     pub reason: String,
@@ -35,16 +38,26 @@ struct Row {
     recorded_at: i64,
 }
 
+/// The id of the stream record, which tells it from all others; of one without a usable id, its content.
+fn name_of(event_id: &str, record: &str) -> String {
+    match event_id.len() {
+        1..=MAX_EVENT_ID => event_id.to_owned(),
+        _ => Sha256::digest(record).iter().fold("sha256:".to_owned(), |name, byte| format!("{name}{byte:02x}")),
+    }
+}
+
 impl Feed {
-    /// Keeps a stream record that cannot be read, whole, with the reason; 14 days. A second time changes nothing.
+    /// Keeps a stream record that cannot be read with the reason; 14 days. A second time changes nothing.
+    ///
+    /// It is kept whole, unless it is larger than a row can be ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
     pub async fn bury(&self, event_id: &str, reason: &str, record: &Value) -> Result<()> {
         let now = self.now();
+        let record = record.to_string();
         let row = Row {
             id: POISON_ID.to_owned(),
-            // A sort key is never empty.
-            position: if event_id.is_empty() { "-".to_owned() } else { event_id.to_owned() },
+            position: name_of(event_id, &record),
             reason: reason.to_owned(),
-            record: record.to_string(),
+            record,
             recorded_at: now.as_millisecond(),
         };
         Ok(self.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await.map(drop)?)

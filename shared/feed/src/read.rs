@@ -1,6 +1,6 @@
 //! Reading: only what is certainly complete, and never past a hole in silence.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -17,6 +17,8 @@ use crate::{
 const HISTORY_PAGES: usize = 5;
 /// How many expired rows, which DynamoDB may keep for days, are passed over at once.
 const OLDEST_PAGE: usize = 1000;
+/// How many of the last rows are looked at for what the index by address may not have yet: what is appended in a second.
+const TAIL: usize = 500;
 
 #[async_trait]
 impl ChangeFeed for Feed {
@@ -28,10 +30,11 @@ impl ChangeFeed for Feed {
     ///
     /// The counter is read first: whatever it counts has been appended, and is there unless it has expired. A Query may
     /// see a part of a transaction that is being applied; every row names the first of its transaction, so a hole in
-    /// front of it is either such a part, and closes by itself, or what has expired.
+    /// front of it is either such a part, and closes by itself, or what has expired. Of a whole transaction that is not
+    /// seen while a later one is, only a read of the row itself can tell, which waits for transactions.
     async fn changes(&self, after: u64, limit: usize) -> Result<Run> {
         let counter = self.counter().await?;
-        if after + 1 < counter.epoch {
+        if after < counter.epoch.saturating_sub(1) {
             return Ok(Run::Gone { oldest: counter.epoch });
         }
         // A position that this feed has not given: of another feed, or of one that was lost.
@@ -49,12 +52,12 @@ impl ChangeFeed for Feed {
             None => (counter.n + 1, counter.first, counter.until),
         };
         let half_applied = begins <= after + 1 && follows != after + 1;
-        if expires <= now || (follows != after + 1 && !half_applied) {
+        if expires <= now || (follows != after + 1 && !half_applied && !self.holds(after + 1).await?) {
             return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
         }
         let mut changes = Vec::with_capacity(rows.len());
         for (expected, row) in (after + 1..).zip(rows) {
-            if row.at()? != expected {
+            if row.at()? != expected || row.ttl <= now {
                 break;
             }
             changes.push(row.change()?);
@@ -122,7 +125,24 @@ impl Feed {
         }
     }
 
-    /// What the feed last said of a record; `None` where it holds nothing of it. The youngest may be missing for a moment.
+    async fn holds(&self, position: u64) -> Result<bool> {
+        let view = self.view.alive_at(self.now().as_second());
+        Ok(view.load_one::<Row>(&Row::key(position)).await?.is_some())
+    }
+
+    /// What the feed has said last, and consistently: what the records of its youngest changes are.
+    pub async fn latest_identities(&self) -> Result<HashMap<Address, Identity>> {
+        let range = Range::new().limit(TAIL).descending();
+        let mut latest = HashMap::new();
+        for row in self.view.load_range::<Row>(FEED_ID, &range).await?.rows {
+            let change = row.change()?;
+            latest.entry(change.address).or_insert(change.identity);
+        }
+        Ok(latest)
+    }
+
+    /// What the feed last said of a record; `None` where it holds nothing of it. What is younger than a second may be
+    /// missing: see [`Feed::latest_identities`].
     pub async fn last_identity(&self, address: &Address) -> Result<Option<Identity>> {
         let range = Range::new().limit(1).descending();
         let page = self.view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;

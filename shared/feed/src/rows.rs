@@ -111,20 +111,44 @@ pub(crate) struct Seen {
     /// The position of its change.
     pub(crate) at: u64,
     /// When it was appended.
-    pub(crate) recorded_at: i64,
+    recorded_at: i64,
+    /// What the record was said to be: whoever is asked later may be told of another one under the same address.
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_type: Option<String>,
 }
 
 impl Seen {
-    pub(crate) fn write(event_id: &str, at: u64, recorded_at: Timestamp) -> Result<Write> {
+    pub(crate) fn write(event_id: &str, change: &Change) -> Result<Write> {
         let row = Self {
             id: format!("seen#{event_id}"),
             position: ALONE.to_owned(),
-            at,
-            recorded_at: recorded_at.as_millisecond(),
+            at: change.position,
+            recorded_at: change.recorded_at.as_millisecond(),
+            kind: change.identity.kind.as_str().to_owned(),
+            source_type: change.identity.source_type.clone(),
         };
-        let ttl = Some(expiry(recorded_at, SEEN_FOR));
+        let ttl = Some(expiry(change.recorded_at, SEEN_FOR));
         Ok(Write::save(&row, SaveMode::Init, ttl)?)
     }
+
+    /// When it was appended.
+    pub(crate) fn recorded_at(&self) -> Result<Timestamp> {
+        moment(self.recorded_at)
+    }
+
+    /// What the record was said to be.
+    pub(crate) fn identity(self) -> Result<Identity> {
+        Ok(Identity { kind: kind_of(&self.kind)?, source_type: self.source_type })
+    }
+}
+
+fn kind_of(name: &str) -> Result<RecordKind> {
+    RecordKind::from_name(name).ok_or_else(|| unknown("kind", name))
+}
+
+fn unknown(what: &str, name: &str) -> Error {
+    corrupt(format!("a row of the feed has the unknown {what} `{name}`"))
 }
 
 /// A change as a row. The payload is JSON text: not every JSON value can be an attribute.
@@ -157,6 +181,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    pub(crate) fn key(position: u64) -> RowKey {
+        RowKey::sorted(FEED_ID, sort_key(position))
+    }
+
     pub(crate) fn write(change: &Change, first: u64, until: i64) -> Result<Write> {
         let (payload, payload_omitted) = match &change.payload {
             ChangePayload::None => (None, false),
@@ -190,12 +218,10 @@ impl Row {
     }
 
     pub(crate) fn change(self) -> Result<Change> {
-        let unknown = |what: &str, name: &str| corrupt(format!("a row of the feed has the unknown {what} `{name}`"));
-        let kind = RecordKind::from_name(&self.kind).ok_or_else(|| unknown("kind", &self.kind))?;
         Ok(Change {
             position: self.at()?,
+            identity: Identity { kind: kind_of(&self.kind)?, source_type: self.source_type },
             address: Address::stored(self.address),
-            identity: Identity { kind, source_type: self.source_type },
             part: ChangedPart::from_name(&self.concern).ok_or_else(|| unknown("concern", &self.concern))?,
             kind: ChangeKind::from_name(&self.change).ok_or_else(|| unknown("change", &self.change))?,
             watermark: self.watermark,

@@ -109,10 +109,11 @@ impl StreamRecord {
         Ok(part.map(|part| (Address::stored(pk), part)))
     }
 
-    /// The time that the writer left in the item; of a deletion, or of a writer that leaves none, the stream's.
+    /// The time that the writer left in the item; of a deletion, or of a writer that leaves none, the stream's. RFC 3339
+    /// has no years before the first: a number that is no time of writing is not taken for one.
     fn occurred_at(&self) -> Timestamp {
         let [old, new] = [&self.old, &self.new].map(|image| items::integer(image, ATTR_UPDATED_AT_MS));
-        new.filter(|_| new != old)
+        new.filter(|milliseconds| new != old && *milliseconds >= 0)
             .and_then(|milliseconds| Timestamp::from_millisecond(milliseconds).ok())
             .unwrap_or(self.written_at)
     }
@@ -129,6 +130,15 @@ pub struct Identities {
     pub after: Option<Identity>,
 }
 
+/// What a record is, and since when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// What it is.
+    pub identity: Identity,
+    /// When it was created, in whole seconds; `None` where its writer left no time.
+    pub created_at: Option<Timestamp>,
+}
+
 fn identity(meta: &Item) -> Option<Identity> {
     Some(Identity { kind: items::kind(meta)?, source_type: items::text(meta, ATTR_SOURCE_TYPE).map(str::to_owned) })
 }
@@ -136,11 +146,15 @@ fn identity(meta: &Item) -> Option<Identity> {
 impl Store {
     /// What the records of these addresses are, by one batched consistent read of their meta items per hundred.
     /// Addresses without a record are left out.
-    pub async fn identities(&self, addresses: &[Address]) -> Result<HashMap<Address, Identity>> {
+    pub async fn identities(&self, addresses: &[Address]) -> Result<HashMap<Address, Known>> {
         let mut known = HashMap::new();
         for batch in addresses.chunks(GET_BATCH) {
             let found = self.get_all("read what records are", batch.iter().map(Key::meta).collect()).await?;
-            known.extend(found.iter().filter_map(|meta| Some((Address::stored(items::pk(meta)), identity(meta)?))));
+            known.extend(found.iter().filter_map(|meta| {
+                let created_at = items::integer(meta, ATTR_CREATED_AT);
+                let created_at = created_at.and_then(|seconds| Timestamp::from_second(seconds).ok());
+                Some((Address::stored(items::pk(meta)), Known { identity: identity(meta)?, created_at }))
+            }));
         }
         Ok(known)
     }

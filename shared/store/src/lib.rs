@@ -51,7 +51,7 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-pub use changes::{Difference, Identities, StreamRecord, Unreadable};
+pub use changes::{Difference, Identities, Known, StreamRecord, Unreadable};
 pub use leases::Ran;
 pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
 pub use table::TableReport;
