@@ -39,6 +39,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY: Duration = Duration::from_secs(60);
 /// The same while one has ended whose children are not listed yet.
 const LIST_CHILDREN_EVERY: Duration = Duration::from_secs(1);
+/// How long a stream keeps its records. (The embedded engine's keeps them until they were read.)
+const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long to wait before a table without a stream is looked at again.
 const NO_STREAM_PAUSE: Duration = Duration::from_secs(30);
 /// Pauses between attempts at what does not succeed: the first, and the longest. There is no last one.
@@ -286,7 +288,11 @@ impl Reader {
     async fn resume(&self, stream: &str) -> Result<Shards, Interrupted> {
         let known = self.feed.checkpoints().await?;
         let listed = self.list(stream).await?;
-        let (mut shards, outrun) = resumed(stream, &known, &listed);
+        let kept_since = match self.trimmer {
+            Some(_) => None,
+            None => Timestamp::now().checked_sub(RECORDS_KEPT).ok(),
+        };
+        let (mut shards, outrun) = resumed(stream, &known, &listed, kept_since);
         if let Some(reason) = outrun {
             self.begin_epoch(&reason).await?;
             for checkpoint in known.iter().filter(|checkpoint| !shards.contains_key(&checkpoint.shard)) {
@@ -402,8 +408,12 @@ impl Reader {
         }
     }
 
-    /// The records after the last one that was passed are gone.
+    /// The records after the last one that was passed are gone. (Where none was, an iterator has only become too old:
+    /// DynamoDB Local says so of one that was given before there were any records.)
     async fn outrun(&self, id: &str, shard: &mut Shard) -> Result<(), Interrupted> {
+        if shard.passed.is_none() {
+            return Ok(());
+        }
         self.begin_epoch(&format!("records of the shard {id} were dropped before they were read")).await?;
         shard.iterator = None;
         shard.passed = None;
@@ -470,6 +480,7 @@ impl Reader {
             shard: id.to_owned(),
             passed: shard.passed.clone(),
             finished: shard.state == State::Finished,
+            saved_at: Timestamp::now(),
         };
         self.feed.set_checkpoint(&checkpoint).await?;
         shard.saved.clone_from(&shard.passed);
@@ -483,8 +494,14 @@ impl Reader {
 /// By id.
 type Shards = BTreeMap<String, Shard>;
 
-/// The listed shards as far as they were read, and how it is known that some changes never will be, if it is.
-fn resumed(stream: &str, known: &[Checkpoint], listed: &[Listed]) -> (Shards, Option<String>) {
+/// The listed shards as far as they were read, and how it is known that some changes never will be, if it is. The stream
+/// has all records since a time, or all that were not read.
+fn resumed(
+    stream: &str,
+    known: &[Checkpoint],
+    listed: &[Listed],
+    kept_since: Option<Timestamp>,
+) -> (Shards, Option<String>) {
     let known: HashMap<&str, &Checkpoint> =
         known.iter().map(|checkpoint| (checkpoint.shard.as_str(), checkpoint)).collect();
     let names: HashSet<&str> = listed.iter().filter_map(|shard| shard.shard_id.as_deref()).collect();
@@ -494,6 +511,15 @@ fn resumed(stream: &str, known: &[Checkpoint], listed: &[Listed]) -> (Shards, Op
     let is_gone = |checkpoint: &&&Checkpoint| !checkpoint.finished && !names.contains(checkpoint.shard.as_str());
     if let Some(gone) = known.values().find(is_gone) {
         outrun.get_or_insert(format!("the shard {} is gone before it was read to its end", gone.shard));
+    }
+    // One that was passed by some records is asked for what follows them, and says so itself.
+    let is_old = |checkpoint: &&&Checkpoint| {
+        !checkpoint.finished
+            && checkpoint.passed.is_none()
+            && kept_since.is_some_and(|since| checkpoint.saved_at < since)
+    };
+    if let Some(old) = known.values().find(is_old) {
+        outrun.get_or_insert(format!("the shard {} was begun longer ago than its records are kept", old.shard));
     }
     let mut shards = Shards::new();
     for shard in listed {
@@ -571,13 +597,14 @@ mod tests {
     }
 
     fn checkpoint(shard: &str, finished: bool) -> Checkpoint {
-        Checkpoint { stream: "s".into(), shard: shard.into(), passed: Some("7".into()), finished }
+        let saved_at = Timestamp::UNIX_EPOCH;
+        Checkpoint { stream: "s".into(), shard: shard.into(), passed: Some("7".into()), finished, saved_at }
     }
 
     #[test]
     fn shards_go_on_where_they_were_left_and_new_ones_wait_for_their_parents() {
         let known = [checkpoint("a", true), checkpoint("b", false)];
-        let (shards, outrun) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]));
+        let (shards, outrun) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]), None);
         assert_eq!(outrun, None);
         let told: Vec<_> =
             shards.iter().map(|(id, shard)| (id.as_str(), shard.state, shard.passed.as_deref())).collect();
@@ -588,8 +615,12 @@ mod tests {
     #[test]
     fn what_was_lost_between_two_lives_of_a_consumer_is_noticed() {
         let unread = "a shard that was not read to its end is gone";
+        let since = Some(Timestamp::from_second(1).unwrap());
+        let unbegun = Checkpoint { passed: None, ..checkpoint("a", false) };
         let between = "a shard that came and went meanwhile was never read";
         for (known, now, lost) in [
+            (vec![unbegun.clone()], listed(&[("a", None)]), Some("it is too old")),
+            (vec![Checkpoint { saved_at: Timestamp::MAX, ..unbegun }], listed(&[("a", None)]), None),
             (vec![], listed(&[("b", Some("a"))]), None),
             (vec![checkpoint("a", true)], listed(&[("b", Some("a"))]), None),
             (vec![checkpoint("a", false)], listed(&[("a", None), ("b", Some("a"))]), None),
@@ -597,7 +628,7 @@ mod tests {
             (vec![checkpoint("a", true)], listed(&[("c", Some("b"))]), Some(between)),
             (vec![Checkpoint { stream: "t".into(), ..checkpoint("a", true) }], listed(&[]), Some("another stream")),
         ] {
-            let (_, outrun) = resumed("s", &known, &now);
+            let (_, outrun) = resumed("s", &known, &now, since);
             assert_eq!(outrun.is_some(), lost.is_some(), "{lost:?} {outrun:?}");
         }
     }

@@ -27,7 +27,7 @@ const LOCK_FILE: &str = "lock";
 const SEQUENCE_NUMBER_OFFSET: u128 = 100_000_000_000_000_000_000;
 /// How many stream records one transaction deletes: requests wait while it runs, for about a millisecond.
 const STREAM_RECORDS_PER_TRIM: u32 = 500;
-const TRIM_EVERY: Duration = Duration::from_secs(5);
+const TRIM_EVERY: Duration = Duration::from_secs(1);
 /// DynamoDB promises to delete expired rows within days; this is often enough.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 /// How long a write of ours waits for the engine's to finish.

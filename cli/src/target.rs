@@ -136,7 +136,7 @@ impl Table {
     pub async fn ensure(&self) -> Result<TableReport, Failure> {
         let mut report = self.store.ensure_table().await.map_err(|source| self.unusable(source, ""))?;
         let feed = self.feed.ensure_table().await.map_err(|source| self.feed_unusable(source))?;
-        report.lacks.extend(feed.lacks.iter().map(|lack| of_feed(lack)));
+        report.lacks.extend(feed.lacks.iter().map(of_feed));
         Ok(report)
     }
 
@@ -145,7 +145,7 @@ impl Table {
         self.ping().await?;
         let mut report = self.store.check_table().await.map_err(|source| self.unusable(source, ""))?;
         match self.feed.check_table().await {
-            Ok(feed) => report.lacks.extend(feed.lacks.iter().map(|lack| of_feed(lack))),
+            Ok(feed) => report.lacks.extend(feed.lacks.iter().map(of_feed)),
             Err(error @ StoreError::Unavailable { .. }) => return Err(self.feed_unusable(error)),
             Err(error) => {
                 tracing::debug!(%error, "the feed's table was not found");

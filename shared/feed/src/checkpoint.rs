@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nameservice_model::Result;
 use nameservice_views::{RowKey, SaveMode};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct Checkpoint {
     pub passed: Option<String>,
     /// The shard has ended, it was read to its end, and the shards that follow it have checkpoints of their own.
     pub finished: bool,
+    /// When this was so.
+    pub saved_at: Timestamp,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -38,21 +41,24 @@ struct Row {
     passed: Option<String>,
     #[serde(default)]
     finished: bool,
+    saved_at: i64,
 }
 
 impl Feed {
     /// How far each shard was read that anybody has begun to read.
     pub async fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let rows: Vec<Row> = self.view.load(CHECKPOINT_ID).await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| Checkpoint {
-                stream: row.stream,
-                shard: row.position,
-                passed: row.passed,
-                finished: row.finished,
+        rows.into_iter()
+            .map(|row| {
+                Ok(Checkpoint {
+                    stream: row.stream,
+                    shard: row.position,
+                    passed: row.passed,
+                    finished: row.finished,
+                    saved_at: rows::moment(row.saved_at)?,
+                })
             })
-            .collect())
+            .collect()
     }
 
     /// Remembers how far a shard was read. Of several consumers the last one to save wins: the others' records are then
@@ -64,6 +70,7 @@ impl Feed {
             stream: checkpoint.stream.clone(),
             passed: checkpoint.passed.clone(),
             finished: checkpoint.finished,
+            saved_at: checkpoint.saved_at.as_millisecond(),
         };
         let ttl = checkpoint.finished.then(|| rows::expiry(self.now(), FINISHED_FOR));
         Ok(self.view.save(&row, SaveMode::Any, ttl).await?)

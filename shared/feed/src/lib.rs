@@ -10,7 +10,7 @@
 //!   counter#0        -                       n: the last position; first, until: the last transaction's; epoch
 //!   seen#<event id>  -                       at, recorded_at: where the stream record of that id has gone
 //!   poison#0         <event id>              reason record recorded_at: what could not be read
-//!   checkpoint#0     <shard id>              stream passed finished: how far a consumer has read the table's stream
+//!   checkpoint#0     <shard id>              stream passed finished saved_at: how far a consumer has read
 //!
 //! by-address         address → position      changes alone, for histories
 //! ```

@@ -1,6 +1,10 @@
 //! The program as scripts use it: what it prints, and the code it exits with.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
+mod consumer;
+#[cfg(unix)]
+mod feed;
+
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
@@ -125,9 +129,29 @@ struct Serving {
     url: String,
 }
 
+impl Serving {
+    /// Ends it as a lost power supply would.
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Refused where it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 fn spawn_serve(data: &Path) -> Serving {
+    spawn_serve_with(data, &["--listen", "127.0.0.1:0"])
+}
+
+fn spawn_serve_with(data: &Path, options: &[&str]) -> Serving {
     let mut command = program();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+    command.arg("serve").args(options).arg("--data").arg(data);
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();
@@ -208,8 +232,7 @@ fn a_killed_service_loses_nothing_and_a_second_one_is_told_of_the_first() {
     assert_eq!(run(&["--url", &first.url], "push head mydb ID 7").0, 0);
     let (code, _, stderr) = run(&["--data", data], "serve --listen 127.0.0.1:0");
     assert!(code == 7 && stderr.contains(&format!("process {}", first.process.id())), "{code} {stderr}");
-    first.process.kill().unwrap();
-    first.process.wait().unwrap();
+    first.kill();
     assert!(run(&["--data", data], "show mydb").1.contains("at t 7"));
 }
 
@@ -401,8 +424,7 @@ mod leases {
         let mut process = hold(&service.url, "--holder one --ttl 2", "echo up; exec sleep 60");
         let began = Instant::now();
         first_line(&mut process);
-        service.process.kill().unwrap();
-        service.process.wait().unwrap();
+        service.kill();
         let (status, stderr) = told(process);
         assert_eq!(status.code(), Some(3), "{stderr}");
         assert!(stderr.contains("is not refreshed") && stderr.contains("has run out"), "{stderr}");

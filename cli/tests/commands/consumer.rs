@@ -1,0 +1,220 @@
+//! The consumer of the table's stream, over the embedded engine.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use aws_sdk_dynamodbstreams::types::ShardIteratorType;
+use nameservice_cli::{
+    consumer::{self, Pace, Running},
+    target::{Place, Table},
+};
+use nameservice_feed::Checkpoint;
+use nameservice_model::{
+    Address, Call, Change, ChangeFeed as _, ContentId, Expected, Head, Publisher as _, Push, RefPublisher as _, Run,
+};
+
+use super::ID;
+
+async fn table() -> Table {
+    let table = Table::open(Place::Memory, None).await.unwrap();
+    table.ensure().await.unwrap();
+    table
+}
+
+fn consume(table: &Table) -> Running {
+    let trimmer = table.engine.as_ref().map(nameservice_cli::embedded::Engine::trimmer);
+    consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), Pace::EMBEDDED, trimmer)
+}
+
+async fn create(table: &Table, name: &str) -> Address {
+    let address = Address::parse(name).unwrap();
+    table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+    address
+}
+
+async fn push_heads(table: &Table, address: &Address, ts: std::ops::RangeInclusive<i64>) {
+    for t in ts {
+        let new = Head { v: t, payload: Some(ContentId::parse(ID).unwrap()) };
+        let push = Push { expected: Expected::Older, new, allow_equal: false, lease: None };
+        table.store.push_head(&Call::fresh(), address, &push).await.unwrap();
+    }
+}
+
+async fn changes(table: &Table) -> Vec<Change> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        match table.feed.changes(after, 1000).await.unwrap() {
+            Run::Changes(changes) if changes.is_empty() => return all,
+            Run::Changes(changes) => {
+                after = changes.last().unwrap().position;
+                all.extend(changes);
+            }
+            Run::Gone { oldest } => panic!("what follows {after} is gone; the oldest is {oldest}"),
+        }
+    }
+}
+
+/// Waits until the feed has come so far.
+async fn wait_for(table: &Table, position: u64) {
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    while table.feed.position().await.unwrap() < position {
+        assert!(tokio::time::Instant::now() < until, "the feed stands at {:?}", table.feed.position().await);
+        table.feed.wait(position - 1, Duration::from_millis(200)).await.unwrap();
+    }
+}
+
+/// The watermarks of the heads in the feed, and that its positions have no gap.
+fn heads(changes: &[Change]) -> Vec<i64> {
+    let positions: Vec<_> = changes.iter().map(|change| change.position).collect();
+    assert_eq!(positions, (1..=changes.len() as u64).collect::<Vec<_>>());
+    changes.iter().filter(|change| change.part.as_str() == "head").map(|change| change.watermark).collect()
+}
+
+async fn drop_off_the_runtime(table: Table) {
+    tokio::task::spawn_blocking(move || drop(table)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_goes_on_there() {
+    let table = table().await;
+    let mydb = create(&table, "mydb").await;
+    let running = consume(&table);
+    push_heads(&table, &mydb, 1..=20).await;
+    running.stop().await;
+    let first = changes(&table).await;
+    assert_eq!(heads(&first), (1..=20).collect::<Vec<_>>());
+    let checkpoints = table.feed.checkpoints().await.unwrap();
+    assert!(matches!(&*checkpoints, [Checkpoint { passed: Some(_), finished: false, .. }]), "{checkpoints:?}");
+    push_heads(&table, &mydb, 21..=25).await;
+    consume(&table).stop().await;
+    assert_eq!(heads(&changes(&table).await), (1..=25).collect::<Vec<_>>());
+    drop_off_the_runtime(table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nudge_spares_the_wait_for_the_clock() {
+    let table = table().await;
+    let slow = Pace { poll: Duration::from_secs(3600), nudged: true };
+    let running = consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), slow, None);
+    let nudge = running.nudge();
+    let mydb = create(&table, "mydb").await;
+    nudge.give();
+    wait_for(&table, 2).await;
+    push_heads(&table, &mydb, 1..=1).await;
+    nudge.give();
+    wait_for(&table, 3).await;
+    running.stop().await;
+    drop_off_the_runtime(table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_consumers_of_one_table_do_what_one_does() {
+    let table = table().await;
+    let running = [consume(&table), consume(&table)];
+    let mydb = create(&table, "mydb").await;
+    push_heads(&table, &mydb, 1..=100).await;
+    for running in running {
+        running.stop().await;
+    }
+    assert_eq!(heads(&changes(&table).await), (1..=100).collect::<Vec<_>>());
+    drop_off_the_runtime(table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_appended_yet_is_appended_later() {
+    let table = Table::open(Place::Memory, None).await.unwrap();
+    table.store.ensure_table().await.unwrap();
+    let mydb = create(&table, "mydb").await;
+    // There is no feed yet.
+    let running = consume(&table);
+    push_heads(&table, &mydb, 1..=3).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    table.feed.ensure_table().await.unwrap();
+    wait_for(&table, 5).await;
+    assert_eq!(heads(&changes(&table).await), [1, 2, 3]);
+    running.stop().await;
+    drop_off_the_runtime(table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_keeps_only_what_was_not_read_and_counts_on() {
+    let table = table().await;
+    let mydb = create(&table, "mydb").await;
+    push_heads(&table, &mydb, 1..=50).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(in_stream(&table).await.len() > 50, "nobody has read it");
+    let running = consume(&table);
+    wait_for(&table, 52).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    let kept = loop {
+        let kept = in_stream(&table).await;
+        if kept.len() == 1 {
+            break kept;
+        }
+        assert!(tokio::time::Instant::now() < until, "{} records are kept", kept.len());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    push_heads(&table, &mydb, 51..=52).await;
+    wait_for(&table, 54).await;
+    assert!(in_stream(&table).await.last() > kept.last());
+    assert_eq!(heads(&changes(&table).await), (1..=52).collect::<Vec<_>>());
+    running.stop().await;
+    drop_off_the_runtime(table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_outrun_begins_an_epoch_once() {
+    let table = table().await;
+    let mydb = create(&table, "mydb").await;
+    consume(&table).stop().await;
+    assert_eq!(table.feed.position().await.unwrap(), 2);
+    let mut lost = table.feed.checkpoints().await.unwrap().remove(0);
+    lost.shard = "shardId-of-yesterday".into();
+    table.feed.set_checkpoint(&lost).await.unwrap();
+    push_heads(&table, &mydb, 1..=2).await;
+    consume(&table).stop().await;
+    let oldest = match table.feed.changes(2, 10).await.unwrap() {
+        Run::Gone { oldest } => oldest,
+        run @ Run::Changes(_) => panic!("{run:?}"),
+    };
+    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("{oldest} is gone") };
+    assert_eq!(after.iter().map(|change| change.watermark).collect::<Vec<_>>(), [1, 2]);
+    // Nothing is left that would begin another.
+    push_heads(&table, &mydb, 3..=3).await;
+    consume(&table).stop().await;
+    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("another epoch") };
+    assert_eq!(after.len(), 3);
+    drop_off_the_runtime(table).await;
+}
+
+/// A table that is made again under its name replays what nobody has read of the one before. Readers are told that it is
+/// another table.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_made_again_begins_an_epoch() {
+    let table = table().await;
+    let mydb = create(&table, "mydb").await;
+    push_heads(&table, &mydb, 1..=3).await;
+    consume(&table).stop().await;
+    table.source.tables.delete_table().table_name(&table.source.table).send().await.unwrap();
+    table.store.ensure_table().await.unwrap();
+    create(&table, "other").await;
+    consume(&table).stop().await;
+    let Run::Gone { oldest } = table.feed.changes(5, 10).await.unwrap() else { panic!("the feed goes on") };
+    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("{oldest} is gone") };
+    let told: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
+    assert_eq!((after.len(), told), (2, BTreeSet::from(["other:main"])));
+    drop_off_the_runtime(table).await;
+}
+
+/// The sequence numbers that the stream still has.
+async fn in_stream(table: &Table) -> Vec<String> {
+    let described = table.source.tables.describe_table().table_name(&table.source.table).send().await.unwrap();
+    let arn = described.table.unwrap().latest_stream_arn.unwrap();
+    let streams = &table.source.streams;
+    let stream = streams.describe_stream().stream_arn(&arn).send().await.unwrap().stream_description.unwrap();
+    let shard = stream.shards()[0].shard_id.clone().unwrap();
+    let begin = ShardIteratorType::TrimHorizon;
+    let begin = streams.get_shard_iterator().stream_arn(&arn).shard_id(shard).shard_iterator_type(begin);
+    let iterator = begin.send().await.unwrap().shard_iterator;
+    let records = streams.get_records().set_shard_iterator(iterator).send().await.unwrap().records.unwrap_or_default();
+    records.into_iter().map(|record| record.dynamodb.unwrap().sequence_number.unwrap()).collect()
+}

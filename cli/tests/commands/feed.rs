@@ -1,0 +1,332 @@
+//! `watch`, `changes` and `history` against `serve`, which is killed and started again meanwhile.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+use http::Method;
+use nameservice_cli::{
+    args::KeyArgs,
+    client::{Client, Request},
+};
+use nameservice_model::Address;
+use serde_json::json;
+
+use super::*;
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A `watch` whose output is read as it comes.
+struct Watch {
+    process: Child,
+    lines: mpsc::Receiver<String>,
+    notes: mpsc::Receiver<String>,
+}
+
+impl Watch {
+    fn start(url: &str, options: &str) -> Self {
+        let mut command = program();
+        command.args(["--url", url, "watch"]).args(options.split_whitespace());
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        let notes = lines_of(process.stderr.take().unwrap());
+        Self { process, lines, notes }
+    }
+
+    fn next(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("another change")
+    }
+
+    /// Reads up to the change that has these words in it.
+    fn until(&self, words: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            lines.push(self.next());
+            if lines.last().unwrap().contains(words) {
+                return lines;
+            }
+        }
+    }
+
+    fn note(&self) -> String {
+        self.notes.recv_timeout(PATIENCE).expect("something on stderr")
+    }
+
+    /// What Ctrl-C does. Everything that was not read yet is given back.
+    fn interrupt(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {
+        Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
+        let code = self.process.wait().unwrap().code();
+        (code, self.lines.iter().collect(), self.notes.iter().collect())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn lines_of(stream: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+fn position(line: &str) -> u64 {
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Waits until `watch --from start` would see so many changes.
+fn wait_for_position(url: &str, position: u64) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (code, stdout, _) = run(&["--url", url, "--json"], "changes");
+        let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
+        if code == 0 && told["position"].as_u64() >= Some(position) {
+            return;
+        }
+        assert!(Instant::now() < until, "{code} {stdout}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A port that nobody listens on, so that a service can be started there twice.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_watch_prints_every_change_once_though_the_service_is_killed_and_stopped_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = free_address();
+    let serve = || spawn_serve_with(directory.path(), &["--listen", &listen]);
+    let mut service = serve();
+    let url = service.url.clone();
+    let target = ["--url", url.as_str()];
+    let watch = Watch::start(&url, "--from start");
+    let filtered = Watch::start(&url, "mydb:* --concern head --kind ledger --json --from start");
+    run(&target, "create mydb");
+    run(&target, "push head mydb ID 1");
+    let mut lines = watch.until(" head ");
+    assert!(lines.last().unwrap().contains(ID), "{lines:?}");
+
+    service.kill();
+    assert!(watch.note().contains("trying again"));
+    // Written while nobody serves: the next one finds it in the stream.
+    assert_eq!(run(&["--data", directory.path().to_str().unwrap()], "push head mydb OTHER 2").0, 0);
+    let mut service = serve();
+    assert!(watch.note().contains("connected again, going on after position"));
+    lines.extend(watch.until(OTHER));
+    run(&target, "create other");
+    run(&target, "push index mydb ID 2");
+    lines.extend(watch.until(" index "));
+
+    Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
+    assert!(service.process.wait().unwrap().success());
+    let _service = serve();
+    run(&target, "push head mydb ID 3");
+    lines.extend(watch.until(" head "));
+
+    let (code, left, _) = watch.interrupt();
+    assert_eq!((code, left.len()), (Some(0), 0));
+    let positions: Vec<_> = lines.iter().map(|line| position(line)).collect();
+    assert_eq!(positions, (1..=lines.len() as u64).collect::<Vec<_>>());
+    let heads: Vec<_> = (0..3).map(|_| serde_json::from_str::<Value>(&filtered.next()).unwrap()).collect();
+    let heads: Vec<_> = heads.iter().map(|change| (&change["watermark"], change["address"].as_str())).collect();
+    assert_eq!(heads, [(&json!(1), Some("mydb:main")), (&json!(2), Some("mydb:main")), (&json!(3), Some("mydb:main"))]);
+    assert_eq!(filtered.interrupt().0, Some(0));
+}
+
+#[test]
+fn changes_and_history_print_what_the_feed_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = spawn_serve(directory.path());
+    let target = ["--url", service.url.as_str()];
+    run(&target, "create mydb");
+    run(&target, "create other");
+    run(&target, "push head mydb ID 1");
+    run(&target, "status mydb busy");
+    wait_for_position(&service.url, 6);
+    let of = |line: &str| -> Vec<u64> {
+        let (code, stdout, stderr) = run(&target, line);
+        assert_eq!(code, 0, "{line}: {stderr}");
+        stdout.lines().map(position).collect()
+    };
+    assert_eq!(of("changes"), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(of("changes --after 4"), [5, 6]);
+    assert_eq!(of("changes --after 6"), [0; 0]);
+    assert_eq!(of("changes other"), [3, 4]);
+    assert_eq!(of("changes --concern head --concern meta"), [1, 3, 5]);
+    assert_eq!(of("history mydb"), [1, 2, 5, 6]);
+    assert_eq!(of("history mydb --concern status --after 2"), [6]);
+    assert_eq!(run(&target, "history nowhere").0, 4);
+    assert_eq!(run(&target, "changes --after 7").0, 6);
+    let (_, stdout, _) = run(&["--json", "--url", &service.url], "history mydb --concern head");
+    let told: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(told["changes"][0]["payload"], json!({"id": ID, "t": 1}));
+}
+
+#[test]
+fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "1s"]);
+    run(&["--url", &service.url], "create mydb");
+    let until = Instant::now() + PATIENCE;
+    while run(&["--url", &service.url], "changes --after 0").0 != 6 {
+        assert!(Instant::now() < until, "the changes do not expire");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    service.kill();
+    let service = spawn_serve(directory.path());
+    run(&["--url", &service.url], "push head mydb ID 1");
+    let watch = Watch::start(&service.url, "--from 1");
+    assert_eq!(watch.note(), "positions 1 to 2 are gone from the feed; going on at 3");
+    assert_eq!(position(&watch.next()), 3);
+    // Who asks for what there is, is told of nothing else.
+    let from_start = Watch::start(&service.url, "--from start");
+    assert_eq!(position(&from_start.next()), 3);
+    assert_eq!(from_start.interrupt().2, [""; 0]);
+    assert_eq!(run(&["--url", &service.url], "changes").1.lines().map(position).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
+fn a_watch_ends_quietly_with_its_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = spawn_serve(directory.path());
+    let mut command = program();
+    command.args(["--url", &service.url, "watch", "--from", "start"]);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(watch.stdout.take());
+    run(&["--url", &service.url], "create mydb");
+    let ended = watch.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_watch_needs_a_service_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = run(&["--data", directory.path().to_str().unwrap()], "watch");
+    assert!(code == 2 && stderr.contains("--url"), "{code} {stderr}");
+    let (code, _, stderr) = run(&["--url", "http://127.0.0.1:1"], "watch");
+    assert!(code == 7 && stderr.contains("cannot be reached"), "{code} {stderr}");
+}
+
+#[test]
+fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut service = spawn_serve(directory.path());
+    let _watch = Watch::start(&service.url, "");
+    let url = service.url.clone();
+    let polling = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::remote(&url, None).unwrap();
+            client.send(Request::get("changes").query("wait", Some(20))).await.map(drop)
+        })
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let told = Instant::now();
+    Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
+    assert!(service.process.wait().unwrap().success());
+    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    // Told that the service is not available, and not cut off.
+    assert!(polling.join().unwrap().unwrap_err().to_string().contains("nothing was written"));
+}
+
+/// Pushes heads to some ledgers, each in its order, until the service is gone; tells what was acknowledged.
+async fn push_until_it_is_gone(url: &str, first: i64, acknowledged: Arc<AtomicUsize>) -> BTreeMap<String, Vec<i64>> {
+    let writers = (0..4).map(|writer| {
+        let (url, acknowledged) = (url.to_owned(), acknowledged.clone());
+        tokio::spawn(async move {
+            let client = Client::remote(&url, None).unwrap();
+            let name = format!("db{writer}");
+            let address = Address::parse(&name).unwrap();
+            let mut done = Vec::new();
+            for t in first.. {
+                let push = Request::write(Method::PUT, "heads", &KeyArgs::default()).at(&address);
+                // A kill leaves the last one open: what becomes of it is asked of nobody.
+                match client.send(push.body(json!({"new": {"id": ID, "t": t}}))).await {
+                    Ok(answer) if answer["status"] == "updated" => done.push(t),
+                    Ok(answer) => panic!("{answer}"),
+                    Err(_) => break,
+                }
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            (address.as_str().to_owned(), done)
+        })
+    });
+    let mut all = BTreeMap::new();
+    for writer in writers.collect::<Vec<_>>() {
+        let (address, done) = writer.await.unwrap();
+        all.insert(address, done);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_its_feed_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    let mut service = spawn_serve(directory.path());
+    for writer in 0..4 {
+        assert_eq!(run(&["--url", &service.url], &format!("create db{writer}")).0, 0);
+    }
+    for (round, kill_after) in [60, 25, 110].into_iter().enumerate() {
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let pushing = tokio::spawn({
+            let (url, acknowledged) = (service.url.clone(), acknowledged.clone());
+            async move { push_until_it_is_gone(&url, round as i64 * 100_000 + 1, acknowledged).await }
+        });
+        while acknowledged.load(Ordering::Relaxed) < kill_after {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        service.kill();
+        for (address, done) in pushing.await.unwrap() {
+            expected.entry(address).or_default().extend(done);
+        }
+        service = spawn_serve(directory.path());
+    }
+    // Once this is in the feed, so is everything before it.
+    assert_eq!(run(&["--url", &service.url], "create last").0, 0);
+    let until = Instant::now() + PATIENCE;
+    let changes = loop {
+        let (_, stdout, _) = run(&["--url", &service.url, "--json"], "changes");
+        let told: Value = serde_json::from_str(&stdout).unwrap();
+        let Value::Array(changes) = told["changes"].clone() else { panic!("{told}") };
+        if changes.iter().filter(|change| change["name"] == "last").count() == 2 {
+            break changes;
+        }
+        assert!(Instant::now() < until, "{} changes", changes.len());
+    };
+
+    let positions: Vec<_> = changes.iter().map(|change| change["position"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (1..=changes.len() as u64).collect::<Vec<_>>());
+    let mut heads: HashMap<&str, Vec<i64>> = HashMap::new();
+    for change in changes.iter().filter(|change| change["concern"] == "head") {
+        let address = change["address"].as_str().unwrap();
+        heads.entry(address).or_default().push(change["watermark"].as_i64().unwrap());
+    }
+    for (address, acknowledged) in &expected {
+        let told = &heads[address.as_str()];
+        assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{address}: out of order, or twice: {told:?}");
+        let missing: Vec<_> = acknowledged.iter().filter(|t| !told.contains(t)).collect();
+        assert!(missing.is_empty(), "{address}: {missing:?}");
+        // One a round may have been applied without its answer.
+        assert!(told.len() <= acknowledged.len() + 3, "{address}: {told:?} for {acknowledged:?}");
+    }
+}
