@@ -1,7 +1,8 @@
 //! How many requests each operation costs at the wire (contract §3), and that what they leave has the shape of the
 //! layout (contract §2).
 
-use nameservice_tests::{layout, prelude::*, proxy::Request};
+use nameservice_http::Auth;
+use nameservice_tests::{layout, prelude::*, proxy::Request, pump::pump};
 
 /// What one call sends.
 async fn sent<T>(table: &Proxied, call: impl Future<Output = Result<T>>) -> (T, Vec<Request>) {
@@ -269,6 +270,87 @@ async fn a_thousand_ledgers_are_listed_whole_in_at_most_sixty_requests() {
     assert_eq!(summaries.items.len(), 1_000);
     let requests = table.proxy.take_requests();
     assert!(requests.len() <= 3, "summaries need nothing but the index: {:?}", operations(&requests));
+}
+
+/// What one request of a client sends.
+async fn asked(service: &Service, path: &str, body: Option<Value>) -> (Value, Vec<Request>) {
+    service.table.proxy.take_requests();
+    let answer = match body {
+        Some(body) => service.post(path, body).await,
+        None => service.get(path).await,
+    };
+    (answer.body, service.table.proxy.take_requests())
+}
+
+#[tokio::test]
+async fn what_has_changed_is_two_requests_and_that_nothing_has_is_one() {
+    let table = Table::fresh().await;
+    for (name, t) in [("mydb", 1), ("books", 2)] {
+        table.store.create_ledger(&Call::fresh(), &at(name), Some(&head(t)), None).await.unwrap();
+    }
+    pump(&table).await;
+    let service = Service::over(table, Auth::Open).await;
+    for query in ["", "limit=1", "address=mydb&concern=head"] {
+        let (page, requests) = asked(&service, &format!("/v1/changes?{query}"), None).await;
+        assert!(!page["changes"].as_array().unwrap().is_empty(), "{query}: {page}");
+        assert_eq!(operations(&requests), ["GetItem", "Query"], "{query}");
+        assert!(requests.iter().all(|request| request.body["ConsistentRead"] == json!(true)), "{requests:#?}");
+    }
+    let end = service.get("/v1/changes").await.expect(200)["position"].clone();
+    for query in ["", "&address=mydb&limit=7"] {
+        let (page, requests) = asked(&service, &format!("/v1/changes?after={end}{query}"), None).await;
+        assert_eq!(page["changes"], json!([]));
+        assert_one(&requests, "GetItem");
+    }
+    let (page, requests) = asked(&service, "/v1/changes?address=nobody", None).await;
+    assert_eq!(page, json!({ "changes": [], "position": end }));
+    assert_eq!(operations(&requests), ["GetItem", "Query", "GetItem"], "that nothing follows is looked at too");
+
+    let (page, requests) = asked(&service, "/v1/history/mydb", None).await;
+    assert!(!page["changes"].as_array().unwrap().is_empty(), "{page}");
+    assert_one(&requests, "Query");
+    let (_, requests) = asked(&service, "/v1/history/nobody", None).await;
+    assert_eq!(operations(&requests), ["Query"; 3], "no history, no record, no history under another filter");
+}
+
+#[tokio::test]
+async fn a_hundred_ledgers_are_compared_in_six_requests() {
+    let table = Table::fresh().await;
+    let ledgers = (0..101).flat_map(|n| rows::ledger(&format!("db{n:03}:main")).commit(cid(n), n).rows());
+    table.put_many(&ledgers.collect::<Vec<_>>()).await;
+    let service = Service::over(table, Auth::Open).await;
+    let known = |count: i64, behind: i64| {
+        let all = (0..count).map(|n| (format!("db{n:03}"), json!({ "commit_t": n - n.min(behind) })));
+        json!({ "subscriptions": all.collect::<Object>() })
+    };
+    for (count, behind, reads, moved) in [(100, 0, 5, 0), (100, 1, 5, 99), (101, 1, 6, 100), (1, 0, 1, 0), (0, 0, 0, 0)]
+    {
+        let (compared, requests) = asked(&service, "/v1/changes/compare", Some(known(count, behind))).await;
+        assert_eq!(compared["changed"].as_object().unwrap().len(), moved, "{count}");
+        // The position before the records.
+        let expected: Vec<_> = std::iter::once("GetItem").chain(std::iter::repeat_n("BatchGetItem", reads)).collect();
+        assert_eq!(operations(&requests), expected, "{count}");
+        for request in &requests[1..] {
+            let asked = &request.body["RequestItems"][&service.table.name];
+            assert_eq!(asked["ConsistentRead"], json!(true));
+            assert!(asked["Keys"].as_array().unwrap().len() <= 100);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_reads_the_position_of_the_feed_once() {
+    let table = Table::fresh().await;
+    for name in ["a", "b", "c"] {
+        table.store.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap();
+    }
+    let service = Service::over(table, Auth::Open).await;
+    let (page, requests) = asked(&service, "/v1/snapshot?limit=2", None).await;
+    assert_eq!(operations(&requests), ["GetItem", "Scan"]);
+    let rest = format!("/v1/snapshot?cursor={}", page["cursor"].as_str().unwrap());
+    let (page, requests) = asked(&service, &rest, None).await;
+    assert_eq!(page["records"].as_array().unwrap().len(), 1);
+    assert_one(&requests, "Scan");
 }
 
 #[tokio::test]
