@@ -11,6 +11,7 @@ fn routes() -> Route {
         .merge(branch_list::route())
         .merge(change_compare::route())
         .merge(change_list::route())
+        .merge(change_stream::route())
         .merge(config_push::route())
         .merge(fluree::route())
         .merge(graph_source_publish::route())

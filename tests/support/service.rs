@@ -1,5 +1,6 @@
 //! A running service in a line.
 
+use axum::Router;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -47,9 +48,14 @@ impl Service {
 
     /// Starts a service over a table.
     pub async fn over(table: Table, auth: Auth) -> Self {
+        Self::of(routes::router(), table, auth).await
+    }
+
+    /// Starts a service of these rooms alone.
+    pub async fn of(rooms: Router<App>, table: Table, auth: Auth) -> Self {
         let table = table.proxied().await;
         let app = App::new(table.store.clone(), table.feed.clone(), auth);
-        let router = nameservice_http::service(routes::router(), app);
+        let router = nameservice_http::service(rooms, app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();

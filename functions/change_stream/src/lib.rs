@@ -1,0 +1,201 @@
+//! `GET /v1/events` and `GET /fluree/events`: the change feed as server-sent events, without an end.
+//!
+//! A stream says in `id:` up to where its reader has seen everything, also while there is nothing for it: whoever comes
+//! back with that as `Last-Event-ID` misses nothing and sees nothing twice. So a stream may be cut at any time, and is:
+//! when its reader does not read, when its token or its time is over, when the service stops.
+
+mod follow;
+mod outlet;
+mod session;
+mod story;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Extension, Router, extract::State, response::Response};
+use nameservice_http::{
+    Problem, Route,
+    extract::Query,
+    shapes::{
+        Kind,
+        changes::{Change, ChangedPart, Filter},
+        fluree::Event,
+    },
+};
+use nameservice_model::{ChangeFeed, NameService, Run};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use crate::{
+    follow::PAGE,
+    session::Session,
+    story::{Scope, Story},
+};
+
+nameservice_http::refusals!(READS; InvalidParameter InvalidAddress Expired);
+
+/// How streams keep time, and what they may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// After how much silence a stream says that it is still there.
+    pub heartbeat: Duration,
+    /// How long a stream waits for a reader who does not read.
+    pub patience: Duration,
+    /// How long a stream lasts, unless its token or Lambda ends it before.
+    pub lifetime: Duration,
+    /// How long the store may fail before a stream gives up.
+    pub retry_for: Duration,
+    /// How much waits for the reader, in bytes; a single event may be larger.
+    pub buffer: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(15),
+            patience: Duration::from_secs(30),
+            // Within the longest time that Lambda gives a function, 15 minutes.
+            lifetime: Duration::from_secs(14 * 60),
+            retry_for: Duration::from_secs(30),
+            buffer: 256 * 1024,
+        }
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Only changes of these addresses; may be repeated, and hold `*` and `?`. `mydb` means `mydb:main`, `mydb:*` all its
+    /// branches.
+    #[serde(default)]
+    address: Vec<String>,
+    /// Only changes of records of this kind.
+    #[param(inline)]
+    kind: Option<Kind>,
+    /// Only changes of these parts of a record; may be repeated.
+    #[serde(default)]
+    #[param(inline)]
+    concern: Vec<ChangedPart>,
+    /// Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with what changes
+    /// from now on.
+    after: Option<u64>,
+}
+
+/// The header with which a reader resumes.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code, reason = "describes a parameter, is never made")]
+struct LastEventId {
+    /// The last `id` that the reader has seen: the stream goes on after it, whatever the query says.
+    #[param(rename = "Last-Event-ID", example = "41")]
+    last_event_id: Option<u64>,
+}
+
+/// Follow the change feed
+///
+/// Server-sent events. Each `change` carries one change, and the change's position as its `id`; comments and blocks with
+/// an `id` alone tell that the stream lives, and how far it has come. It ends after 14 minutes at the latest, or with its
+/// token, and with an `expired` (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem) where it cannot
+/// go on. Come back with `Last-Event-ID`.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "changes",
+    params(Parameters, LastEventId),
+    responses(
+        (status = OK, description = "A stream of events, each with a change", content_type = "text/event-stream",
+            body = Change),
+        Refusals,
+    ),
+    security(("bearer" = [])),
+)]
+async fn change_stream(
+    State(feed): State<Arc<dyn ChangeFeed>>,
+    session: Session,
+    Query(parameters): Query<Parameters>,
+) -> Result<Response, Problem> {
+    let filter = Filter::new(parameters.address, parameters.kind, parameters.concern)?;
+    let after = session.last_event_id()?.or(parameters.after);
+    let (after, first) = begin(feed.as_ref(), after).await?;
+    Ok(session.start(feed, Story::of_changes(filter), after, first))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct FlureeParameters {
+    /// All records.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = bool)]
+    all: bool,
+    /// The ledger of this address; may be repeated.
+    #[serde(default)]
+    ledger: Vec<String>,
+    /// The graph source of this address; may be repeated.
+    #[serde(default, rename = "graph-source")]
+    graph_source: Vec<String>,
+}
+
+/// A flag in the forms that Fluree's servers take. A name without a value is set.
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.to_ascii_lowercase().as_str() {
+        "" | "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(D::Error::custom("must be true or false")),
+    }
+}
+
+/// Follow records, as Fluree knows them
+///
+/// Server-sent events: an `ns-record` for each record as it is, then one for each that changes, and an `ns-retracted` for
+/// each that is retracted or purged. With the `Last-Event-ID` of an earlier stream only what has changed since is told.
+#[utoipa::path(
+    get,
+    path = "/events",
+    tag = "fluree",
+    params(FlureeParameters, LastEventId),
+    responses(
+        (status = OK, description = "A stream of events", content_type = "text/event-stream", body = Event),
+        Refusals,
+    ),
+    security(("bearer" = [])),
+)]
+async fn fluree_event_stream(
+    State(feed): State<Arc<dyn ChangeFeed>>,
+    State(names): State<Arc<dyn NameService>>,
+    session: Session,
+    Query(parameters): Query<FlureeParameters>,
+) -> Result<Response, Problem> {
+    let scope = Scope::new(parameters.all, &parameters.ledger, &parameters.graph_source)?;
+    // Fluree's own servers give ids of another form, and pass over those that come back. Whoever comes from one of them
+    // is told everything, as there.
+    let resumed = session.last_event_id().unwrap_or_default();
+    // Taken before the records are read: what changes meanwhile is told again, and nothing is missed.
+    let (after, first) = begin(feed.as_ref(), resumed).await?;
+    let story = Story::of_records(names, scope, resumed.is_some());
+    Ok(session.start(feed, story, after, first))
+}
+
+/// Where a stream begins, and what was read there already: before the answer begins it can still be a refusal.
+async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
+    let Some(after) = after else { return Ok((feed.position().await?, None)) };
+    match feed.changes(after, PAGE).await? {
+        Run::Gone { oldest } => Err(Problem::expired(after, oldest)),
+        run => Ok((after, Some(run))),
+    }
+}
+
+/// The room's one door.
+pub fn route() -> Route {
+    route_within(Limits::default())
+}
+
+/// The same with other limits.
+pub fn route_within(limits: Limits) -> Route {
+    let fluree = Route::new().routes(routes!(fluree_event_stream));
+    // The OpenAPI document describes it once, under the shorter path.
+    let again = Router::new().nest("/v1/fluree", fluree.clone().into());
+    let rooms = Route::new().routes(routes!(change_stream)).nest("/fluree", fluree).merge(again.into());
+    rooms.layer(Extension(limits))
+}
