@@ -7,11 +7,13 @@
 mod contract;
 mod events;
 mod faults;
+mod feed;
 mod leases;
 mod properties;
 mod races;
 mod requests;
 mod routes;
 mod service;
+mod stream;
 mod transactions;
 mod views;

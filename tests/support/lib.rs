@@ -5,6 +5,7 @@
 pub mod cids;
 pub mod engine;
 pub mod layout;
+pub mod mapping;
 pub mod proxy;
 pub mod pump;
 pub mod rows;

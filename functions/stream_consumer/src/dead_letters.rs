@@ -48,7 +48,8 @@ impl QueueOfDeadLetters {
 #[async_trait]
 impl DeadLetters for QueueOfDeadLetters {
     async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
-        let body = message(reason, delivery.raw());
+        // SQS takes no text with these two, not even in a string of JSON.
+        let body = message(reason, delivery.raw()).replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
         self.client.send_message().queue_url(&self.url).message_body(body).send().await?;
         Ok(())
     }

@@ -1,0 +1,110 @@
+//! What the consumer costs, counted at the wire.
+
+use nameservice_tests::{mapping::event_record, prelude::*, pump, rows::Fluree};
+use stream_consumer::Consumer;
+
+use super::whole;
+
+/// Records that were created a while ago, delivered already.
+async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
+    let table = Table::fresh().await.proxied().await;
+    for address in addresses {
+        table.direct().create_ledger(&Call::fresh(), &at(address), Some(&head(1)), None).await.unwrap();
+        table.set(address, "meta", "created_at", rows::n(1_000)).await;
+    }
+    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    assert_eq!(consumer.consume(&pump::deliveries(&table).await).await.failed, None);
+    table.proxy.take_requests();
+    (table, consumer)
+}
+
+/// What the stream holds beyond the first records.
+async fn after(table: &Table, seen: usize) -> Vec<Value> {
+    pump::deliveries(table).await[seen..].iter().map(event_record).collect()
+}
+
+async fn handle(consumer: &Consumer, batch: &[Value]) {
+    let answer = consumer.handle(json!({ "Records": batch })).await;
+    assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_batch_of_heads_is_one_transaction_and_delivered_again_it_is_one_more() {
+    for k in [1, 10, 49] {
+        let (table, consumer) = warm(&["a:main"]).await;
+        let seen = pump::deliveries(&table).await.len();
+        for t in 2..2 + k {
+            table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        }
+        let batch = after(&table, seen).await;
+        handle(&consumer, &batch).await;
+        assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"], "{k} changes");
+        handle(&consumer, &batch).await;
+        assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"], "{k} changes, again");
+        assert_eq!(whole(&table.feed).await.len(), 3 + usize::try_from(k).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_new_process_reads_the_counter_once() {
+    let (table, _) = warm(&["a:main"]).await;
+    let seen = pump::deliveries(&table).await.len();
+    table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap();
+    let feed = nameservice_feed::Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+    handle(&Consumer::new(table.store.clone(), feed), &after(&table, seen).await).await;
+    assert_eq!(table.proxy.take_operations(), ["GetItem", "TransactWriteItems"]);
+}
+
+#[tokio::test]
+async fn unknown_kinds_of_many_records_are_one_read() {
+    let addresses: Vec<String> = (0..20).map(|n| format!("db{n}:main")).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let (table, consumer) = warm(&addresses).await;
+    let seen = pump::deliveries(&table).await.len();
+    for address in &addresses {
+        for t in 1..=2 {
+            table.direct().push_index(&Call::fresh(), &at(address), &older(index(t))).await.unwrap();
+        }
+    }
+    handle(&consumer, &after(&table, seen).await).await;
+    assert_eq!(table.proxy.take_operations(), ["BatchGetItem", "TransactWriteItems"]);
+}
+
+#[tokio::test]
+async fn what_is_no_change_costs_nothing() {
+    let (table, consumer) = warm(&["a:main"]).await;
+    let seen = pump::deliveries(&table).await.len();
+    // A commit log, a back reference, counters, request ids, times of writing, and the same again.
+    table.put(&[rows::commit_log("a:main", &cid(1), 1), rows::bare("a:main", "backref#s:main")]).await;
+    for (sk, attribute, value) in [
+        ("meta", "branches", rows::n(3)),
+        ("meta", "dependents", rows::n(1)),
+        ("head", "request_id", rows::s("another")),
+        ("index", "request_id_3", rows::s("another")),
+        ("status", "updated_at_ms", rows::n(5)),
+        ("status", "lease_token", rows::n(5)),
+        ("config", "somebody_elses", rows::s("x")),
+        ("head", "commit_t", rows::n(1)),
+    ] {
+        table.set("a:main", sk, attribute, value).await;
+    }
+    table.delete("a:main", "backref#s:main").await;
+    let batch = after(&table, seen).await;
+    assert!(batch.len() >= 9);
+    handle(&consumer, &batch).await;
+    assert_eq!(table.proxy.take_operations(), Vec::<String>::new());
+    assert!(Fluree::on(&table).commit("a:main", &cid(2), 2).await);
+    handle(&consumer, &after(&table, seen).await).await;
+    assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"]);
+}
+
+#[tokio::test]
+async fn ninety_changes_are_two_transactions() {
+    let (table, consumer) = warm(&["a:main"]).await;
+    let seen = pump::deliveries(&table).await.len();
+    for t in 2..92 {
+        table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+    }
+    handle(&consumer, &after(&table, seen).await).await;
+    assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"; 2]);
+}
