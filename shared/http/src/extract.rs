@@ -294,6 +294,13 @@ pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result
 }
 
 fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    // Forms send fields empty that were not filled in, so their reader takes them for left out. Here an empty one is a
+    // client's mistake: `after=` would mean something else than it seems to.
+    if let Some((name, _)) =
+        form_urlencoded::parse(text.as_bytes()).find(|(name, value)| !name.is_empty() && value.is_empty())
+    {
+        return Err(Problem::invalid_parameter(&name, "is empty: give it a value, or leave it out"));
+    }
     let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
