@@ -1,0 +1,347 @@
+//! Prints what the change feed can do on this machine, over the embedded engine on disk: how fast changes are appended,
+//! what that costs in requests, how long a change takes from its push to a reader of `/v1/events`, and how long a push
+//! takes once the stream has had many records.
+//!
+//! ```text
+//! cargo feed-bench                      # the dev profile, in which the engine is optimised and the service is not
+//! cargo feed-bench --profile server     # as it is run
+//! ```
+
+#![allow(clippy::print_stdout, reason = "it is a report")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement that cannot be set up has failed")]
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+use futures_util::StreamExt;
+use http::Method;
+use nameservice_cli::{
+    args::KeyArgs,
+    client::{Client, Request},
+    consumer::{self, Pace, Running},
+    embedded::Engine,
+    serve::{self, Service},
+    target::{Place, Table},
+};
+use nameservice_http::Auth;
+use nameservice_model::{Address, Call, ChangeFeed as _, Expected, Head, Publisher as _, Push, RefPublisher as _, Run};
+use nameservice_tests::{cids::cid, pump, table};
+use serde_json::{Value, json};
+use stream_consumer::Consumer;
+use tokio::sync::mpsc;
+
+/// How many changes are appended in batches of each size.
+const APPENDED: i64 = 900;
+/// How many pushes are measured.
+const PUSHES: i64 = 400;
+/// The pause between two of them where nothing else goes on.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Writers beside them where something does.
+const WRITERS: usize = 4;
+
+#[tokio::main]
+async fn main() {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "optimised" };
+    println!("profile {profile}; data on disk, synced with every commit\n");
+    appending().await;
+    telling().await;
+    writing().await;
+}
+
+/// Stream records → feed.
+async fn appending() {
+    println!(
+        "{:<34} {:>10} {:>22} {:>12}",
+        "appending, batches of", "changes/s", "requests for a change", "ms a batch"
+    );
+    for size in [1, 10, 90] {
+        let directory = Directory::new();
+        let opened = open(&directory.0).await;
+        let table = table::Table {
+            client: opened.source.tables.clone(),
+            endpoint: opened.engine.as_ref().unwrap().url(),
+            name: opened.source.table.clone(),
+            store: opened.store.clone(),
+            feed: opened.feed.clone(),
+        };
+        let mydb = create(&opened, "mydb").await;
+        pump::pump(&table).await;
+        let before = pump::deliveries(&table).await.len();
+        for t in 1..=APPENDED {
+            push_head(&opened, &mydb, t).await;
+        }
+        let deliveries = pump::deliveries(&table).await.split_off(before);
+        assert_eq!(deliveries.len() as i64, APPENDED);
+        let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+        // The first half is timed; the second is counted, through a proxy that costs time.
+        let (timed, counted) = deliveries.split_at(deliveries.len() / 2);
+        let begun = Instant::now();
+        for batch in timed.chunks(size) {
+            assert_eq!(consumer.consume(batch).await.failed, None);
+        }
+        let took = begun.elapsed();
+        let proxied = table.proxied().await;
+        let consumer = Consumer::new(proxied.store.clone(), proxied.feed.clone());
+        // The first one looks where the feed stands.
+        consumer.consume(&counted[..1]).await;
+        proxied.proxy.take_requests();
+        for batch in counted[1..].chunks(size) {
+            assert_eq!(consumer.consume(batch).await.failed, None);
+        }
+        let requests = proxied.proxy.take_requests().len();
+        let (changes, batches) = (timed.len() as f64, timed.len().div_ceil(size) as f64);
+        println!(
+            "{size:<34} {:>10.0} {:>22.2} {:>12.1}",
+            changes / took.as_secs_f64(),
+            requests as f64 / (counted.len() - 1) as f64,
+            took.as_secs_f64() * 1000.0 / batches,
+        );
+        drop(proxied);
+        close(opened).await;
+    }
+    println!("  and one GetRecords a batch; whoever reads up to 1,000 changes of the feed makes two requests\n");
+}
+
+/// Push → reader.
+async fn telling() {
+    let directory = Directory::new();
+    let served = Served::start(&directory.0).await;
+    let client = served.client();
+    create(&served.table, "mydb").await;
+    for writer in 0..WRITERS {
+        create(&served.table, &format!("other{writer}")).await;
+    }
+    let mut arrivals = follow(&client, "mydb").await;
+    println!("{:<34} {:>10} {:>10} {:>10}", "from a push to /v1/events, ms", "p50", "p99", "max");
+    let t = AtomicI64::new(0);
+    let quiet = measure(&client, &t, &mut arrivals, PAUSE).await;
+    row("  from sending it", quiet.sent);
+    row("  from its answer", quiet.answered);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, stop) = (served.client(), stop.clone());
+        tokio::spawn(async move {
+            let mut t = 0;
+            while !stop.load(Ordering::Relaxed) {
+                t += 1;
+                push(&client, &format!("other{writer}"), t).await;
+            }
+            t
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let begun = Instant::now();
+    let busy = measure(&client, &t, &mut arrivals, PAUSE).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut written = 0;
+    for writer in writers {
+        written += writer.await.unwrap();
+    }
+    let rate = (written + PUSHES) as f64 / begun.elapsed().as_secs_f64();
+    println!("  beside {WRITERS} other writers, {rate:.0} pushes/s in all");
+    row("  from sending it", busy.sent);
+    row("  from its answer", busy.answered);
+    println!();
+    served.stop().await;
+}
+
+/// Pushes after more and more stream records, with a consumer at work.
+async fn writing() {
+    let directory = Directory::new();
+    let served = Served::start(&directory.0).await;
+    let client = served.client();
+    create(&served.table, "mydb").await;
+    println!("{:<34} {:>10} {:>10} {:>10}", "a push after stream records, ms", "p50", "p99", "max");
+    let (mut t, mut records) = (0, 0);
+    for mark in [1, 10_000, 100_000] {
+        fill(&served.table, mark - records).await;
+        let mut times = Vec::new();
+        for _ in 0..PUSHES {
+            t += 1;
+            let begun = Instant::now();
+            push(&client, "mydb", t).await;
+            times.push(begun.elapsed());
+        }
+        records = mark + PUSHES;
+        row(&format!("  {mark}"), times);
+    }
+    until_all_is_told(&served.table, t).await;
+    served.stop().await;
+    let size: u64 = std::fs::read_dir(&directory.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    println!("  the data takes {:.1} MiB", size as f64 / 1024.0 / 1024.0);
+}
+
+struct Latencies {
+    sent: Vec<Duration>,
+    answered: Vec<Duration>,
+}
+
+/// Pushes one after the other, and waits for each at the other end.
+async fn measure(
+    client: &Client,
+    t: &AtomicI64,
+    arrivals: &mut mpsc::UnboundedReceiver<(i64, Instant)>,
+    pause: Duration,
+) -> Latencies {
+    let mut latencies = Latencies { sent: Vec::new(), answered: Vec::new() };
+    for _ in 0..PUSHES {
+        let t = t.fetch_add(1, Ordering::Relaxed) + 1;
+        let sent = Instant::now();
+        push(client, "mydb", t).await;
+        let answered = Instant::now();
+        let (told, arrived) = arrivals.recv().await.unwrap();
+        assert_eq!(told, t);
+        latencies.sent.push(arrived - sent);
+        // The change may overtake the answer.
+        latencies.answered.push(arrived.saturating_duration_since(answered));
+        tokio::time::sleep(pause).await;
+    }
+    latencies
+}
+
+/// Reads the stream of events, and tells when which head came.
+async fn follow(client: &Client, address: &str) -> mpsc::UnboundedReceiver<(i64, Instant)> {
+    let request = Request::get("events").query("address", Some(address)).query("concern", Some("head"));
+    let mut events = client.events(request).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let (sender, arrivals) = mpsc::unbounded_channel();
+    // The first block says where it begins.
+    events.next().await.unwrap().unwrap();
+    tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            let arrived = Instant::now();
+            let Some(data) = event.unwrap().data else { continue };
+            let change: Value = serde_json::from_str(&data).unwrap();
+            if sender.send((change["watermark"].as_i64().unwrap(), arrived)).is_err() {
+                return;
+            }
+        }
+    });
+    arrivals
+}
+
+async fn push(client: &Client, address: &str, t: i64) {
+    let address = Address::parse(address).unwrap();
+    let request = Request::write(Method::PUT, "heads", &KeyArgs::default()).at(&address);
+    let body = json!({"new": {"id": cid(t).as_str(), "t": t}});
+    let answer = client.send(request.body(body)).await.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(answer["status"], "updated");
+}
+
+async fn push_head(table: &Table, address: &Address, t: i64) {
+    let new = Head { v: t, payload: Some(cid(t)) };
+    let push = Push { expected: Expected::Older, new, allow_equal: false, lease: None };
+    table.store.push_head(&Call::fresh(), address, &push).await.unwrap();
+}
+
+async fn create(table: &Table, name: &str) -> Address {
+    let address = Address::parse(name).unwrap();
+    table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+    address
+}
+
+/// Writes rows of Fluree's commit log, a hundred in a transaction: stream records that are no changes.
+async fn fill(table: &Table, records: i64) {
+    let mut left = records;
+    while left > 0 {
+        let batch = left.min(100);
+        let puts = (0..batch).map(|i| {
+            let text = |text: String| AttributeValue::S(text);
+            let put = Put::builder()
+                .table_name(&table.source.table)
+                .item("pk", text("mydb:main".to_owned()))
+                .item("sk", text(format!("commit#{i:020}")))
+                .item("commit_cid", text(format!("{left}")))
+                .build()
+                .unwrap();
+            TransactWriteItem::builder().put(put).build()
+        });
+        let request = table.source.tables.transact_write_items().set_transact_items(Some(puts.collect()));
+        request.send().await.unwrap();
+        left -= batch;
+    }
+}
+
+/// Waits until the last push is in the feed.
+async fn until_all_is_told(table: &Table, t: i64) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let position = table.feed.position().await.unwrap();
+        let last = table.feed.changes(position.saturating_sub(1), 1).await.unwrap();
+        if matches!(&last, Run::Changes(changes) if changes.iter().any(|change| change.watermark == t)) {
+            return;
+        }
+        assert!(Instant::now() < until, "the feed stands at {position}: {last:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn row(title: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
+    println!("{title:<34} {:>10.1} {:>10.1} {:>10.1}", at(0.5), at(0.99), at(1.0));
+}
+
+/// What `nameservice serve` is, in this process.
+struct Served {
+    table: Table,
+    consuming: Running,
+    service: Service,
+}
+
+impl Served {
+    async fn start(directory: &Path) -> Self {
+        let table = open(directory).await;
+        let trimmer = table.engine.as_ref().map(Engine::trimmer);
+        let (store, feed) = (table.store.clone(), table.feed.clone());
+        let consuming = consumer::start(table.source.clone(), store.clone(), feed.clone(), Pace::EMBEDDED, trimmer);
+        let listen = ([127, 0, 0, 1], 0).into();
+        let service = serve::start(listen, store, feed, Auth::Open, Some(consuming.nudge())).await.unwrap();
+        Self { table, consuming, service }
+    }
+
+    fn client(&self) -> Client {
+        Client::remote(&self.service.url(), None).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    async fn stop(self) {
+        self.service.stop().await;
+        self.consuming.stop().await;
+        close(self.table).await;
+    }
+}
+
+async fn open(directory: &Path) -> Table {
+    let table = Table::open(Place::Data(directory.to_owned()), None).await;
+    let table = table.unwrap_or_else(|failure| panic!("{failure}"));
+    table.ensure().await.unwrap_or_else(|failure| panic!("{failure}"));
+    table
+}
+
+/// Joins the engine's threads, which must not be done on a thread that serves.
+async fn close(table: Table) {
+    tokio::task::spawn_blocking(move || drop(table)).await.unwrap();
+}
+
+/// A directory of its own, gone at the end.
+struct Directory(std::path::PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("feed-bench-{}", uuid::Uuid::new_v4().simple())))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Best effort: what stays is in the system's folder for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
