@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Extension, Router, extract::State, response::Response};
 use nameservice_http::{
     Problem, Route,
-    extract::Query,
+    extract::{FormQuery, Query},
     shapes::{
         Kind,
         changes::{Change, ChangedPart, Filter},
@@ -165,7 +165,7 @@ async fn fluree_event_stream(
     State(feed): State<Arc<dyn ChangeFeed>>,
     State(names): State<Arc<dyn NameService>>,
     session: Session,
-    Query(parameters): Query<FlureeParameters>,
+    FormQuery(parameters): FormQuery<FlureeParameters>,
 ) -> Result<Response, Problem> {
     let scope = Scope::new(parameters.all, &parameters.ledger, &parameters.graph_source)?;
     // Fluree's own servers give ids of another form, and pass over those that come back. Whoever comes from one of them

@@ -247,15 +247,28 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Opti
     }
 }
 
-/// Query parameters. One that may be repeated is a `Vec`.
+/// Query parameters. One that may be repeated is a `Vec`. An empty one is refused: a client's mistake, for `after=` means
+/// something else than it seems to.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
+
+/// Query parameters as forms send them: an empty one was left out.
+#[derive(Debug)]
+pub struct FormQuery<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         from_query(parts.uri.query().unwrap_or_default()).map(Self)
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for FormQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        from_form(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
 
@@ -294,13 +307,14 @@ pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result
 }
 
 fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
-    // Forms send fields empty that were not filled in, so their reader takes them for left out. Here an empty one is a
-    // client's mistake: `after=` would mean something else than it seems to.
-    if let Some((name, _)) =
-        form_urlencoded::parse(text.as_bytes()).find(|(name, value)| !name.is_empty() && value.is_empty())
-    {
-        return Err(Problem::invalid_parameter(&name, "is empty: give it a value, or leave it out"));
+    let empty = form_urlencoded::parse(text.as_bytes()).find(|(name, value)| !name.is_empty() && value.is_empty());
+    match empty {
+        Some((name, _)) => Err(Problem::invalid_parameter(&name, "is empty: give it a value, or leave it out")),
+        None => from_form(text),
     }
+}
+
+fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
