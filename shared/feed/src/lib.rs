@@ -8,7 +8,7 @@
 //!   feed#0           00000000000000000002    previous payload occurred_at recorded_at, and `first`: where the
 //!   …                                        transaction begins that appended it
 //!   counter#0        -                       n: the last position; first, until: the last transaction's; epoch
-//!   seen#<event id>  -                       at, recorded_at: where the stream record of that id has gone
+//!   seen#<event id>  -                       at recorded_at kind source_type: where the stream record of that id has gone
 //!   poison#0         <event id>              reason record recorded_at: what could not be read
 //!   checkpoint#0     <shard id>              stream passed finished saved_at: how far a consumer has read
 //!
