@@ -54,6 +54,7 @@ impl Table {
     pub async fn without_stream() -> Self {
         let table = Self::unmade();
         table.create(Indexes::All).await;
+        table.feed.ensure_table().await.unwrap();
         table
     }
 
@@ -61,6 +62,7 @@ impl Table {
     pub async fn made_by_fluree() -> Self {
         let table = Self::unmade();
         table.create(Indexes::OnlyKind).await;
+        table.feed.ensure_table().await.unwrap();
         table
     }
 
