@@ -450,21 +450,26 @@ async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
     };
 
     let mut slow = connect(0).await;
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     let mut text = String::new();
     timeout(SOON, slow.read_to_string(&mut text)).await.expect("the stream was cut").unwrap();
     let mut seen = ids(&text);
     assert!(!seen.is_empty() && seen.len() < CHANGES as usize, "{} of {CHANGES}", seen.len());
 
-    let mut quick = connect(*seen.last().unwrap()).await;
-    let mut bytes = Vec::new();
+    // Whoever reads goes on where that one was cut; should a busy machine make a slow reader of it, it comes back.
     let last = format!("\nid: {CHANGES}\n");
-    while !String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(20_000)..]).contains(&last)
-        || !bytes.ends_with(b"\n\n")
-    {
-        assert_ne!(timeout(SOON, quick.read_buf(&mut bytes)).await.expect("more comes").unwrap(), 0);
+    while seen.last() != Some(&(CHANGES as u64)) {
+        let mut quick = connect(*seen.last().unwrap()).await;
+        let mut bytes = Vec::new();
+        while !String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(20_000)..]).contains(&last)
+            || !bytes.ends_with(b"\n\n")
+        {
+            if timeout(SOON, quick.read_buf(&mut bytes)).await.expect("more comes, or the end").unwrap() == 0 {
+                break;
+            }
+        }
+        seen.extend(ids(std::str::from_utf8(&bytes).unwrap()));
     }
-    seen.extend(ids(std::str::from_utf8(&bytes).unwrap()));
     assert_eq!(seen, (1..=CHANGES as u64).collect::<Vec<_>>());
     serving.abort();
 }
