@@ -10,7 +10,7 @@ use crate::values::{self, Beginning, RefValue};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, unexpectedly
+  1  failed, unexpectedly; doctor: something is wrong
   2  bad usage or bad input
   3  refused by what is in place: conflict, stale, already exists, has dependents, lease held or lost
   4  unknown record, source or route
@@ -111,6 +111,11 @@ pub enum Command {
     Reset(ResetArgs),
     /// Ask the service whether it can serve
     Health(HealthArgs),
+    /// Look over a table, a service, or both: say what is wrong and how to mend it
+    ///
+    /// Reads the whole table that --data, --endpoint-url or --aws names, and asks the service at --url (here both may be
+    /// given). Exits with 0 if nothing is left to do, with 1 if something is.
+    Doctor(DoctorArgs),
     /// Print the OpenAPI document
     Openapi,
     /// Print the completions of a shell
@@ -675,6 +680,14 @@ pub struct HealthArgs {
     /// Ask the store too
     #[arg(long)]
     pub deep: bool,
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Mend what can be mended, beside live traffic
+    #[arg(long)]
+    pub fix: bool,
 }
 
 #[cfg(test)]

@@ -104,6 +104,9 @@ pub enum Failure {
     /// A command has run under a lease, and has ended so.
     #[error("the command has ended with the code {0}")]
     Ended(u8),
+    /// The doctor has found things that somebody should see to; they have been printed.
+    #[error("{0} findings are left")]
+    Findings(usize),
     /// The result could not be printed.
     #[error("stdout cannot be written")]
     Output(#[source] io::Error),
@@ -137,6 +140,7 @@ impl Failure {
             | Self::Serve(_)
             | Self::Table { .. }
             | Self::Watch(_)
+            | Self::Findings(_)
             | Self::Output(_) => FAILED,
         }
     }
@@ -230,6 +234,7 @@ mod tests {
             (Failure::Start { program: String::new(), source: io::ErrorKind::NotFound.into() }, 127),
             (Failure::Start { program: String::new(), source: io::ErrorKind::PermissionDenied.into() }, 126),
             (Failure::Ended(42), 42),
+            (Failure::Findings(3), 1),
             (closed(io::ErrorKind::BrokenPipe), 0),
             (closed(io::ErrorKind::StorageFull), 1),
         ] {

@@ -8,6 +8,7 @@ use std::{
 
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
+use nameservice_store::doctor::{Finding, Fix};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -205,6 +206,49 @@ pub fn results(operations: &[Value], results: &[Value]) -> String {
         table.add_row([name, text(&operation["address"]), format!("{}{replayed}", text(&result["status"])), in_place]);
     }
     lines(table)
+}
+
+/// What the doctor has found: two lines each, what is wrong and what becomes of it.
+pub fn findings(findings: &[Finding]) -> String {
+    let mut table = plain_table();
+    table.set_header(["SEVERITY", "CODE", "ADDRESS", "FOUND"]);
+    for finding in findings {
+        let address = finding.address.as_deref().map_or_else(|| "-".into(), clean);
+        table.add_row([finding.severity.as_str().to_owned(), finding.code.to_owned(), address, clean(&finding.what)]);
+        let mend = clean(&finding.mend);
+        let mend = match &finding.fix {
+            Fix::ByHand => format!("by hand: {mend}"),
+            Fix::Possible => format!("--fix: {mend}"),
+            Fix::Done => format!("mended: {mend}"),
+            Fix::ChangedMeanwhile => format!("changed meanwhile, run again: {mend}"),
+            Fix::Failed(reason) => format!("not mended ({}): {mend}", clean(reason)),
+        };
+        table.add_row(["", "", "", &mend]);
+    }
+    lines(table)
+}
+
+/// A finding for programs.
+pub fn finding(finding: &Finding) -> Value {
+    let (fix, reason) = match &finding.fix {
+        Fix::ByHand => ("by-hand", None),
+        Fix::Possible => ("possible", None),
+        Fix::Done => ("done", None),
+        Fix::ChangedMeanwhile => ("changed-meanwhile", None),
+        Fix::Failed(reason) => ("failed", Some(reason)),
+    };
+    let mut value = serde_json::json!({
+        "code": finding.code,
+        "severity": finding.severity.as_str(),
+        "address": finding.address,
+        "what": finding.what,
+        "mend": finding.mend,
+        "fix": fix,
+    });
+    if let Some(reason) = reason {
+        value["reason"] = reason.as_str().into();
+    }
+    value
 }
 
 /// The state of a status payload, and what else it tells.

@@ -31,7 +31,7 @@ pub(crate) struct Expression {
 }
 
 /// The key of one item.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) pk: String,
     pub(crate) sk: String,
@@ -155,6 +155,11 @@ impl Expression {
     pub(crate) fn exists(&mut self, attribute: &str) {
         let name = self.name(attribute);
         self.require(format!("attribute_exists({name})"));
+    }
+
+    pub(crate) fn is_number(&mut self, attribute: &str) {
+        let (name, number) = (self.name(attribute), self.value(string("N")));
+        self.require(format!("attribute_type({name}, {number})"));
     }
 
     pub(crate) fn not_exists(&mut self, attribute: &str) {

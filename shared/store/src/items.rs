@@ -368,9 +368,12 @@ pub(crate) fn new_concern(address: &Address, concern: ConcernKind, request_id: &
             (ATTR_GRAPHS.to_owned(), AttributeValue::M(HashMap::new())),
         ]),
         ConcernKind::Config => item.extend([(ATTR_CONFIG_V.to_owned(), number(0))]),
-        ConcernKind::Status => {
-            item.extend([(ATTR_STATUS.to_owned(), string(StatusPayload::READY)), (ATTR_STATUS_V.to_owned(), number(1))])
-        }
+        ConcernKind::Status => item.extend([
+            (ATTR_STATUS.to_owned(), string(StatusPayload::READY)),
+            (ATTR_STATUS_V.to_owned(), number(1)),
+            // Shows that the item belongs to a record: only under one is it ever made.
+            (ATTR_LEASE_TOKEN.to_owned(), number(0)),
+        ]),
     }
     item
 }

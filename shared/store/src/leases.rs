@@ -10,11 +10,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Store,
-    client::Attempts,
+    client::{Attempts, Failed},
+    concerns::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
     push::{MAX_PLANS, contended},
-    records::Part,
+    records::{Part, refused_at},
     schema::*,
 };
 
@@ -105,57 +106,77 @@ impl Store {
             refreshed_at: None,
         };
         let mut attempts = Attempts::default();
+        let mut seen = None;
         for _ in 0..MAX_PLANS {
             let mut acquire = take(&lease, call, now);
-            acquire.exists(ATTR_PK);
+            acquire.add(ATTR_LEASE_TOKEN, 1);
+            acquire.is_number(ATTR_LEASE_TOKEN);
             acquire.live();
-            acquire.lease_is_free_for(&request.holder, now.div_euclid(1000));
-            match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
+            free_for(&mut acquire, seen.as_ref(), &request.holder, now);
+            let item = match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
                 Ok(item) => return held(&item),
-                Err(Some(item)) if items::remembers(&item, &call.request_id) => return repeated(&item, call, ACQUIRE),
-                Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
-                    return attempts.refuse(ACQUIRE, Leased::Retracted);
+                Err(item) => item.unwrap_or_default(),
+            };
+            if items::remembers(&item, &call.request_id) {
+                return repeated(&item, call, ACQUIRE);
+            }
+            if items::flag(&item, ATTR_RETRACTED) {
+                return attempts.refuse(ACQUIRE, Leased::Retracted);
+            }
+            match items::lease(&item) {
+                Some(there) if !is_free(&there, &request.holder, now) => {
+                    return attempts.refuse(ACQUIRE, Leased::Busy(there));
                 }
-                Err(Some(item)) => match items::lease(&item) {
-                    Some(lease) => return attempts.refuse(ACQUIRE, Leased::Busy(lease)),
-                    // What stood there is no lease that could be read, and so none that anybody holds.
-                    None => return Err(unreadable(ACQUIRE)),
-                },
-                Err(None) => match self.acquire_on_old_row(call, address, &lease, now, &mut attempts).await? {
-                    Some(leased) => return Ok(leased),
-                    None => continue,
-                },
+                _ if items::integer(&item, ATTR_LEASE_TOKEN).is_some() => seen = Some(item),
+                _ => {
+                    if let Some(leased) = self.acquire_first(call, address, &lease, &item, now, &mut attempts).await? {
+                        return Ok(leased);
+                    }
+                }
             }
         }
         Err(contended(ACQUIRE))
     }
 
-    /// The record lacks its status row: it is put together with the lease. `None`: the row has appeared meanwhile.
-    async fn acquire_on_old_row(
+    /// The first lease of a status item that none of ours has made, or that is missing: it may lie under no record, so
+    /// a transaction checks the meta too. `None`: something has changed meanwhile.
+    async fn acquire_first(
         &self,
         call: &Call,
         address: &Address,
         lease: &Lease,
+        seen: &Item,
         now: i64,
         attempts: &mut Attempts,
     ) -> Result<Option<Leased>> {
-        let items = self.read_record(ACQUIRE, address).await?;
-        let Some((meta, kind)) = items.meta() else { return attempts.refuse(ACQUIRE, Some(Leased::Unknown)) };
-        if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.refuse(ACQUIRE, Some(Leased::Retracted));
-        }
+        /// The first token of an item that has none.
+        const FIRST: i64 = 1;
         let mut check = Expression::new();
-        check.kind_is(kind);
+        check.record_exists();
         check.live();
         let mut put = take(lease, call, now);
-        put.not_exists(ATTR_PK);
+        put.set(ATTR_LEASE_TOKEN, number(FIRST));
+        if seen.is_empty() {
+            put.not_exists(ATTR_PK);
+        } else {
+            as_seen(&mut put, seen, &[ATTR_LEASE_TOKEN, ATTR_LEASE]);
+            put.live();
+        }
         let actions = vec![
             (Part::Meta, check.into_check(&Key::meta(address))),
             (Part::Concern(ConcernKind::Status), put.into_update(&status_key(address))),
         ];
-        let done = self.transact(ACQUIRE, actions, attempts).await?.is_ok();
-        // The first token of a row that has none.
-        Ok(done.then(|| Leased::Held(Held { lease: lease.clone(), token: 1 })))
+        let failed = match self.transact(ACQUIRE, actions, attempts).await? {
+            Ok(()) => return Ok(Some(Leased::Held(Held { lease: lease.clone(), token: FIRST }))),
+            Err(failed) => failed,
+        };
+        match refused_at(&failed, &Part::Meta) {
+            Some(Failed(Some(meta))) if items::flag(meta, ATTR_RETRACTED) && items::kind(meta).is_some() => {
+                attempts.refuse(ACQUIRE, Some(Leased::Retracted))
+            }
+            Some(_) => attempts.refuse(ACQUIRE, Some(Leased::Unknown)),
+            None => Ok(None),
+        }
     }
 
     pub(crate) async fn refresh(
@@ -222,17 +243,30 @@ fn status_key(address: &Address) -> Key {
     Key::new(address, sk_of(ConcernKind::Status))
 }
 
-/// The update that takes a lease and the next token, and shows it in the state.
+/// The update that takes a lease, and shows it in the state. The token is the caller's to set.
 fn take(lease: &Lease, call: &Call, now: i64) -> Expression {
     let mut take = Expression::new();
     take.set(ATTR_LEASE, items::lease_attribute(lease));
-    take.add(ATTR_LEASE_TOKEN, 1);
     take.set(ATTR_STATUS, string(lease.name.state()));
     // A row without a counter reads as v 1.
     take.add_from(ATTR_STATUS_V, 1, 1);
     take.by_call(&call.request_id);
     take.touch(now);
     take
+}
+
+/// The condition that a lease can be had. What cannot be read as a lease is none: nobody can claim it, and the next
+/// token fences whoever wrote it. That is known only of an item that was seen.
+fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now: i64) {
+    match seen.filter(|item| items::present(item, ATTR_LEASE).is_some() && items::lease(item).is_none()) {
+        Some(item) => as_seen(expression, item, &[ATTR_LEASE]),
+        None => expression.lease_is_free_for(holder, now.div_euclid(1000)),
+    }
+}
+
+/// The same of a lease that was read.
+fn is_free(lease: &Lease, holder: &str, now: i64) -> bool {
+    lease.expires_at <= now.div_euclid(1000) || lease.holder == holder
 }
 
 /// When a lease ends, in whole seconds, rounded up: nobody is deprived of a part of a second.

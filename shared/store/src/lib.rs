@@ -21,6 +21,7 @@ mod batches;
 mod changes;
 mod client;
 mod concerns;
+pub mod doctor;
 mod expressions;
 mod graph_sources;
 mod items;

@@ -1,7 +1,8 @@
 //! Retracting and restoring.
 
 use nameservice_model::{
-    Address, Call, ConcernKind, ConcernValue, Error, Object, Restored, Result, Retracted, Status, StatusPayload,
+    Address, Call, ConcernKind, ConcernValue, Error, Object, RecordKind, Restored, Result, Retracted, Status,
+    StatusPayload,
 };
 use serde_json::json;
 
@@ -31,10 +32,8 @@ impl Store {
         for _ in 0..MAX_PLANS {
             let mut items = self.read_record(RETRACT, address).await?;
             let Some((meta, kind)) = items.meta() else { return Ok(Retracted::Unknown) };
-            let marked =
-                |concern: &ConcernKind| items.concern(*concern).is_some_and(|i| items::flag(i, ATTR_RETRACTED));
             // Fluree retracts by the meta alone; then the marks are still to be set.
-            if items::flag(meta, ATTR_RETRACTED) && concerns_of(kind).iter().all(marked) {
+            if items::flag(meta, ATTR_RETRACTED) && unmarked(&items, kind).is_empty() {
                 let by_this_call = status_remembers(&items, call);
                 return outcome(&items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
             }
@@ -49,11 +48,7 @@ impl Store {
             retract.touch(now);
             let mut actions = vec![(Part::Meta, retract.into_update(&Key::meta(address)))];
             let status = retracted_status(&items, reason, now);
-            for concern in concerns_of(kind) {
-                let mut mark = Expression::new();
-                mark.set(ATTR_RETRACTED, boolean(true));
-                actions.push(concern_action(address, &items, *concern, mark, &status, call, now));
-            }
+            actions.extend(set_marks(address, kind, &items, &status, call, now));
             match self.transact(RETRACT, actions, &mut attempts).await? {
                 Ok(()) => {
                     for concern in concerns_of(kind) {
@@ -111,9 +106,32 @@ impl Store {
     }
 }
 
+/// The concerns that lack the mark of a retraction, or the item to carry it.
+pub(crate) fn unmarked(items: &RecordItems, kind: RecordKind) -> Vec<ConcernKind> {
+    let marked = |concern: &ConcernKind| items.concern(*concern).is_some_and(|item| items::flag(item, ATTR_RETRACTED));
+    concerns_of(kind).iter().copied().filter(|concern| !marked(concern)).collect()
+}
+
+/// Marks every concern of a record, and shows the retraction in its status.
+pub(crate) fn set_marks(
+    address: &Address,
+    kind: RecordKind,
+    items: &RecordItems,
+    status: &Status,
+    call: &Call,
+    now: i64,
+) -> Vec<(Part, Action)> {
+    let mark = |concern: &ConcernKind| {
+        let mut mark = Expression::new();
+        mark.set(ATTR_RETRACTED, boolean(true));
+        concern_action(address, items, *concern, mark, status, call, now)
+    };
+    concerns_of(kind).iter().map(mark).collect()
+}
+
 /// Changes the mark of a concern, and with it the state of the status, on the condition that the status is as it was
 /// read: its counter goes up by one.
-fn concern_action(
+pub(crate) fn concern_action(
     address: &Address,
     items: &RecordItems,
     concern: ConcernKind,
@@ -138,11 +156,11 @@ fn status_remembers(items: &RecordItems, call: &Call) -> bool {
     items.concern(ConcernKind::Status).is_some_and(|item| items::remembers(item, &call.request_id))
 }
 
-fn status_v(items: &RecordItems) -> i64 {
+pub(crate) fn status_v(items: &RecordItems) -> i64 {
     items::status(&items.concern_or_empty(ConcernKind::Status)).v
 }
 
-fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i64) -> Status {
+pub(crate) fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i64) -> Status {
     let mut meta = Object::from_iter([("retracted_at".to_owned(), json!(now.div_euclid(1000)))]);
     if let Some(reason) = reason {
         meta.insert("reason".to_owned(), json!(reason));

@@ -1,0 +1,151 @@
+//! One partition of the table: everything under one address.
+
+use std::collections::HashMap;
+
+use nameservice_model::{Address, RecordKind, Result};
+
+use crate::{
+    Store,
+    expressions::Key,
+    items::{self, Item, RecordItems, string},
+    schema::*,
+};
+
+/// The most rows of a commit log that are kept in memory: as many as one transaction can sweep, with its check.
+pub(super) const SWEPT_AT_ONCE: usize = 90;
+
+/// What is under one address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Partition {
+    pub(super) pk: String,
+    /// The items that make a record.
+    pub(super) items: RecordItems,
+    /// Which records depend on it: rows in the order of their sort keys.
+    pub(super) backrefs: Vec<Item>,
+    /// The first rows of the commit log. A record may have any number; of those without one, as many as are swept at once.
+    pub(super) commits: Vec<Key>,
+}
+
+/// What a partition is.
+pub(super) enum Standing<'a> {
+    /// A record.
+    Record(&'a Item, RecordKind),
+    /// A meta of a kind that nobody here knows.
+    UnknownKind,
+    /// No record, with the meta item that is there all the same.
+    NoRecord(Option<&'a Item>),
+}
+
+impl Partition {
+    pub(super) fn address(&self) -> Address {
+        Address::stored(self.pk.as_str())
+    }
+
+    pub(super) fn record(&self) -> Option<(&Item, RecordKind)> {
+        self.items.meta()
+    }
+
+    pub(super) fn standing(&self) -> Standing<'_> {
+        match (self.record(), self.items.items.get(SK_META)) {
+            (Some((meta, kind)), _) => Standing::Record(meta, kind),
+            (None, Some(meta)) if meta.contains_key(ATTR_KIND) => Standing::UnknownKind,
+            (None, meta) => Standing::NoRecord(meta),
+        }
+    }
+
+    /// Whether a diagnosis of one holds for the other. The values of a record's concerns may differ: they change all the
+    /// time, and nothing but their own item is diagnosed from them.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let marks = |partition: &Self| {
+            let marks = partition.items.items.iter().map(|(sk, item)| (sk.clone(), items::flag(item, ATTR_RETRACTED)));
+            marks.collect::<Vec<_>>()
+        };
+        self.items.items.get(SK_META) == other.items.items.get(SK_META)
+            && self.backrefs == other.backrefs
+            && marks(self) == marks(other)
+            && (self.record().is_some() || self.items.items == other.items.items)
+    }
+
+    fn push(&mut self, item: Item) {
+        let sk = items::sk(&item);
+        if sk.starts_with(SK_COMMIT_PREFIX) {
+            if self.commits.len() < SWEPT_AT_ONCE {
+                self.commits.push(Key::new(&self.pk, sk));
+            }
+        } else if sk.starts_with(SK_BACKREF_PREFIX) {
+            self.backrefs.push(item);
+        } else if sk >= SK_FIRST_OF_RECORD {
+            self.items.items.insert(sk.to_owned(), item);
+        }
+    }
+}
+
+/// Reads a partition: its record, its back references, and, where there is no record, the beginning of its commit log.
+pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Result<Partition> {
+    let address = Address::stored(pk);
+    let items = store.read_record(operation, &address).await?;
+    let backrefs =
+        store.query_partition(operation, &address, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
+    let mut partition = Partition { pk: pk.to_owned(), items, backrefs, commits: Vec::new() };
+    if partition.record().is_none() {
+        let request = store
+            .sender
+            .client()
+            .query()
+            .table_name(store.table())
+            .consistent_read(true)
+            .key_condition_expression("#pk = :pk AND begins_with(#sk, :from)")
+            .projection_expression("#pk, #sk")
+            .expression_attribute_names("#pk", ATTR_PK)
+            .expression_attribute_names("#sk", ATTR_SK)
+            .expression_attribute_values(":pk", string(pk))
+            .expression_attribute_values(":from", string(SK_COMMIT_PREFIX))
+            .limit(i32::try_from(SWEPT_AT_ONCE).unwrap_or(i32::MAX));
+        let rows = store.sender.read(operation, || request.clone().send()).await?.items.unwrap_or_default();
+        partition.commits = rows.iter().map(|row| Key::new(pk, items::sk(row))).collect();
+    }
+    Ok(partition)
+}
+
+/// Groups the items of a scan by partition, in the order in which they come.
+#[derive(Default)]
+pub(super) struct Grouping {
+    current: Option<Partition>,
+}
+
+impl Grouping {
+    /// Takes the next item, and gives the partition before it if this item begins another.
+    pub(super) fn push(&mut self, item: Item) -> Option<Partition> {
+        let begun = self.current.as_ref().is_some_and(|current| current.pk == items::pk(&item));
+        let done = if begun { None } else { self.finish() };
+        let new = || Partition { pk: items::pk(&item).to_owned(), ..Partition::default() };
+        let mut current = self.current.take().unwrap_or_else(new);
+        current.push(item);
+        self.current = Some(current);
+        done
+    }
+
+    /// Gives the last partition.
+    pub(super) fn finish(&mut self) -> Option<Partition> {
+        self.current.take()
+    }
+}
+
+/// Items of other partitions, by key.
+pub(super) struct Related(pub(super) HashMap<Key, Item>);
+
+impl Related {
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The meta of a record; `None` where there is none.
+    pub(super) fn record(&self, pk: impl ToString) -> Option<&Item> {
+        self.0.get(&Key::meta(pk)).filter(|meta| items::kind(meta).is_some())
+    }
+
+    /// Whether a meta of any kind, known or not, keeps the address.
+    pub(super) fn is_taken(&self, pk: impl ToString) -> bool {
+        self.0.get(&Key::meta(pk)).is_some_and(|meta| meta.contains_key(ATTR_KIND))
+    }
+}
