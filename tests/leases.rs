@@ -288,8 +288,72 @@ async fn a_purged_record_begins_again_and_its_leases_with_it() {
     assert_eq!(table.store.purge(&Call::fresh(), &at(DB)).await.unwrap(), Purged::Purged);
     assert_eq!(refresh(&table.store, "one", 1).await, Leased::Unknown);
     table.store.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap();
-    assert_eq!(lease_and_token(&table).await, (None, None));
+    assert_eq!(lease_and_token(&table).await, (None, Some(rows::n(0))));
     assert_eq!(held(&table.store, "two").await.token, 1);
+}
+
+#[tokio::test]
+async fn a_status_item_under_no_record_gives_no_lease() {
+    let table = Table::fresh().await;
+    table.put(&rows::orphans(DB, cid(1), 1)).await;
+    let before = table.rows(DB).await;
+    assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
+    table.put(&[rows::ghost_meta(DB)]).await;
+    assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
+    table.delete(DB, "meta").await;
+    assert_eq!(table.rows(DB).await, before);
+    // Not even once one of ours has written to it.
+    let pushed = cas(Status { v: 1, payload: None }, status(2, "x"));
+    table.store.push_status(&Call::fresh(), &at(DB), &pushed).await.unwrap();
+    assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
+}
+
+#[tokio::test]
+async fn a_record_of_ours_is_leased_in_one_request_and_flurees_from_the_second_time_on() {
+    let table = Proxied::fresh().await;
+    table.direct().create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap();
+    held(&table.store, "one").await;
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
+    table.delete(DB, "meta").await;
+    table.put(&rows::ledger(DB).rows()).await;
+    held(&table.store, "one").await;
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem", "TransactWriteItems"]);
+    assert_eq!(held(&table.store, "one").await.token, 2);
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
+    assert!(matches!(acquire(&table.store, "two").await, Leased::Busy(_)));
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_as_a_lease_is_none() {
+    let unknown_name = json!({ "M": {
+        "name": rows::s("other_lock"), "holder": rows::s("x"), "acquired_at": rows::n(1), "expires_at": rows::n(4_000_000_000),
+    } });
+    for malformed in [rows::s("mine"), json!({ "M": {} }), rows::texts(&["one"]), unknown_name] {
+        for (table, token) in [(ledger().await, 1), (flurees_ledger().await, 1)] {
+            table.set(DB, "status", "lease", malformed.clone()).await;
+            assert_eq!(refresh(&table.store, "x", 1).await, Leased::Lost { lease: None }, "{malformed}");
+            assert_eq!(release(&table.store, "x", 1).await, Released::Lost { lease: None }, "{malformed}");
+            let one = held(&table.store, "one").await;
+            assert_eq!((one.token, &*one.lease.holder), (token, "one"), "{malformed}");
+            assert_eq!(acquire(&table.store, "two").await, Leased::Busy(one.lease), "{malformed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_no_number_is_begun_again() {
+    let table = ledger().await;
+    table.set(DB, "status", "lease_token", rows::s("seven")).await;
+    assert_eq!(held(&table.store, "one").await.token, 1);
+    assert_eq!(release(&table.store, "one", 1).await, Released::Released);
+    assert_eq!(held(&table.store, "two").await.token, 2);
+}
+
+async fn flurees_ledger() -> Table {
+    let table = Table::fresh().await;
+    table.put(&rows::ledger(DB).commit(cid(1), 1).rows()).await;
+    table
 }
 
 // ---- pushes under a lease ----

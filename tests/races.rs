@@ -87,7 +87,7 @@ async fn one_call_that_arrives_several_times_at_once_applies_once() {
 }
 
 /// What must hold of references at any time at which nobody is writing.
-async fn assert_references_are_exact(table: &Table) {
+pub(super) async fn assert_references_are_exact(table: &Table) {
     let rows = table.all_rows().await;
     let text =
         |row: &Row, name: &str| row.get(name).and_then(|value| value["S"].as_str()).unwrap_or_default().to_owned();
@@ -183,7 +183,7 @@ async fn depending_on_a_record_and_retracting_it_never_both_succeed() {
 }
 
 /// One step of a writer who does anything that touches references.
-async fn anything_at_all(store: &Store, dice: &mut (impl Rng + Send)) {
+pub(super) async fn anything_at_all(store: &Store, dice: &mut (impl Rng + Send)) {
     let ledgers = ["a:main", "b:main", "a:dev"];
     let sources = ["s1", "s2", "s3"];
     let call = Call::fresh();

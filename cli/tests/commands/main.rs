@@ -431,3 +431,65 @@ mod leases {
         assert!((1_500..4_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }
 }
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_mends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    let target = ["--data", data];
+    assert_eq!(run(&target, "create mydb").0, 0);
+    let (code, stdout, _) = run(&target, "doctor");
+    assert!(code == 0 && stdout.contains("1 records in 5 items") && stdout.contains("all is well"), "{stdout}");
+
+    // Fluree retracts by the meta item alone.
+    {
+        let engine = Engine::open(directory.path()).unwrap();
+        let client = endpoint_client(&engine.url());
+        let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.into());
+        let retract = client
+            .update_item()
+            .table_name(Store::DEFAULT_TABLE)
+            .key("pk", text("mydb:main"))
+            .key("sk", text("meta"))
+            .update_expression("SET retracted = :yes")
+            .expression_attribute_values(":yes", aws_sdk_dynamodb::types::AttributeValue::Bool(true));
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(retract.send()).unwrap();
+    }
+    let (code, stdout, stderr) = run(&target, "doctor");
+    assert_eq!((code, stderr.trim()), (1, "error: 1 findings are left"));
+    assert!(stdout.contains("marks-missing") && stdout.contains("--fix: mark them"), "{stdout}");
+    let (code, stdout, _) = run(&["--json", "--data", data], "doctor");
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let finding = &report["findings"][0];
+    assert_eq!((code, &report["healthy"], &report["open"]), (1, &Value::from(false), &Value::from(1)));
+    assert_eq!((&finding["code"], &finding["fix"]), (&Value::from("marks-missing"), &Value::from("possible")));
+    assert_eq!((&finding["address"], &finding["severity"]), (&Value::from("mydb:main"), &Value::from("error")));
+    let (code, stdout, _) = run(&target, "doctor --fix");
+    assert!(code == 0 && stdout.contains("mended: mark them"), "{code} {stdout}");
+    let (code, stdout, _) = run(&target, "doctor");
+    assert!(code == 0 && stdout.contains("all is well"), "{code} {stdout}");
+    assert_eq!(run(&target, "push head mydb ID 9").0, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
+    let engine = Engine::in_memory().unwrap();
+    let service = start_in_process(&engine, Auth::Open).await;
+    let (url, table) = (service.url(), engine.url());
+    let looked = tokio::task::spawn_blocking(move || {
+        let both = run(&["--url", &url, "--endpoint-url", &table], "doctor");
+        let one = run(&["--url", &url], "doctor");
+        let nothing_there = run(&["--url", "http://127.0.0.1:1", "--endpoint-url", &table], "doctor");
+        let no_table = run(&["--endpoint-url", &table, "--table", "other"], "doctor");
+        let unfixable = run(&["--url", &url], "doctor --fix");
+        (both, one, nothing_there, no_table, unfixable)
+    });
+    let (both, one, nothing_there, no_table, unfixable) = looked.await.unwrap();
+    assert!(both.0 == 0 && both.1.contains("looked at the service") && both.1.contains("0 records"), "{both:?}");
+    assert!(one.0 == 0 && one.1.contains("no table"), "{one:?}");
+    assert!(nothing_there.0 == 1 && nothing_there.1.contains("service-unhealthy"), "{nothing_there:?}");
+    assert!(no_table.0 == 1 && no_table.2.contains("nameservice init"), "{no_table:?}");
+    assert!(unfixable.0 == 2 && unfixable.2.contains("which table?"), "{unfixable:?}");
+    service.stop().await;
+}

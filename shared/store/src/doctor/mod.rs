@@ -166,6 +166,11 @@ impl Store {
                     findings.push(diagnosis::unsettled(&pk));
                     break;
                 };
+                let ill = |code| illnesses.iter().any(|illness| illness.finding.code == code);
+                // What a remedy for something else has mended too.
+                for known in findings.iter_mut().filter(|known| known.fix == Fix::Possible && !ill(known.code)) {
+                    known.fix = Fix::Done;
+                }
                 for illness in &illnesses {
                     match findings.iter_mut().find(|known| known.code == illness.finding.code) {
                         // There was more of it than one remedy can take.
