@@ -9,8 +9,9 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use nameservice_store::doctor::{CODES, Finding, Fix, Severity};
-use nameservice_tests::{cids::id_of, layout, prelude::*};
+use nameservice_feed::Lag;
+use nameservice_store::doctor::{CODES, Finding, Fix, Severity, Written};
+use nameservice_tests::{cids::id_of, layout, prelude::*, pump::pump};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::races::{anything_at_all, assert_references_are_exact};
@@ -312,6 +313,29 @@ async fn a_reference_whose_target_goes_meanwhile_is_not_adopted() {
     assert_eq!(record(&table, &db).await.dependents, 0);
     assert_eq!(table.row("search:main", "meta").await.unwrap().get("counted"), None);
     left_alone(&table, &["search:main dependency-retracted"]).await;
+}
+
+#[tokio::test]
+async fn a_record_that_changes_while_it_is_looked_at_is_looked_at_again() {
+    let table = Proxied::fresh().await;
+    for name in ["a", "b"] {
+        ledger(&table, name).await;
+    }
+    table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &["a:main"])).await;
+    let direct = table.direct().clone();
+    let republish = move || {
+        let direct = direct.clone();
+        async move {
+            let publication = bm25(json!({}), &["a", "b"]);
+            let outcome = direct.publish_graph_source(&Call::fresh(), &at("search"), &publication).await.unwrap();
+            assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
+        }
+    };
+    // Between what is read of the record, and what is read of what it depends on.
+    table.proxy.on("BatchGetItem", Fault::none().skipping(1).before(republish));
+    assert_eq!(examine(&table.store, true).await, []);
+    assert!(table.proxy.is_spent());
+    assert_references_are_exact(&table).await;
 }
 
 #[tokio::test]
@@ -700,6 +724,93 @@ async fn a_remedy_that_the_engine_refuses_is_told_with_the_reason() {
     let findings = examine(&table.store, true).await;
     let failed = findings.iter().filter(|finding| matches!(finding.fix, Fix::Failed(_))).count();
     assert_eq!((findings.len(), failed), (2, 1), "{findings:?}");
+}
+
+// ---- what follows the table ----
+
+fn now_ms() -> i64 {
+    std::time::UNIX_EPOCH.elapsed().unwrap().as_millis().try_into().unwrap()
+}
+
+/// Lets an item have been written so long ago.
+async fn age(table: &Table, pk: &str, sk: &str, seconds: i64) {
+    table.set(pk, sk, "updated_at_ms", rows::n(now_ms() - 1000 * seconds)).await;
+}
+
+/// Lets the feed have begun so long ago.
+async fn age_feed(table: &Table, seconds: i64) {
+    let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.into());
+    let then = (now_ms() - 1000 * seconds).to_string();
+    let update = table.client.update_item().table_name(table.feed.table());
+    let update = update.key("id", text("feed#0")).key("position", text("00000000000000000001"));
+    let update = update.update_expression("SET recorded_at = :then");
+    let then = aws_sdk_dynamodb::types::AttributeValue::N(then);
+    update.expression_attribute_values(":then", then).send().await.unwrap();
+}
+
+async fn last_written(table: &Table) -> Vec<Written> {
+    table.store.examine(false, &mut |_| {}).await.unwrap().last_written
+}
+
+#[tokio::test]
+async fn of_the_last_writes_those_are_told_that_have_settled_youngest_first() {
+    let table = Table::without_stream().await;
+    ledger(&table, "mydb").await;
+    assert_eq!(last_written(&table).await, [], "a minute must pass");
+    age(&table, DB, "head", 100).await;
+    age(&table, DB, "status", 90).await;
+    age(&table, DB, "index", 80).await;
+    let told = last_written(&table).await;
+    let told: Vec<_> = told.iter().map(|written| (written.concern, written.watermark)).collect();
+    assert_eq!(told, [(ConcernKind::Status, 1), (ConcernKind::Head, 1)], "the unborn index has never been written");
+    let mut many = Vec::new();
+    for i in 0..40 {
+        many.extend(rows::ledger(&format!("db{i}:main")).commit(cid(1), 1).rows());
+    }
+    table.put_many(&many).await;
+    let told = last_written(&table).await;
+    assert_eq!((told.len(), told[0].concern), (20, ConcernKind::Status));
+    assert!(told.is_sorted_by_key(|written| -written.at_ms));
+}
+
+#[tokio::test]
+async fn a_feed_lags_by_the_writes_that_it_does_not_hold() {
+    let table = Table::fresh().await;
+    let db = ledger(&table, "mydb").await;
+    ledger(&table, "other").await;
+    for pk in [DB, "other:main"] {
+        for sk in ["head", "status"] {
+            age(&table, pk, sk, 300).await;
+        }
+    }
+    let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
+    assert!(lag.is_empty && lag.missing.len() == 4, "{lag:?}");
+    pump(&table).await;
+    let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
+    assert_eq!(lag, Lag::default(), "older than the feed: nothing is concluded");
+    age_feed(&table, 3_600).await;
+    let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
+    assert_eq!(lag, Lag { looked_for: 4, ..Lag::default() });
+    table.store.push_head(&Call::fresh(), &db, &older(head(2))).await.unwrap();
+    age(&table, DB, "head", 200).await;
+    let request = LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 300, target_t: None };
+    table.store.acquire_lease(&Call::fresh(), &at("other"), &request).await.unwrap();
+    age(&table, "other:main", "status", 100).await;
+    let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
+    let missing: Vec<_> = lag.missing.iter().map(|w| (w.address.as_str(), w.concern, w.watermark)).collect();
+    assert_eq!(missing, [(DB, ConcernKind::Head, 2), ("other:main", ConcernKind::Status, 2)]);
+    pump(&table).await;
+    let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
+    assert_eq!((lag.looked_for, lag.missing), (4, Vec::new()));
+}
+
+#[tokio::test]
+async fn an_old_table_with_a_new_feed_lags_behind_nothing() {
+    let table = Table::fresh().await;
+    table.put(&rows::ledger(DB).commit(cid(1), 1).rows()).await;
+    let writes = last_written(&table).await;
+    assert_eq!(writes.len(), 2);
+    assert_eq!(table.feed.lag(&writes).await.unwrap(), Lag { is_empty: true, ..Lag::default() });
 }
 
 // ---- beside live traffic ----

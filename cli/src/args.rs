@@ -688,6 +688,9 @@ pub struct DoctorArgs {
     /// Mend what can be mended, beside live traffic
     #[arg(long)]
     pub fix: bool,
+    /// The queue of stream records that could not be read
+    #[arg(long, value_name = "URL")]
+    pub dead_letter_queue: Option<String>,
 }
 
 #[cfg(test)]

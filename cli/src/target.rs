@@ -188,7 +188,8 @@ async fn start_engine(directory: &Path) -> Result<Engine, Failure> {
     Ok(started.map_err(|error| Failure::Engine(crate::embedded::EngineError::Start(error.into())))??)
 }
 
-async fn aws_config() -> Result<aws_config::SdkConfig, Failure> {
+/// How AWS is reached: as its own command line finds it.
+pub(crate) async fn aws_config() -> Result<aws_config::SdkConfig, Failure> {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
     let config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http).load().await;
     if config.region().is_none() {

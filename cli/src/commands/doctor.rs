@@ -3,7 +3,10 @@
 //! A check is an async function that takes what it looks at and gives findings; [`examine`] is the list of them. What
 //! cannot be looked at is a finding too, except that a table which cannot be read ends the command.
 
-use nameservice_store::doctor::{Examined, Finding, Severity};
+use jiff::Timestamp;
+use nameservice_dynamo::endpoint_config;
+use nameservice_model::Error as StoreError;
+use nameservice_store::doctor::{Examined, Finding, Severity, Written};
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,14 +14,21 @@ use crate::{
     client::{Client, Request},
     failure::Failure,
     output::{self, Output},
-    target::Table,
+    target::{Table, aws_config},
 };
 
 /// What there is to look at.
 struct Patient {
     table: Option<Table>,
     service: Option<Client>,
+    dead_letters: Option<Queue>,
     fix: bool,
+}
+
+/// A queue of SQS.
+struct Queue {
+    client: aws_sdk_sqs::Client,
+    url: String,
 }
 
 /// What was found.
@@ -27,7 +37,8 @@ struct Report {
     findings: Vec<Finding>,
     /// What was looked at, a line each.
     looked_at: Vec<String>,
-    examined: Option<Examined>,
+    /// How many records, in how many items.
+    examined: Option<(u64, u64)>,
 }
 
 pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
@@ -65,7 +76,17 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         Some(place) => Some(Table::open(place, target.table.as_deref()).await?),
         None => None,
     };
-    Ok(Patient { table, service, fix: args.fix })
+    let dead_letters = match &args.dead_letter_queue {
+        Some(url) => {
+            let config = match &target.endpoint_url {
+                Some(near) => endpoint_config(near),
+                None => aws_config().await?,
+            };
+            Some(Queue { client: aws_sdk_sqs::Client::new(&config), url: url.clone() })
+        }
+        None => None,
+    };
+    Ok(Patient { table, service, dead_letters, fix: args.fix })
 }
 
 /// All checks.
@@ -77,9 +98,17 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
     match &patient.table {
         Some(table) => {
             report.findings.extend(check_shape(table).await?);
-            check_records(table, patient.fix, report).await?;
+            let examined = check_records(table, patient.fix, report).await?;
+            if table.feed.check_table().await.is_ok() {
+                report.findings.extend(check_feed(table, &examined.last_written).await?);
+                report.findings.extend(check_buried(table).await?);
+            }
         }
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
+    }
+    if let Some(queue) = &patient.dead_letters {
+        report.findings.extend(check_queue(queue).await);
+        report.looked_at.push("the queue of dead letters".into());
     }
     Ok(())
 }
@@ -95,14 +124,79 @@ async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Every record of the table.
-async fn check_records(table: &Table, fix: bool, report: &mut Report) -> Result<(), Failure> {
+async fn check_records(table: &Table, fix: bool, report: &mut Report) -> Result<Examined, Failure> {
     let findings = &mut report.findings;
     let examined = table.store.examine(fix, &mut |finding| findings.push(finding)).await;
-    let examined = examined.map_err(|source| Failure::Table { table: table.store.table().into(), hint: "", source })?;
-    let Examined { records, items } = examined;
+    let examined = examined.map_err(|source| unreadable(table.store.table(), source))?;
+    let Examined { records, items, .. } = &examined;
     report.looked_at.push(format!("{}: {records} records in {items} items", table.describe()));
-    report.examined = Some(examined);
-    Ok(())
+    report.examined = Some((*records, *items));
+    Ok(examined)
+}
+
+fn unreadable(table: &str, source: StoreError) -> Failure {
+    Failure::Table { table: table.to_owned(), hint: "", source }
+}
+
+/// Whether what was last written to the table, a minute ago or earlier, is in the feed.
+async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Finding>, Failure> {
+    let lag = table.feed.lag(last_written).await.map_err(|source| unreadable(table.feed.table(), source))?;
+    let Some(longest) = lag.missing.first() else { return Ok(Vec::new()) };
+    // While nothing serves the embedded engine, its stream waits; nothing is wrong with that.
+    let (severity, mend) = match table.is_embedded() {
+        true => (Severity::Note, "nothing: `nameservice serve` goes on with the stream where it was left"),
+        false => {
+            (Severity::Error, "see that stream_consumer runs: its event source mapping, its log, its iterator's age")
+        }
+    };
+    let (code, what) = if lag.is_empty {
+        ("feed-empty", "the feed is empty, though the table was written to within a day".to_owned())
+    } else {
+        let age_s = Timestamp::now().as_millisecond().saturating_sub(longest.at_ms) / 1000;
+        let (of, missing) = (lag.looked_for, lag.missing.len());
+        let what = format!(
+            "of the last {of} writes, the feed lacks {missing}: the {} of {} was written {age_s} s ago",
+            longest.concern, longest.address,
+        );
+        ("feed-behind", what)
+    };
+    Ok(vec![Finding::general(code, severity, what, mend.to_owned())])
+}
+
+/// Stream records that could not be read, where they are kept beside the feed.
+async fn check_buried(table: &Table) -> Result<Vec<Finding>, Failure> {
+    let buried = table.feed.buried().await.map_err(|source| unreadable(table.feed.table(), source))?;
+    let Some(last) = buried.iter().max_by_key(|buried| buried.recorded_at) else { return Ok(Vec::new()) };
+    let what = format!(
+        "{} stream records could not be read, and are not in the feed; the last one, {}: {}",
+        buried.len(),
+        last.recorded_at,
+        last.reason
+    );
+    let mend = "mend the rows they tell of, then delete those of `poison#0` in the feed's table";
+    Ok(vec![Finding::general("dead-letters", Severity::Warning, what, mend.to_owned())])
+}
+
+/// The same, where they are sent to a queue.
+async fn check_queue(queue: &Queue) -> Vec<Finding> {
+    use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
+    let asked = queue.client.get_queue_attributes().queue_url(&queue.url).attribute_names(ApproximateNumberOfMessages);
+    let (severity, what, mend) = match asked.send().await {
+        Ok(answer) => {
+            let attributes = answer.attributes.unwrap_or_default();
+            let waiting = attributes.get(&ApproximateNumberOfMessages).map_or("0", String::as_str);
+            if waiting == "0" {
+                return Vec::new();
+            }
+            let what = format!("about {waiting} messages wait in the queue of dead letters");
+            (Severity::Warning, what, "read their reasons, mend the rows they tell of, then delete them")
+        }
+        Err(error) => {
+            let what = format!("the queue of dead letters cannot be asked: {}", output::chain(&error));
+            (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
+        }
+    };
+    vec![Finding::general("dead-letters", severity, what, mend.to_owned())]
 }
 
 /// Whether the service answers, reaches its table, and is of this program's version.
@@ -164,7 +258,7 @@ impl Report {
         // The worst first; within that, as they were found.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let open = self.findings.iter().filter(|finding| finding.is_open()).count();
-        let examined = self.examined.map(|Examined { records, items }| json!({"records": records, "items": items}));
+        let examined = self.examined.map(|(records, items)| json!({"records": records, "items": items}));
         let findings: Vec<Value> = self.findings.iter().map(output::finding).collect();
         let answer = json!({"healthy": open == 0, "open": open, "examined": examined, "findings": findings});
         output.answer(&answer, || {

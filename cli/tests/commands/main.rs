@@ -492,4 +492,11 @@ async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
     assert!(no_table.0 == 1 && no_table.2.contains("nameservice init"), "{no_table:?}");
     assert!(unfixable.0 == 2 && unfixable.2.contains("which table?"), "{unfixable:?}");
     service.stop().await;
+
+    let feed = Feed::new(endpoint_client(&engine.url()), Feed::table_of(Store::DEFAULT_TABLE));
+    feed.bury("1", "it has no key", &Value::Null).await.unwrap();
+    let table = engine.url();
+    let unread = tokio::task::spawn_blocking(move || run(&["--endpoint-url", &table], "doctor"));
+    let (code, stdout, _) = unread.await.unwrap();
+    assert!(code == 1 && stdout.contains("dead-letters") && stdout.contains("it has no key"), "{stdout}");
 }

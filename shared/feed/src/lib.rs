@@ -23,6 +23,7 @@
 
 mod append;
 mod checkpoint;
+mod lag;
 mod poison;
 mod read;
 mod rows;
@@ -42,6 +43,7 @@ use tokio::sync::watch;
 
 pub use append::{Appended, Entry, MAX_TRANSACTION};
 pub use checkpoint::Checkpoint;
+pub use lag::Lag;
 pub use poison::Buried;
 pub use rows::{DESCRIPTION, FEED_ID};
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use nameservice_model::{Address, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Result, Run};
+use nameservice_model::{Address, Change, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Result, Run};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 
@@ -144,9 +144,14 @@ impl Feed {
     /// What the feed last said of a record; `None` where it holds nothing of it. What is younger than a second may be
     /// missing: see [`Feed::latest_identities`].
     pub async fn last_identity(&self, address: &Address) -> Result<Option<Identity>> {
-        let range = Range::new().limit(1).descending();
+        Ok(self.latest(address, 1).await?.pop().map(|change| change.identity))
+    }
+
+    /// What the feed last said of a record, youngest first, at most `limit` of it. The youngest may be missing for a moment.
+    pub async fn latest(&self, address: &Address, limit: usize) -> Result<Vec<Change>> {
+        let range = Range::new().limit(limit).descending();
         let page = self.view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;
-        page.rows.into_iter().next().map(|row| Ok(row.change()?.identity)).transpose()
+        page.rows.into_iter().map(Row::change).collect()
     }
 
     /// When the feed was last appended to; `None` before the first time.

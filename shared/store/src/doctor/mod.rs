@@ -9,9 +9,12 @@
 mod diagnosis;
 mod partition;
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
-use nameservice_model::{Call, Result};
+use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use self::{
     diagnosis::{Illness, Remedy, diagnose, miscounted_branches, parent_of},
@@ -101,13 +104,34 @@ impl Finding {
 }
 
 /// What an examination has looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
     /// Records.
     pub records: u64,
     /// Items of all kinds.
     pub items: u64,
+    /// What was written last, youngest first, and [`SETTLED`] ago or earlier: for checks of what follows the table. At most
+    /// [`LAST_WRITTEN`] of it.
+    pub last_written: Vec<Written>,
 }
+
+/// A concern as it was last written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The record.
+    pub address: Address,
+    /// Which concern of it.
+    pub concern: ConcernKind,
+    /// Its watermark.
+    pub watermark: i64,
+    /// When, by the clock of the writer, epoch milliseconds.
+    pub at_ms: i64,
+}
+
+/// How old a write is that whatever follows the table should have seen.
+pub const SETTLED: Duration = Duration::from_secs(60);
+/// How many of the last writes an examination tells of.
+pub const LAST_WRITTEN: usize = 20;
 
 /// Every code that [`Store::examine`] gives, and what it means.
 pub const CODES: &[(&str, &str)] = diagnosis::CODES;
@@ -141,13 +165,18 @@ impl Store {
                 partitions.extend(grouping.finish());
             }
             let related = self.related(&partitions).await?;
+            let settled = self.now_ms() - i64::try_from(SETTLED.as_millis()).unwrap_or(i64::MAX);
             for partition in &partitions {
                 examined.records += u64::from(partition.record().is_some());
+                examined.last_written.extend(partition.written());
                 balance.weigh(partition);
                 if !diagnose(partition, &related, &Call::fresh(), self.now_ms()).is_empty() {
                     self.treat(&partition.pk, fix, found).await?;
                 }
             }
+            examined.last_written.retain(|written| written.at_ms <= settled);
+            examined.last_written.sort_by_key(|written| std::cmp::Reverse(written.at_ms));
+            examined.last_written.truncate(LAST_WRITTEN);
             if start.is_none() {
                 break;
             }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use nameservice_model::{Address, RecordKind, Result};
+use nameservice_model::{Address, ConcernKind, RecordKind, Result};
 
+use super::Written;
 use crate::{
     Store,
     expressions::Key,
@@ -64,6 +65,26 @@ impl Partition {
             && self.backrefs == other.backrefs
             && marks(self) == marks(other)
             && (self.record().is_some() || self.items.items == other.items.items)
+    }
+
+    /// When its concerns were last written, those that have data.
+    pub(super) fn written(&self) -> impl Iterator<Item = Written> + '_ {
+        let concerns = self.record().map_or(&[] as &[ConcernKind], |(_, kind)| concerns_of(kind));
+        concerns.iter().filter_map(|concern| {
+            let item = self.items.concern(*concern)?;
+            let watermark = match concern {
+                ConcernKind::Head => ATTR_COMMIT_T,
+                ConcernKind::Index => ATTR_INDEX_T,
+                ConcernKind::Status => ATTR_STATUS_V,
+                ConcernKind::Config => ATTR_CONFIG_V,
+            };
+            Some(Written {
+                address: self.address(),
+                concern: *concern,
+                watermark: items::integer(item, watermark).filter(|watermark| *watermark > 0)?,
+                at_ms: items::integer(item, ATTR_UPDATED_AT_MS)?,
+            })
+        })
     }
 
     fn push(&mut self, item: Item) {

@@ -1,0 +1,68 @@
+//! Whether the feed follows its table, for whoever looks both over.
+
+use std::time::Duration;
+
+use nameservice_model::{Change, ChangeFeed as _, ChangedPart, Result, Run};
+use nameservice_store::doctor::Written;
+
+use crate::Feed;
+
+/// How far back the feed is searched for the last change of a concern of a record.
+const CHANGES_SEARCHED: usize = 50;
+
+/// As long as this a stream keeps what nobody has read.
+const STREAM_KEEPS: Duration = Duration::from_secs(24 * 3600);
+
+/// What a feed has of the last writes to its table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// The feed holds nothing at all.
+    pub is_empty: bool,
+    /// How many of the writes were looked for: those that are not older than the feed; of an empty one, those of a day.
+    pub looked_for: usize,
+    /// Those of them that it does not hold, the one that waits longest first.
+    pub missing: Vec<Written>,
+}
+
+impl Feed {
+    /// Looks for writes by their watermarks, in what the feed last said of their records: one request each and three
+    /// more, whatever the size of table and feed. The writes should be old enough for the feed to have them: its index by
+    /// address follows a moment later.
+    pub async fn lag(&self, writes: &[Written]) -> Result<Lag> {
+        let oldest = self.oldest_change().await?;
+        // What is older was perhaps written before there was a feed, or has expired.
+        let begun_ms = match &oldest {
+            Some(oldest) => oldest.recorded_at.as_millisecond(),
+            None => self.now().as_millisecond() - i64::try_from(STREAM_KEEPS.as_millis()).unwrap_or(i64::MAX),
+        };
+        let mut lag = Lag { is_empty: oldest.is_none(), ..Lag::default() };
+        for written in writes.iter().filter(|written| written.at_ms >= begun_ms) {
+            lag.looked_for += 1;
+            if lag.is_empty || !tells_of(&self.latest(&written.address, CHANGES_SEARCHED).await?, written) {
+                lag.missing.push(written.clone());
+            }
+        }
+        lag.missing.sort_by_key(|written| written.at_ms);
+        Ok(lag)
+    }
+
+    async fn oldest_change(&self) -> Result<Option<Change>> {
+        let mut run = self.changes(0, 1).await?;
+        if let Run::Gone { oldest } = run {
+            run = self.changes(oldest.saturating_sub(1), 1).await?;
+        }
+        Ok(match run {
+            Run::Changes(changes) => changes.into_iter().next(),
+            // It has expired just now: the next one will be found next time.
+            Run::Gone { .. } => None,
+        })
+    }
+}
+
+fn tells_of(changes: &[Change], written: &Written) -> bool {
+    match changes.iter().find(|change| change.part == ChangedPart::Concern(written.concern)) {
+        Some(last) => last.watermark >= written.watermark,
+        // The record has changed so often since that it cannot be told.
+        None => changes.len() == CHANGES_SEARCHED,
+    }
+}
