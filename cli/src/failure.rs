@@ -105,7 +105,7 @@ pub enum Failure {
     #[error("the command has ended with the code {0}")]
     Ended(u8),
     /// The doctor has found things that somebody should see to; they have been printed.
-    #[error("{0} findings are left")]
+    #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
     /// The result could not be printed.
     #[error("stdout cannot be written")]

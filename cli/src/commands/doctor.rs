@@ -145,9 +145,10 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
     // While nothing serves the embedded engine, its stream waits; nothing is wrong with that.
     let (severity, mend) = match table.is_embedded() {
         true => (Severity::Note, "nothing: `nameservice serve` goes on with the stream where it was left"),
-        false => {
-            (Severity::Error, "see that stream_consumer runs: its event source mapping, its log, its iterator's age")
-        }
+        false => (
+            Severity::Error,
+            "see that stream_consumer (or `nameservice serve`) runs: its mapping, its log, its iterator's age",
+        ),
     };
     let (code, what) = if lag.is_empty {
         ("feed-empty", "the feed is empty, though the table was written to within a day".to_owned())

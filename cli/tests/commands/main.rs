@@ -457,7 +457,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
         runtime.block_on(retract.send()).unwrap();
     }
     let (code, stdout, stderr) = run(&target, "doctor");
-    assert_eq!((code, stderr.trim()), (1, "error: 1 findings are left"));
+    assert_eq!((code, stderr.trim()), (1, "error: 1 finding is left"));
     assert!(stdout.contains("marks-missing") && stdout.contains("--fix: mark them"), "{stdout}");
     let (code, stdout, _) = run(&["--json", "--data", data], "doctor");
     let report: Value = serde_json::from_str(&stdout).unwrap();
@@ -483,9 +483,12 @@ async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
         let nothing_there = run(&["--url", "http://127.0.0.1:1", "--endpoint-url", &table], "doctor");
         let no_table = run(&["--endpoint-url", &table, "--table", "other"], "doctor");
         let unfixable = run(&["--url", &url], "doctor --fix");
-        (both, one, nothing_there, no_table, unfixable)
+        let elsewhere = run(&["--url", &table], "doctor");
+        (both, one, nothing_there, no_table, unfixable, elsewhere)
     });
-    let (both, one, nothing_there, no_table, unfixable) = looked.await.unwrap();
+    let (both, one, nothing_there, no_table, unfixable, elsewhere) = looked.await.unwrap();
+    let told = ["service-unhealthy", "service-openapi"].iter().all(|code| elsewhere.1.contains(code));
+    assert!(elsewhere.0 == 1 && told, "an engine is no nameservice: {elsewhere:?}");
     assert!(both.0 == 0 && both.1.contains("looked at the service") && both.1.contains("0 records"), "{both:?}");
     assert!(one.0 == 0 && one.1.contains("no table"), "{one:?}");
     assert!(nothing_there.0 == 1 && nothing_there.1.contains("service-unhealthy"), "{nothing_there:?}");
