@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use nameservice_feed::Lag;
 use nameservice_store::doctor::{CODES, Finding, Fix, Severity, Written};
@@ -234,6 +235,27 @@ async fn a_retraction_that_is_undone_meanwhile_is_left_undone() {
     assert_eq!(found(&table).await, [] as [&str; 0]);
 }
 
+#[tokio::test]
+async fn nor_does_one_that_fluree_undoes_meanwhile_get_marks() {
+    let table = Arc::new(Proxied::fresh().await);
+    let db = ledger(&table, "mydb").await;
+    Fluree::on(&table).retract(DB).await;
+    let (client, name) = (table.client.clone(), table.name.clone());
+    let undo = move || {
+        let (client, name) = (client.clone(), name.clone());
+        async move {
+            let text = |text: &str| AttributeValue::S(text.into());
+            let undo = client.update_item().table_name(name).key("pk", text(DB)).key("sk", text("meta"));
+            let undo = undo.update_expression("SET retracted = :no");
+            undo.expression_attribute_values(":no", AttributeValue::Bool(false)).send().await.unwrap();
+        }
+    };
+    table.proxy.on("TransactWriteItems", Fault::none().before(undo));
+    let findings = examine(&table.store, true).await;
+    assert_eq!((findings.len(), &findings[0].fix), (1, &Fix::ChangedMeanwhile), "{findings:?}");
+    assert_eq!(table.store.push_head(&Call::fresh(), &db, &older(head(2))).await.unwrap(), updated(head(2)));
+}
+
 // ---- references ----
 
 #[tokio::test]
@@ -370,6 +392,45 @@ async fn counts_that_disagree_with_their_rows_are_set() {
     let all = ["high:main dependents-miscounted", "low:main dependents-miscounted", "text:main dependents-miscounted"];
     mended(&table, &all).await;
     assert_references_are_exact(&table).await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_published_anew_meanwhile_keeps_its_own_count() {
+    let table = Proxied::fresh().await;
+    for name in ["a", "b"] {
+        ledger(&table, name).await;
+    }
+    table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &["a:main"])).await;
+    publish_before_the_remedy(&table, &["b"]);
+    let findings = examine(&table.store, true).await;
+    assert_eq!((findings.len(), &findings[0].fix), (1, &Fix::ChangedMeanwhile), "{findings:?}");
+    assert_references_are_exact(&table).await;
+}
+
+#[tokio::test]
+async fn a_row_that_is_counted_on_again_meanwhile_is_not_deleted() {
+    let table = Proxied::fresh().await;
+    ledger(&table, "a").await;
+    source(&table, "search", &["a"]).await;
+    table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &[])).await;
+    publish_before_the_remedy(&table, &["a"]);
+    let findings = examine(&table.store, true).await;
+    assert_eq!((findings[0].code, &findings[0].fix), ("backref-stale", &Fix::ChangedMeanwhile), "{findings:?}");
+    assert_references_are_exact(&table).await;
+}
+
+/// Somebody publishes `search` before the next transaction of the doctor.
+fn publish_before_the_remedy(table: &Proxied, dependencies: &'static [&'static str]) {
+    let direct = table.direct().clone();
+    let publish = move || {
+        let direct = direct.clone();
+        async move {
+            let publication = bm25(json!({}), dependencies);
+            let outcome = direct.publish_graph_source(&Call::fresh(), &at("search"), &publication).await.unwrap();
+            assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
+        }
+    };
+    table.proxy.on("TransactWriteItems", Fault::none().before(publish));
 }
 
 #[tokio::test]
@@ -739,12 +800,12 @@ async fn age(table: &Table, pk: &str, sk: &str, seconds: i64) {
 
 /// Lets the feed have begun so long ago.
 async fn age_feed(table: &Table, seconds: i64) {
-    let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.into());
+    let text = |text: &str| AttributeValue::S(text.into());
     let then = (now_ms() - 1000 * seconds).to_string();
     let update = table.client.update_item().table_name(table.feed.table());
     let update = update.key("id", text("feed#0")).key("position", text("00000000000000000001"));
     let update = update.update_expression("SET recorded_at = :then");
-    let then = aws_sdk_dynamodb::types::AttributeValue::N(then);
+    let then = AttributeValue::N(then);
     update.expression_attribute_values(":then", then).send().await.unwrap();
 }
 

@@ -325,6 +325,20 @@ async fn a_record_of_ours_is_leased_in_one_request_and_flurees_from_the_second_t
 }
 
 #[tokio::test]
+async fn of_two_who_are_the_first_on_flurees_row_one_holds_the_lease() {
+    let table = flurees_ledger().await.proxied().await;
+    let direct = table.direct().clone();
+    let faster = move || {
+        let direct = direct.clone();
+        async move { assert_eq!(held(&direct, "two").await.token, 1) }
+    };
+    table.proxy.on("TransactWriteItems", Fault::none().before(faster));
+    let Leased::Busy(lease) = acquire(&table.store, "one").await else { panic!("it is another one's") };
+    assert_eq!(&*lease.holder, "two");
+    assert!(table.proxy.is_spent());
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_as_a_lease_is_none() {
     let unknown_name = json!({ "M": {
         "name": rows::s("other_lock"), "holder": rows::s("x"), "acquired_at": rows::n(1), "expires_at": rows::n(4_000_000_000),

@@ -88,17 +88,7 @@ pub(super) struct Illness {
 }
 
 /// One transaction that mends a finding, conditional on what the finding stands on.
-pub(super) struct Remedy {
-    pub(super) actions: Vec<Action>,
-    /// The records to look at afterwards.
-    pub(super) then: Vec<String>,
-}
-
-impl Remedy {
-    fn of(actions: Vec<Action>) -> Self {
-        Self { actions, then: Vec::new() }
-    }
-}
+pub(super) struct Remedy(pub(super) Vec<Action>);
 
 /// A record changed at every look. Not its fault: others are at work there.
 pub(super) fn unsettled(pk: &str) -> Finding {
@@ -189,7 +179,7 @@ pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Optio
             mend: format!("set it to {branches}, if nobody has touched the record since"),
             fix: Fix::Possible,
         },
-        remedy: Some(Remedy::of(vec![count.into_update(&Key::meta(pk))])),
+        remedy: Some(Remedy(vec![count.into_update(&Key::meta(pk))])),
     })
 }
 
@@ -290,7 +280,7 @@ impl Doctor<'_> {
                 Severity::Error,
                 format!("it is retracted by its meta item alone: {} still accept pushes", concerns(&unmarked)),
                 "mark them and set the status to retracted, as `nameservice retract` does".into(),
-                Some(Remedy::of(actions)),
+                Some(Remedy(actions)),
             );
             return;
         }
@@ -307,7 +297,7 @@ impl Doctor<'_> {
             Severity::Error,
             format!("its meta item is live, and {} refuse pushes as if it were retracted", concerns(&marked)),
             "take the marks away, and set the status to ready, as `nameservice restore` does".into(),
-            Some(Remedy::of(actions)),
+            Some(Remedy(actions)),
         );
     }
 
@@ -419,7 +409,6 @@ impl Doctor<'_> {
         let outdated = counted.iter().filter(|target| !wanted.contains(target));
         let list: Vec<&Address> = wanted.iter().filter(kept).chain(outdated).collect();
         let mut actions = vec![self.list_counted(meta, &list)];
-        let mut then = Vec::new();
         let steps = adopted.iter().map(|target| {
             // A row that is there already has perhaps been counted: what is right is found at the target.
             let step = if self.has_row(target) { Step::AlreadyCounted } else { Step::Count };
@@ -431,9 +420,8 @@ impl Doctor<'_> {
             let mut row = Expression::new();
             row.exists(ATTR_PK);
             actions.push(row.into_check(&Key::new(target, sk_backref(self.address.as_str()))));
-            then.push(target.to_string());
         }
-        Remedy { actions, then }
+        Remedy(actions)
     }
 
     fn count_again(&self, meta: &Item, targets: &[&Address]) -> Remedy {
@@ -444,8 +432,8 @@ impl Doctor<'_> {
         let mut actions = vec![check.into_check(&Key::meta(&self.address))];
         let references = References { steps: targets.iter().map(|target| ((*target).clone(), Step::Count)).collect() };
         actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
-        // Perhaps it was counted, and only the row was lost: then the target's count is now one too high.
-        Remedy { actions, then: targets.iter().map(ToString::to_string).collect() }
+        // Perhaps it was counted, and only the row was lost: that the count is too high is found at the target.
+        Remedy(actions)
     }
 
     fn uncount(&self, meta: &Item, counted: &[Address], outdated: &[&Address]) -> Remedy {
@@ -461,7 +449,7 @@ impl Doctor<'_> {
         let references = References { steps: steps.collect() };
         let mut actions = vec![self.list_counted(meta, &list)];
         actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
-        Remedy { actions, then: undone.iter().map(ToString::to_string).collect() }
+        Remedy(actions)
     }
 
     /// Writes down what is counted, if that and the dependencies are as they were read.
@@ -549,7 +537,7 @@ impl Doctor<'_> {
             delete.exists(ATTR_PK);
             actions.push(delete.into_delete(&Key::new(&self.address, items::sk(row))));
         }
-        Some(Remedy::of(actions))
+        Some(Remedy(actions))
     }
 
     fn dependents(&mut self, meta: &Item) {
@@ -578,7 +566,7 @@ impl Doctor<'_> {
             Severity::Error,
             format!("`dependents` is {}, and it has {count} rows of dependents", shown(meta, ATTR_DEPENDENTS)),
             format!("set it to {count}, if nobody has touched the record since"),
-            Some(Remedy::of(actions)),
+            Some(Remedy(actions)),
         );
     }
 
@@ -604,7 +592,7 @@ impl Doctor<'_> {
             Severity::Warning,
             "its meta item has no kind: an unguarded update has left it, and it is no record".into(),
             "delete it, if it is still without a kind".into(),
-            Some(Remedy::of(vec![delete.into_delete(&key)])),
+            Some(Remedy(vec![delete.into_delete(&key)])),
         );
     }
 
@@ -625,7 +613,7 @@ impl Doctor<'_> {
             Severity::Warning,
             format!("{} lie here without a meta item, and are no record", concerns(&left)),
             "delete them, if they are unchanged and there is still no record".into(),
-            Some(Remedy::of(actions)),
+            Some(Remedy(actions)),
         );
     }
 
@@ -642,7 +630,7 @@ impl Doctor<'_> {
             Severity::Warning,
             format!("{}{many} rows of a commit log lie here without a record", commits.len()),
             "delete them, if there is still no record".into(),
-            Some(Remedy::of(actions)),
+            Some(Remedy(actions)),
         );
     }
 
@@ -752,7 +740,7 @@ impl Doctor<'_> {
             Severity::Warning,
             format!("its lease cannot be read, and so is nobody's: {}", shown(&status, ATTR_LEASE)),
             "remove it, if it is unchanged".into(),
-            Some(Remedy::of(vec![action])),
+            Some(Remedy(vec![action])),
         );
     }
 }

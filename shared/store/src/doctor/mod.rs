@@ -9,10 +9,7 @@
 mod diagnosis;
 mod partition;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use nameservice_model::{Address, Call, ConcernKind, Result};
 
@@ -185,42 +182,35 @@ impl Store {
         Ok(examined)
     }
 
-    /// Looks at one record closely, and mends it if `fix` says so; then at those that a remedy may have brought to light.
+    /// Looks at one record closely, and mends it if `fix` says so.
     async fn treat(&self, pk: &str, fix: bool, found: Sink<'_>) -> Result<()> {
-        let mut waiting = VecDeque::from([pk.to_owned()]);
-        while let Some(pk) = waiting.pop_front() {
-            let mut findings: Vec<Finding> = Vec::new();
-            for _ in 0..MAX_REMEDIES {
-                let Some(illnesses) = self.look_closely(&pk).await? else {
-                    findings.push(diagnosis::unsettled(&pk));
-                    break;
-                };
-                let ill = |code| illnesses.iter().any(|illness| illness.finding.code == code);
-                // What a remedy for something else has mended too.
-                for known in findings.iter_mut().filter(|known| known.fix == Fix::Possible && !ill(known.code)) {
-                    known.fix = Fix::Done;
-                }
-                for illness in &illnesses {
-                    match findings.iter_mut().find(|known| known.code == illness.finding.code) {
-                        // There was more of it than one remedy can take.
-                        Some(known) if known.fix == Fix::Done => known.fix = Fix::Possible,
-                        Some(_) => {}
-                        None => findings.push(illness.finding.clone()),
-                    }
-                }
-                let next = illnesses.into_iter().filter(|_| fix).find_map(|Illness { finding, remedy }| {
-                    let known = findings.iter().position(|known| known.code == finding.code)?;
-                    (findings[known].fix == Fix::Possible).then_some((known, remedy?))
-                });
-                let Some((known, remedy)) = next else { break };
-                let then = remedy.then.clone();
-                findings[known].fix = self.apply(remedy).await;
-                if findings[known].fix == Fix::Done {
-                    waiting.extend(then);
+        let mut findings: Vec<Finding> = Vec::new();
+        for _ in 0..MAX_REMEDIES {
+            let Some(illnesses) = self.look_closely(pk).await? else {
+                findings.push(diagnosis::unsettled(pk));
+                break;
+            };
+            let ill = |code| illnesses.iter().any(|illness| illness.finding.code == code);
+            // What a remedy for something else has mended too.
+            for known in findings.iter_mut().filter(|known| known.fix == Fix::Possible && !ill(known.code)) {
+                known.fix = Fix::Done;
+            }
+            for illness in &illnesses {
+                match findings.iter_mut().find(|known| known.code == illness.finding.code) {
+                    // There was more of it than one remedy can take.
+                    Some(known) if known.fix == Fix::Done => known.fix = Fix::Possible,
+                    Some(_) => {}
+                    None => findings.push(illness.finding.clone()),
                 }
             }
-            findings.into_iter().for_each(&mut *found);
+            let next = illnesses.into_iter().filter(|_| fix).find_map(|Illness { finding, remedy }| {
+                let known = findings.iter().position(|known| known.code == finding.code)?;
+                (findings[known].fix == Fix::Possible).then_some((known, remedy?))
+            });
+            let Some((known, remedy)) = next else { break };
+            findings[known].fix = self.apply(remedy).await;
         }
+        findings.into_iter().for_each(&mut *found);
         Ok(())
     }
 
@@ -239,7 +229,7 @@ impl Store {
     }
 
     async fn apply(&self, remedy: Remedy) -> Fix {
-        let actions = remedy.actions.into_iter().map(|action| ((), action)).collect();
+        let actions = remedy.0.into_iter().map(|action| ((), action)).collect();
         match self.transact(MEND, actions, &mut Attempts::default()).await {
             Ok(Ok(())) => Fix::Done,
             Ok(Err(_)) => Fix::ChangedMeanwhile,
