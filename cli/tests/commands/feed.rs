@@ -42,7 +42,7 @@ impl Watch {
     }
 
     fn next(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("another change")
+        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no other change: {error}"))
     }
 
     /// Reads up to the change that has these words in it.
@@ -57,7 +57,7 @@ impl Watch {
     }
 
     fn note(&self) -> String {
-        self.notes.recv_timeout(PATIENCE).expect("something on stderr")
+        self.notes.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
     }
 
     /// What Ctrl-C does. Everything that was not read yet is given back.
