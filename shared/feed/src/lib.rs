@@ -54,6 +54,8 @@ pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often a waiting reader looks whether the feed has moved, where no writer in this process tells it.
 const POLL: Duration = Duration::from_millis(250);
+/// The same after some seconds without a change.
+const MAX_POLL: Duration = Duration::from_secs(1);
 
 /// The feed of one nameservice. Cheap to clone; clones share what they know of its position.
 #[derive(Clone, Debug)]

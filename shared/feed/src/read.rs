@@ -9,7 +9,7 @@ use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    Feed, POLL,
+    Feed, MAX_POLL, POLL,
     rows::{Counter, FEED_ID, INDEX_BY_ADDRESS, Row, sort_key},
 };
 
@@ -68,13 +68,16 @@ impl ChangeFeed for Feed {
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
         let until = Instant::now() + at_most;
         let mut moved = self.moved.subscribe();
+        let mut poll = POLL;
         while self.counter().await?.n <= after {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             // Woken by a writer in this process, or else by the clock.
-            let _ = timeout(POLL.min(left), moved.wait_for(|position| *position > after)).await;
+            let _ = timeout(poll.min(left), moved.wait_for(|position| *position > after)).await;
+            // Whoever has waited for long does not mind to wait a little longer, and each look is paid for.
+            poll = (poll + POLL / 4).min(MAX_POLL);
         }
         Ok(())
     }
