@@ -153,3 +153,13 @@ async fn a_reader_that_came_too_late_begins_again_and_misses_nothing() {
     let born = |known: BTreeMap<_, i64>| known.into_iter().filter(|(_, watermark)| *watermark > 0).collect::<Vec<_>>();
     assert_eq!(born(reader.known), born(now.known));
 }
+
+/// Fluree makes the one table and not the other: what it keeps there can be read all the same.
+#[tokio::test]
+async fn without_a_feed_the_position_is_where_one_will_begin() {
+    let service = Service::start().await;
+    ledger(&service, "mydb").await;
+    service.table.client.delete_table().table_name(service.table.feed.table()).send().await.unwrap();
+    let page = service.get("/v1/snapshot").await.expect(200);
+    assert_eq!((page["position"].as_u64(), addresses(&page)), (Some(0), vec!["mydb:main"]));
+}

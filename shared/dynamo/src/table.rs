@@ -333,7 +333,7 @@ impl Sender {
         let request = self.client().describe_table().table_name(self.table());
         match self.read(ENSURE, || request.clone().send()).await {
             Ok(output) => Ok(output.table),
-            Err(error) if code_of(&error) == Some("ResourceNotFoundException") => Ok(None),
+            Err(error) if is_missing_table(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -453,13 +453,19 @@ pub(crate) fn code_of(error: &Error) -> Option<&str> {
     use aws_sdk_dynamodb::operation::{
         batch_write_item::BatchWriteItemError, create_table::CreateTableError,
         describe_continuous_backups::DescribeContinuousBackupsError, describe_table::DescribeTableError,
-        update_continuous_backups::UpdateContinuousBackupsError,
+        get_item::GetItemError, update_continuous_backups::UpdateContinuousBackupsError,
     };
     code::<DescribeTableError>(source)
         .or_else(|| code::<CreateTableError>(source))
         .or_else(|| code::<UpdateContinuousBackupsError>(source))
         .or_else(|| code::<DescribeContinuousBackupsError>(source))
         .or_else(|| code::<BatchWriteItemError>(source))
+        .or_else(|| code::<GetItemError>(source))
+}
+
+/// Whether a read of one item, or a look at a table, failed because there is no such table.
+pub fn is_missing_table(error: &Error) -> bool {
+    code_of(error) == Some("ResourceNotFoundException")
 }
 
 fn is_unsupported(error: &Error) -> bool {

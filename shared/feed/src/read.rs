@@ -4,6 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use nameservice_dynamo::is_missing_table;
 use nameservice_model::{Address, Change, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Result, Run};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
@@ -22,8 +23,13 @@ const TAIL: usize = 500;
 
 #[async_trait]
 impl ChangeFeed for Feed {
+    /// Where nobody has made the feed's table yet, the feed has not begun: a table that only Fluree has used so far.
     async fn position(&self) -> Result<u64> {
-        Ok(self.counter().await?.n)
+        match self.counter().await {
+            Ok(counter) => Ok(counter.n),
+            Err(error) if is_missing_table(&error) => Ok(0),
+            Err(error) => Err(error),
+        }
     }
 
     /// Two requests, one where nothing follows.
