@@ -178,7 +178,7 @@ impl Client {
                     .with_no_client_auth(),
             );
         }
-        let http = http.build().map_err(|error| unusable(&crate::output::chain(&error)))?;
+        let http = http.build().map_err(|error| unusable(&nameservice_model::chain(&error)))?;
         Ok(Self { transport: Transport::Remote { http, base }, token })
     }
 

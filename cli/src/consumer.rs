@@ -20,7 +20,7 @@ use aws_sdk_dynamodbstreams::{
 };
 use jiff::Timestamp;
 use nameservice_feed::{Checkpoint, Feed};
-use nameservice_model::{BoxError, Error as StoreError};
+use nameservice_model::{BoxError, Error as StoreError, chain};
 use nameservice_store::{Store, StreamRecord};
 use stream_consumer::{Consumer, Delivery};
 use tokio::{
@@ -29,7 +29,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{embedded::Trimmer, output::chain};
+use crate::embedded::Trimmer;
 
 /// How many records are asked for at once: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 490;

@@ -1,13 +1,13 @@
 //! What the commands print: sentences and tables for people, the service's JSON for programs.
 
 use std::{
-    error::Error,
     fmt::Write as _,
     io::{self, Write as _},
 };
 
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
+use nameservice_model::chain;
 use nameservice_store::doctor::{Finding, Fix};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
@@ -91,21 +91,6 @@ fn words_of(failure: &Failure) -> String {
         words.push_str("\n  give a token with --token or NAMESERVICE_TOKEN");
     }
     words
-}
-
-/// An error and everything that it stands on, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let error_text = error.to_string();
-        // Some errors repeat their source.
-        if !text.ends_with(&error_text) {
-            let _ = write!(text, ": {error_text}");
-        }
-        source = error.source();
-    }
-    text
 }
 
 /// Starts the log on stderr: `RUST_LOG` decides, else what goes on matters only to those who run the service.

@@ -193,7 +193,7 @@ async fn check_queue(queue: &Queue) -> Vec<Finding> {
             (Severity::Warning, what, "read their reasons, mend the rows they tell of, then delete them")
         }
         Err(error) => {
-            let what = format!("the queue of dead letters cannot be asked: {}", output::chain(&error));
+            let what = format!("the queue of dead letters cannot be asked: {}", nameservice_model::chain(&error));
             (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
         }
     };
@@ -218,7 +218,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
             find(
                 "service-unhealthy",
                 Severity::Error,
-                format!("the service cannot serve: {}", output::chain(&failure)),
+                format!("the service cannot serve: {}", nameservice_model::chain(&failure)),
                 "start it, or look at its log: it says what keeps it from its table",
             );
             if matches!(failure, Failure::Unreachable { .. } | Failure::NoAnswer(_)) {
@@ -247,7 +247,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
         Err(failure) => find(
             "service-openapi",
             Severity::Warning,
-            format!("the service does not show its OpenAPI document: {}", output::chain(&failure)),
+            format!("the service does not show its OpenAPI document: {}", nameservice_model::chain(&failure)),
             "deploy the function openapi_get, and its route",
         ),
     }

@@ -283,7 +283,10 @@ async fn watch(
             Err(failure) if takes_away(&failure) => return Ok(End::Lost(failure.to_string())),
             Err(failure) => {
                 if !told {
-                    output::note(&format!("the lease of {address} is not refreshed: {}", output::chain(&failure)));
+                    output::note(&format!(
+                        "the lease of {address} is not refreshed: {}",
+                        nameservice_model::chain(&failure)
+                    ));
                     told = true;
                 }
                 due = Instant::now() + again;
@@ -305,7 +308,7 @@ async fn release(session: &Session, address: &Address, holder: &HolderArgs, toke
     let failure = match timeout(GIVE_BACK, session.send(request)).await {
         Ok(Ok(_)) => return None,
         Ok(Err(failure)) if takes_away(&failure) => return Some(failure.to_string()),
-        Ok(Err(failure)) => output::chain(&failure),
+        Ok(Err(failure)) => nameservice_model::chain(&failure),
         Err(_) => "no answer".into(),
     };
     output::note(&format!("the lease of {address} was not given back, and ends by itself: {failure}"));

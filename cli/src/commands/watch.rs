@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use nameservice_model::chain;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -11,7 +12,7 @@ use crate::{
     args::{ChangesArgs, ConcernArg, FilterArgs, HistoryArgs, KindArg, WatchArgs},
     client::Request,
     failure::Failure,
-    output::{self, chain},
+    output,
     values::Beginning,
 };
 

@@ -40,13 +40,17 @@ pub enum Error {
     },
 }
 
-/// An error and everything that it stands on, in one line: for logs.
+/// An error and everything that it stands on, in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
+        let text = error.to_string();
+        // Some errors repeat their source.
+        if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
         source = error.source();
     }
     line
