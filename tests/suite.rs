@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod faults;
 mod feed;
+mod infra;
 mod leases;
 mod properties;
 mod races;

@@ -21,7 +21,7 @@ fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
 }
 
 /// A service that knows the keys `ed` and `ec`.
-pub(super) async fn guarded() -> Service {
+pub(crate) async fn guarded() -> Service {
     let jwk = |algorithm, id: &str| {
         let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
         jwk.common.key_id = Some(id.into());
@@ -49,7 +49,7 @@ pub(super) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
 
-pub(super) fn scope(scope: &str) -> String {
+pub(crate) fn scope(scope: &str) -> String {
     token(json!({ "scope": scope }))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn narrow(scope: &str, globs: Value) -> String {
     token(json!({ "scope": scope, "nameservice:addresses": globs }))
 }
 
-pub(super) async fn as_(service: &Service, token: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
+pub(crate) async fn as_(service: &Service, token: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
     service.send(method, path, &[("authorization", &format!("Bearer {token}"))], body).await
 }
 

@@ -1,7 +1,7 @@
 //! Every operation over HTTP: one module a function, and one for each rule that all of them keep.
 
 mod addresses;
-mod authorization;
+pub(crate) mod authorization;
 mod bodies;
 mod branch_create;
 mod branch_drop;

@@ -4,6 +4,7 @@
 
 pub mod cids;
 pub mod engine;
+pub mod infra;
 pub mod layout;
 pub mod mapping;
 pub mod proxy;

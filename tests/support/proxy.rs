@@ -159,9 +159,21 @@ struct Armed {
     fault: Fault,
 }
 
+/// An action of IAM on a table, or on one of its indexes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Action {
+    /// The table.
+    pub table: String,
+    /// The index, where one is read.
+    pub index: Option<String>,
+    /// `dynamodb:GetItem`, …
+    pub name: String,
+}
+
 #[derive(Default)]
 struct State {
     log: Vec<Request>,
+    actions: Vec<Action>,
     armed: Vec<Armed>,
     forgetful: bool,
 }
@@ -243,6 +255,16 @@ impl Proxy {
         self.take_requests().into_iter().map(|request| request.operation).collect()
     }
 
+    /// How many actions of IAM have passed so far.
+    pub fn actions_passed(&self) -> usize {
+        self.inner.state.lock().unwrap().actions.len()
+    }
+
+    /// The actions of IAM that have passed after so many.
+    pub fn actions_after(&self, passed: usize) -> Vec<Action> {
+        self.inner.state.lock().unwrap().actions[passed..].to_vec()
+    }
+
     /// How many requests of an operation are in the log.
     pub fn count(&self, operation: &str) -> usize {
         self.inner.state.lock().unwrap().log.iter().filter(|request| request.operation == operation).count()
@@ -264,6 +286,27 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>) {
             // A service that fails ends the connection without an answer: that is how a reply is cut.
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok()
         });
+    }
+}
+
+/// The actions of IAM that a request needs: a transaction needs those of its parts.
+fn actions_of(operation: &str, body: &Value) -> Vec<Action> {
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let action = |part: &Value, name: &str| Action {
+        table: text(&part["TableName"]).unwrap_or_default(),
+        index: text(&part["IndexName"]),
+        name: format!("dynamodb:{name}"),
+    };
+    match operation {
+        "TransactWriteItems" => {
+            let parts = body["TransactItems"].as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
+            parts.map(|(kind, part)| action(part, &format!("{}Item", kind.trim_end_matches("Item")))).collect()
+        }
+        "BatchGetItem" | "BatchWriteItem" => {
+            let tables = body["RequestItems"].as_object().into_iter().flatten();
+            tables.map(|(table, _)| action(&json!({ "TableName": table }), operation)).collect()
+        }
+        _ => vec![action(body, operation)],
     }
 }
 
@@ -336,6 +379,7 @@ impl Inner {
     /// Writes the request down and finds what shall happen to it.
     fn admit(&self, operation: &str, body: &Value) -> (usize, Fault) {
         let mut state = self.state.lock().unwrap();
+        state.actions.extend(actions_of(operation, body));
         state.log.push(Request { operation: operation.to_owned(), body: body.clone(), status: None });
         let entry = state.log.len() - 1;
         let mut found = None;

@@ -1,5 +1,7 @@
 //! A running service in a line.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
 use axum::Router;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -13,7 +15,10 @@ use nameservice_http::{App, Auth};
 use serde_json::Value;
 use tokio::{net::TcpListener, task::AbortHandle};
 
-use crate::table::{Proxied, Table};
+use crate::{
+    infra,
+    table::{Proxied, Table},
+};
 
 /// The whole service on a loopback port, over a fresh table behind a proxy. Ends when it is dropped.
 pub struct Service {
@@ -22,6 +27,8 @@ pub struct Service {
     url: String,
     client: Client<HttpConnector, Full<Bytes>>,
     serving: AbortHandle,
+    begun: AtomicUsize,
+    ended: AtomicUsize,
 }
 
 /// What the service answered.
@@ -59,7 +66,8 @@ impl Service {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
-        Self { table, url, client: Client::builder(TokioExecutor::new()).build_http(), serving }
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { table, url, client, serving, begun: AtomicUsize::new(0), ended: AtomicUsize::new(0) }
     }
 
     /// Where it listens.
@@ -100,8 +108,30 @@ impl Service {
         self.exchange(request.body(Full::new(body.into())).unwrap()).await
     }
 
-    /// Any request at all.
+    /// Any request at all. Panics where the service asks the store for what the function that serves this route when
+    /// deployed may not do.
     pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
+        let function = infra::function_of(request.method().as_str(), request.uri().path());
+        let (begun, ended) = (self.begun.fetch_add(1, SeqCst), self.ended.load(SeqCst));
+        let passed = self.table.proxy.actions_passed();
+        let answer = self.answer(request).await;
+        let alone = begun == ended && self.begun.load(SeqCst) == begun + 1;
+        self.ended.fetch_add(1, SeqCst);
+        // What is asked beside another request cannot be told apart.
+        if let Some(function) = function.filter(|_| alone) {
+            for action in self.table.proxy.actions_after(passed) {
+                let (resource, action) = infra::named(&self.table.name, &action);
+                let allowed = infra::FUNCTIONS[function].actions.get(&resource);
+                assert!(
+                    allowed.is_some_and(|allowed| allowed.contains(&action)),
+                    "{function} needs {action} on {resource}, and infra/functions.tf does not allow it"
+                );
+            }
+        }
+        answer
+    }
+
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let body = match body.is_empty() {

@@ -1,0 +1,54 @@
+# What becomes of each entry of local.functions.
+
+resource "aws_lambda_function" "this" {
+  #checkov:skip=CKV_AWS_50:Nothing here sends traces; the gateway's request id is in every line of the logs.
+  #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for what it cannot read.
+  #checkov:skip=CKV_AWS_117:They talk to DynamoDB, SNS and SQS alone. A VPC would add endpoints to pay for and nothing to reach.
+  #checkov:skip=CKV_AWS_173:The environment holds names and public keys, no secrets.
+  #checkov:skip=CKV_AWS_272:Signing needs a profile of the account's own. The artifacts are built where they are deployed from.
+  for_each = local.function
+
+  function_name                  = "${var.name}-${each.key}"
+  description                    = join(", ", concat(each.value.routes, each.value.url))
+  role                           = aws_iam_role.this[each.key].arn
+  filename                       = "${var.artifacts}/${each.key}/bootstrap.zip"
+  source_code_hash               = filebase64sha256("${var.artifacts}/${each.key}/bootstrap.zip")
+  handler                        = "bootstrap"
+  runtime                        = "provided.al2023"
+  architectures                  = [var.architecture]
+  memory_size                    = each.value.memory
+  timeout                        = each.value.timeout
+  reserved_concurrent_executions = each.value.concurrency
+
+  environment {
+    variables = merge(
+      { NAMESERVICE_TABLE = aws_dynamodb_table.this.name, NAMESERVICE_FEED_TABLE = aws_dynamodb_table.feed.name },
+      contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
+      contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.url } : {},
+      each.value.verifies_tokens && local.by_token ? {
+        NAMESERVICE_JWKS     = var.jwks
+        NAMESERVICE_ISSUER   = var.jwt_issuer
+        NAMESERVICE_AUDIENCE = var.jwt_audience
+      } : {},
+    )
+  }
+
+  logging_config {
+    log_group             = aws_cloudwatch_log_group.function[each.key].name
+    log_format            = "JSON"
+    application_log_level = var.log_level
+    system_log_level      = "WARN"
+  }
+
+  # A function that ran before its permissions would log nothing of what it lacked.
+  depends_on = [aws_iam_role_policy.this]
+}
+
+resource "aws_cloudwatch_log_group" "function" {
+  #checkov:skip=CKV_AWS_158:Encrypted with CloudWatch's own key. Logs hold addresses and errors, no payloads and no tokens.
+  #checkov:skip=CKV_AWS_338:How long is a variable: what is logged is for operating, not for the record.
+  for_each = local.function
+
+  name              = "/aws/lambda/${var.name}-${each.key}"
+  retention_in_days = var.log_retention_in_days
+}

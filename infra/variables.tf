@@ -1,0 +1,244 @@
+variable "region" {
+  description = "AWS region of everything here, for example `eu-central-1`."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]{2,4}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "This is no name of a region, such as eu-central-1."
+  }
+}
+
+variable "name" {
+  description = "What the names of all resources but the tables begin with. Two deployments in one account and region need two names."
+  type        = string
+  default     = "nameservice"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,30}$", var.name))
+    error_message = "At most 31 lower-case letters, digits and hyphens, a letter first: names of functions and roles are made of it."
+  }
+}
+
+variable "tags" {
+  description = "Tags of every resource, beside `Application` and `Deployment`."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
+
+# --- tables ---
+
+variable "table_name" {
+  description = "The nameservice table. Fluree servers that share it name it `dynamodbTable`. The feed's table is `<table_name>-feed`."
+  type        = string
+  default     = "fluree-nameservice"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_.-]{3,250}$", var.table_name))
+    error_message = "3 to 250 letters, digits, hyphens, underscores or dots: `-feed` is appended to it."
+  }
+}
+
+variable "deletion_protection" {
+  description = "Whether DynamoDB refuses to delete the tables. Apply `false` before a `terraform destroy`."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "recovery_period_in_days" {
+  description = "How far back the tables can be restored to any second."
+  type        = number
+  default     = 35
+  nullable    = false
+
+  validation {
+    condition     = var.recovery_period_in_days >= 1 && var.recovery_period_in_days <= 35
+    error_message = "DynamoDB takes 1 to 35 days."
+  }
+}
+
+# --- functions ---
+
+variable "artifacts" {
+  description = "The folder in which `cargo lambda build --output-format zip` left `<function>/bootstrap.zip`. Another release's folder rolls back to it."
+  type        = string
+  default     = "../target/lambda"
+  nullable    = false
+}
+
+variable "architecture" {
+  description = "What the artifacts were built for: `arm64` (cheaper) or `x86_64`."
+  type        = string
+  default     = "arm64"
+  nullable    = false
+
+  validation {
+    condition     = contains(["arm64", "x86_64"], var.architecture)
+    error_message = "Lambda runs arm64 or x86_64."
+  }
+}
+
+variable "log_level" {
+  description = "What the functions log, at least: `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`."
+  type        = string
+  default     = "INFO"
+  nullable    = false
+
+  validation {
+    condition     = contains(["TRACE", "DEBUG", "INFO", "WARN", "ERROR"], var.log_level)
+    error_message = "TRACE, DEBUG, INFO, WARN or ERROR."
+  }
+}
+
+variable "log_retention_in_days" {
+  description = "How long the logs of functions and gateway are kept. CloudWatch takes certain numbers only."
+  type        = number
+  default     = 90
+  nullable    = false
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_in_days)
+    error_message = "CloudWatch takes 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653."
+  }
+}
+
+variable "long_poll_concurrency" {
+  description = "How many `GET /v1/changes?wait=…` may wait at the same time. They are taken from the account's concurrency, so that waiting readers never starve the writers; -1 reserves and limits nothing."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition     = var.long_poll_concurrency == -1 || var.long_poll_concurrency >= 1
+    error_message = "At least 1, or -1 for no reservation."
+  }
+}
+
+variable "event_stream_concurrency" {
+  description = "How many event streams (SSE) may be open at the same time, reserved like `long_poll_concurrency`."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition     = var.event_stream_concurrency == -1 || var.event_stream_concurrency >= 1
+    error_message = "At least 1, or -1 for no reservation."
+  }
+}
+
+variable "permissions_boundary_arn" {
+  description = "A policy that bounds the functions' roles, where the account demands one."
+  type        = string
+  default     = null
+}
+
+# --- API ---
+
+variable "authorization" {
+  description = "How callers are recognised: `JWT` (tokens of `jwt_issuer`) or `AWS_IAM` (signed requests; what a caller may not do, its own policy withholds by route)."
+  type        = string
+  default     = "JWT"
+  nullable    = false
+
+  validation {
+    condition     = contains(["JWT", "AWS_IAM"], var.authorization)
+    error_message = "JWT or AWS_IAM."
+  }
+}
+
+variable "jwt_issuer" {
+  description = "The issuer that tokens must name (`iss`), as an https URL. The gateway fetches its keys from `<issuer>/.well-known/openid-configuration`."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.authorization != "JWT" || can(regex("^https://[^/]+", var.jwt_issuer))
+    error_message = "With authorization = \"JWT\" an https URL is needed: the gateway fetches the issuer's keys from it."
+  }
+}
+
+variable "jwt_audience" {
+  description = "Whom tokens must be for: `aud`, or `client_id` in a token without one."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.authorization != "JWT" || try(length(var.jwt_audience) > 0, false)
+    error_message = "With authorization = \"JWT\" an audience is needed."
+  }
+}
+
+variable "jwks" {
+  description = "The issuer's JSON Web Key Set (its text), for the functions that check tokens themselves: Fluree's routes and the event streams. Apply again when the issuer's keys change."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.authorization != "JWT" || try(length(jsondecode(var.jwks).keys) > 0, false)
+    error_message = "With authorization = \"JWT\" a key set with at least one key is needed, for example: jwks = file(\"jwks.json\")."
+  }
+
+  validation {
+    condition     = try(length(var.jwks) <= 3072, true)
+    error_message = "It must fit a function's environment, which is 4 KB: keep the keys that sign today, at most 3 KB of them."
+  }
+}
+
+variable "cors_allow_origins" {
+  description = "Web pages of these origins may call the API. None by default."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for origin in var.cors_allow_origins : origin == "*" || can(regex("^https?://[^/]+$", origin))])
+    error_message = "An origin is a scheme and a host without a path, such as https://console.example.com, or *."
+  }
+}
+
+variable "throttling_rate_limit" {
+  description = "Requests a second that the API takes, over all routes and callers. More are answered with 429."
+  type        = number
+  default     = 1000
+  nullable    = false
+}
+
+variable "throttling_burst_limit" {
+  description = "Requests that the API takes at once above the rate."
+  type        = number
+  default     = 2000
+  nullable    = false
+}
+
+# --- alarms ---
+
+variable "alarm_actions" {
+  description = "ARNs that alarms and their ends are sent to, such as an SNS topic. Without any the alarms only show in the console."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
+variable "alarm_thresholds" {
+  description = <<-EOT
+    What is too much:
+    - `conditional_check_failures`: refused conditions in five minutes. They are how conflicts are found: normal in small numbers.
+    - `store_latency_ms`: average latency of DynamoDB over five minutes.
+    - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
+    - `iterator_age_ms`: how far the change feed may lag behind the table. The stream keeps 24 hours.
+    - `server_errors`: answers of 500 and above in five minutes.
+  EOT
+  type = object({
+    conditional_check_failures = optional(number, 1000)
+    store_latency_ms           = optional(number, 50)
+    function_p99_ms            = optional(number, 1000)
+    iterator_age_ms            = optional(number, 60000)
+    server_errors              = optional(number, 5)
+  })
+  default  = {}
+  nullable = false
+}

@@ -1,0 +1,249 @@
+//! Least privilege: what each function may do is what it was seen to do, and nothing else.
+//!
+//! The requests that a function sends to DynamoDB are written down at the wire while each of its ways is gone. A way that is
+//! missing here and needs more shows in any test over HTTP: the service of `tests/support` refuses what a role would.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::Method;
+use nameservice_tests::{
+    infra::{self, Actions, FUNCTIONS},
+    prelude::*,
+};
+
+use super::functions::{AWAITED, source};
+
+/// A service, and what its functions were seen to do.
+struct Recorder {
+    service: Service,
+    seen: BTreeMap<&'static str, Actions>,
+}
+
+impl Recorder {
+    async fn start() -> Self {
+        Self { service: Service::start().await, seen: BTreeMap::new() }
+    }
+
+    /// Asks the function that the gateway would ask.
+    async fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let function = infra::function_of(method.as_str(), path).unwrap_or_else(|| panic!("no route takes {path}"));
+        let passed = self.service.table.proxy.actions_passed();
+        let answer = self.service.send(method, path, &[], body).await;
+        self.note(function, passed);
+        answer
+    }
+
+    fn note(&mut self, function: &'static str, passed: usize) {
+        for action in self.service.table.proxy.actions_after(passed) {
+            let (resource, action) = infra::named(&self.service.table.name, &action);
+            self.seen.entry(function).or_default().entry(resource).or_default().insert(action);
+        }
+    }
+
+    async fn get(&mut self, path: &str) -> Value {
+        self.ask(Method::GET, path, None).await.expect(200)
+    }
+
+    async fn put(&mut self, path: &str, body: Value) -> Answer {
+        self.ask(Method::PUT, path, Some(body)).await
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> Answer {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    async fn delete(&mut self, path: &str) -> Answer {
+        self.ask(Method::DELETE, path, None).await
+    }
+}
+
+fn commit(n: i64) -> Value {
+    json!({ "id": cid(n).as_str(), "t": n })
+}
+
+fn root(n: i64) -> Value {
+    json!({ "id": index_cid(n).as_str(), "t": n })
+}
+
+fn unborn() -> Value {
+    json!({ "id": null, "t": 0 })
+}
+
+/// What every function with a store does while it starts.
+async fn start_up(recorder: &mut Recorder) {
+    for name in FUNCTIONS.keys().filter(|name| !AWAITED.contains(&name.as_str())) {
+        if !source(name, "main.rs").contains("serve_without_store") {
+            let passed = recorder.service.table.proxy.actions_passed();
+            recorder.service.table.store.ping().await.unwrap();
+            recorder.note(name, passed);
+        }
+    }
+}
+
+async fn creations(r: &mut Recorder) {
+    r.post("/v1/ledgers", json!({ "address": "mydb", "head": commit(1) })).await.expect(201);
+    r.post("/v1/ledgers", json!({ "address": "mydb" })).await.problem(409, "already-exists");
+    r.post("/v1/branches", json!({ "name": "mydb", "branch": "dev", "source": "main" })).await.expect(201);
+    let publication = |dependencies: Value, k: i64| json!({ "source_type": "f:Bm25Index", "config": { "k": k }, "dependencies": dependencies });
+    r.put("/v1/graph-sources/search", publication(json!(["mydb", "mydb:dev"]), 1)).await.expect(201);
+    // One reference kept, one dropped, and later one added.
+    r.put("/v1/graph-sources/search", publication(json!(["mydb"]), 2)).await.expect(200);
+    r.put("/v1/graph-sources/search", publication(json!(["mydb", "mydb:dev"]), 3)).await.expect(200);
+    // A row that somebody left at the target: is it counted there?
+    r.service.table.put(&[rows::row("mydb:main", "backref#found:main", [("dependent", rows::s("found:main"))])]).await;
+    r.put("/v1/graph-sources/found", publication(json!(["mydb"]), 1)).await.expect(201);
+    r.delete("/v1/records/found").await.expect(204);
+    r.put("/v1/graph-sources/search", publication(json!(["nobody"]), 4)).await.problem(422, "missing-dependencies");
+    r.put("/v1/graph-sources/mydb", publication(json!([]), 1)).await.problem(409, "wrong-kind");
+}
+
+/// Pushes that find their item, that find none, that find a row of old, and that come under a lease.
+async fn pushes(r: &mut Recorder) {
+    let lease = json!({ "name": "index_lock", "holder": "i" });
+    let held = r.put("/v1/leases/mydb", lease.clone()).await.expect(200);
+    let claim = json!({ "name": "index_lock", "holder": "i", "token": held["token"] });
+    let pushes = |n: i64| {
+        let payload = json!({ "state": "syncing" });
+        [
+            ("heads", json!({ "new": commit(n) })),
+            ("indexes", json!({ "new": root(n) })),
+            ("statuses", json!({ "expected": { "v": n }, "new": { "payload": payload } })),
+            ("configs", json!({ "expected": { "v": n - 2 }, "new": { "payload": {} } })),
+        ]
+    };
+    for (concern, mut body) in pushes(2) {
+        r.put(&format!("/v1/{concern}/mydb"), body.clone()).await.expect(200);
+        r.put(&format!("/v1/{concern}/nobody"), body.clone()).await.problem(404, "unknown-record");
+        body["lease"] = claim.clone();
+        r.put(&format!("/v1/{concern}/mydb"), body).await;
+        r.service.table.put(&rows::meta_only(&format!("old-{concern}:main"))).await;
+    }
+    for (concern, mut body) in pushes(2) {
+        if concern == "statuses" {
+            body["expected"] = json!({ "v": 1 });
+        }
+        r.put(&format!("/v1/{concern}/old-{concern}"), body).await.expect(200);
+    }
+    r.put("/v1/heads/first", json!({ "expected": null, "new": commit(1) })).await.expect(200);
+    r.put("/v1/indexes/first-index", json!({ "expected": null, "new": root(1) })).await;
+    let equal = json!({ "new": { "id": index_cid(100).as_str(), "t": 2 }, "allow_equal": true });
+    r.put("/v1/indexes/mydb", equal).await.expect(200);
+    let named =
+        json!({ "new": { "id": index_cid(3).as_str(), "t": 3, "graphs": { "g": root(3) } }, "allow_equal": true });
+    r.put("/v1/indexes/mydb", named).await.expect(200);
+
+    let refresh = json!({ "name": "index_lock", "holder": "i", "token": held["token"] });
+    r.put("/v1/leases/mydb", refresh.clone()).await;
+    r.put("/v1/leases/nobody", lease.clone()).await.problem(404, "unknown-record");
+    r.put("/v1/leases/nobody", refresh).await.problem(404, "unknown-record");
+    r.service.table.put(&rows::meta_only("old-lease:main")).await;
+    r.put("/v1/leases/old-lease", lease).await.expect(200);
+    let query = format!("?name=index_lock&holder=i&token={}", held["token"]);
+    r.delete(&format!("/v1/leases/mydb{query}")).await;
+    r.delete(&format!("/v1/leases/nobody{query}")).await.problem(404, "unknown-record");
+}
+
+async fn transactions(r: &mut Recorder) {
+    let push = |address: &str, n: i64| json!({ "op": "push_head", "address": address, "new": commit(n) });
+    let check = json!({ "op": "check", "address": "mydb", "concern": "head", "expected": commit(2) });
+    r.post("/v1/transactions", json!({ "operations": [push("first", 5), check] })).await.expect(200);
+    r.post("/v1/transactions", json!({ "operations": [push("first", 4), push("mydb", 9)] })).await;
+    r.post("/v1/transactions", json!({ "operations": [push("nobody", 9)] })).await.problem(409, "transaction-refused");
+    r.service.table.put(&rows::meta_only("old:main")).await;
+    r.post("/v1/transactions", json!({ "operations": [push("old", 9)] })).await.expect(200);
+    let named = json!({ "id": index_cid(9).as_str(), "t": 9, "graphs": { "g": root(9) } });
+    let equal = json!({ "op": "push_index", "address": "first", "new": named, "allow_equal": true });
+    r.post("/v1/transactions", json!({ "operations": [equal] })).await.expect(200);
+}
+
+async fn reads(r: &mut Recorder) {
+    for path in [
+        "/v1/records/mydb",
+        "/v1/records/mydb?concerns=head",
+        "/v1/records",
+        "/v1/records?view=full",
+        "/v1/records?kind=ledger",
+        "/v1/records?name=mydb",
+        "/v1/records?source_type=f:Bm25Index",
+        "/v1/records?source_type=f:Bm25Index&view=full&state=ready",
+        "/v1/records?state=syncing",
+        "/v1/records?state=syncing&view=full",
+        "/v1/branches/mydb",
+        "/v1/snapshot",
+        "/v1/health",
+        "/v1/health?deep=true",
+        "/v1/openapi.json",
+        "/v1/docs",
+        "/fluree/storage/ns/mydb",
+        "/v1/fluree/nameservice/snapshot",
+    ] {
+        r.get(path).await;
+    }
+    r.ask(Method::GET, "/v1/records/nobody", None).await.problem(404, "unknown-record");
+    r.ask(Method::GET, "/v1/branches/nobody", None).await;
+}
+
+/// What Fluree's servers send.
+async fn refs(r: &mut Recorder) {
+    let at = |end: &str| format!("/fluree/nameservice/refs/{end}");
+    r.post(&at("theirs:main/init"), json!(null)).await.expect(200);
+    r.post(&at("other:main/commit"), json!({ "expected": null, "new": commit(1) })).await.expect(200);
+    r.post(&at("other:main/index"), json!({ "expected": unborn(), "new": root(1) })).await.expect(200);
+    r.post(&at("nobody:main/commit"), json!({ "expected": commit(1), "new": commit(2) })).await.expect(409);
+    r.service.table.put(&rows::meta_only("older:main")).await;
+    r.post(&at("older:main/commit"), json!({ "expected": unborn(), "new": commit(2) })).await.expect(200);
+}
+
+async fn ends(r: &mut Recorder) {
+    r.post("/v1/resets/first", json!({ "head": unborn(), "index": unborn() })).await.expect(200);
+    r.post("/v1/resets/nobody", json!({ "head": unborn(), "index": unborn() })).await.problem(404, "unknown-record");
+    r.post("/v1/retractions/mydb", json!({})).await.problem(409, "has-dependents");
+    r.post("/v1/retractions/first", json!({ "reason": "over" })).await.expect(200);
+    r.post("/v1/restorations/first", json!({})).await.expect(200);
+    r.service.table.put(&rows::meta_only("ragged:main")).await;
+    r.post("/v1/retractions/ragged", json!({})).await.expect(200);
+    r.post("/v1/restorations/ragged", json!({})).await.expect(200);
+    r.delete("/v1/records/mydb").await.problem(409, "has-dependents");
+    r.delete("/v1/branches/mydb:dev").await.problem(409, "has-dependents");
+    r.delete("/v1/records/search").await.expect(204);
+    r.post("/v1/branches", json!({ "name": "mydb", "branch": "more", "source": "main" })).await.expect(201);
+    let log = |name: &str| (1..=30).map(|t| rows::commit_log(name, &cid(t), t)).collect::<Vec<_>>();
+    for name in ["mydb:dev", "first:main"] {
+        r.service.table.put(&log(name)).await;
+    }
+    r.delete("/v1/branches/mydb:dev").await.expect(200);
+    r.delete("/v1/records/mydb:more").await.expect(204);
+    r.delete("/v1/records/first").await.expect(204);
+    r.service.table.put(&rows::orphans("ghost:main", cid(1), 1)).await;
+    r.delete("/v1/records/ghost").await.expect(204);
+    r.delete("/v1/records/nobody").await.problem(404, "unknown-record");
+}
+
+#[tokio::test]
+async fn a_role_allows_what_its_function_does_and_nothing_else() {
+    let mut recorder = Recorder::start().await;
+    start_up(&mut recorder).await;
+    creations(&mut recorder).await;
+    pushes(&mut recorder).await;
+    transactions(&mut recorder).await;
+    reads(&mut recorder).await;
+    refs(&mut recorder).await;
+    ends(&mut recorder).await;
+    let mut differences = Vec::new();
+    for (name, function) in FUNCTIONS.iter().filter(|(name, _)| !AWAITED.contains(&name.as_str())) {
+        let seen = recorder.seen.remove(name.as_str()).unwrap_or_default();
+        let resources: BTreeSet<_> = seen.keys().chain(function.actions.keys()).cloned().collect();
+        for resource in resources {
+            let of = |actions: &Actions| actions.get(&resource).cloned().unwrap_or_default();
+            let (seen, allowed) = (of(&seen), of(&function.actions));
+            for action in seen.difference(&allowed) {
+                differences.push(format!("{name} needs {action} on {resource}, and may not"));
+            }
+            for action in allowed.difference(&seen) {
+                differences.push(format!("{name} may {action} on {resource}, and has no use for it"));
+            }
+        }
+    }
+    assert!(recorder.seen.is_empty(), "not in local.functions: {:?}", recorder.seen.keys());
+    assert!(differences.is_empty(), "infra/functions.tf:\n{}", differences.join("\n"));
+}

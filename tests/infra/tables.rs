@@ -1,0 +1,138 @@
+//! The tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hcl_edit::{expr::Expression, structure::Body};
+use nameservice_store::schema::{ATTR_PK, ATTR_SK, ATTR_TTL, INDEXES};
+use nameservice_tests::infra::{key, local, resource, strings};
+
+/// Keys, indexes and expiry of a table.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    keys: (String, String),
+    /// Attributes that are keys of anything, all of them texts.
+    texts: BTreeSet<String>,
+    indexes: BTreeMap<String, Index>,
+    ttl: String,
+    stream: Option<String>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Index {
+    keys: (String, String),
+    /// `None` carries everything, an empty set the keys alone.
+    carries: Option<BTreeSet<String>>,
+}
+
+fn text(body: &Body, name: &str) -> String {
+    let attribute = body.get_attribute(name).unwrap_or_else(|| panic!("no {name} in {body:?}"));
+    attribute.value.as_str().unwrap_or_else(|| panic!("{name} is no text")).to_owned()
+}
+
+fn is_on(body: &Body, name: &str) -> bool {
+    body.get_attribute(name).is_some_and(|attribute| attribute.value.as_bool() == Some(true))
+}
+
+fn keys(body: &Body) -> (String, String) {
+    (text(body, "hash_key"), text(body, "range_key"))
+}
+
+/// The shape of a table in the module. Panics unless it is on demand, encrypted, and can be restored.
+fn shape(name: &str) -> Shape {
+    let table = resource("aws_dynamodb_table", name);
+    assert_eq!(text(table, "billing_mode"), "PAY_PER_REQUEST");
+    let block = |name: &'static str| &table.get_blocks(name).next().unwrap_or_else(|| panic!("no {name}")).body;
+    assert!(is_on(block("point_in_time_recovery"), "enabled"));
+    assert!(is_on(block("server_side_encryption"), "enabled"));
+    assert!(is_on(block("ttl"), "enabled"));
+    let protection = table.get_attribute("deletion_protection_enabled").unwrap().value.to_string();
+    assert_eq!(protection.trim(), "var.deletion_protection");
+    let index = |body: &Body| Index {
+        keys: keys(body),
+        carries: match text(body, "projection_type").as_str() {
+            "ALL" => None,
+            "KEYS_ONLY" => Some(BTreeSet::new()),
+            "INCLUDE" => Some(strings(&body.get_attribute("non_key_attributes").unwrap().value)),
+            other => panic!("{other}"),
+        },
+    };
+    let texts = table.get_blocks("attribute").map(|block| {
+        assert_eq!(text(&block.body, "type"), "S");
+        text(&block.body, "name")
+    });
+    let stream = is_on(table, "stream_enabled").then(|| text(table, "stream_view_type"));
+    Shape {
+        keys: keys(table),
+        texts: texts.collect(),
+        indexes: table
+            .get_blocks("global_secondary_index")
+            .map(|block| (text(&block.body, "name"), index(&block.body)))
+            .collect(),
+        ttl: text(block("ttl"), "attribute_name"),
+        stream,
+    }
+}
+
+fn pair(hash: &str, range: &str) -> (String, String) {
+    (hash.to_owned(), range.to_owned())
+}
+
+fn owned(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_table_is_the_one_that_the_store_has_drawn() {
+    let indexes = INDEXES.iter().map(|index| {
+        (index.name.to_owned(), Index { keys: pair(index.hash, ATTR_PK), carries: Some(owned(index.include)) })
+    });
+    let hashes = INDEXES.iter().map(|index| index.hash);
+    let expected = Shape {
+        keys: pair(ATTR_PK, ATTR_SK),
+        texts: [ATTR_PK, ATTR_SK].into_iter().chain(hashes).map(ToOwned::to_owned).collect(),
+        indexes: indexes.collect(),
+        ttl: ATTR_TTL.to_owned(),
+        stream: Some("NEW_AND_OLD_IMAGES".to_owned()),
+    };
+    assert_eq!(shape("this"), expected);
+}
+
+#[test]
+fn the_feed_is_kept_as_the_contract_says() {
+    let by_address = Index { keys: pair("address", "position"), carries: None };
+    let expected = Shape {
+        keys: pair("id", "position"),
+        texts: owned(&["id", "position", "address"]),
+        indexes: BTreeMap::from([("by-address".to_owned(), by_address)]),
+        ttl: "ttl".to_owned(),
+        stream: None,
+    };
+    assert_eq!(shape("feed"), expected);
+    let name = resource("aws_dynamodb_table", "feed").get_attribute("name").unwrap().value.to_string();
+    assert_eq!(name.trim(), r#""${var.table_name}-feed""#);
+}
+
+/// Permissions name indexes: each name stands for the index of that name, and of no other table.
+#[test]
+fn every_index_can_be_named_in_a_permission() {
+    let resources = local("resources").as_object().unwrap();
+    let resources: BTreeMap<String, &Expression> =
+        resources.iter().map(|(name, value)| (key(name), value.expr())).collect();
+    let mut expected = BTreeMap::from([
+        ("table".to_owned(), "aws_dynamodb_table.this.arn".to_owned()),
+        ("stream".to_owned(), "aws_dynamodb_table.this.stream_arn".to_owned()),
+        ("feed".to_owned(), "aws_dynamodb_table.feed.arn".to_owned()),
+        ("topic".to_owned(), "aws_sns_topic.changes.arn".to_owned()),
+        ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
+    ]);
+    for table in ["this", "feed"] {
+        for name in shape(table).indexes.keys() {
+            expected.insert(name.clone(), format!(r#""${{aws_dynamodb_table.{table}.arn}}/index/{name}""#));
+        }
+    }
+    let found = resources
+        .into_iter()
+        .map(|(name, value)| (name, value.to_string().trim().to_owned()))
+        .collect::<BTreeMap<_, _>>();
+    assert_eq!(found, expected);
+}
