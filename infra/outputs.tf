@@ -25,7 +25,7 @@ output "topic_arn" {
 
 output "dead_letter_queue_url" {
   description = "Where stream records that could not be read are kept for 14 days."
-  value       = aws_sqs_queue.dead_letters.url
+  value       = aws_sqs_queue.dead_letters.id
 }
 
 output "function_names" {

@@ -61,6 +61,18 @@ variable "recovery_period_in_days" {
   }
 }
 
+variable "feed_retention_in_days" {
+  description = "How long changes can be read. A reader that stays away longer starts again from a snapshot."
+  type        = number
+  default     = 7
+  nullable    = false
+
+  validation {
+    condition     = var.feed_retention_in_days >= 2 && floor(var.feed_retention_in_days) == var.feed_retention_in_days
+    error_message = "Whole days, and more than the one that the table's stream can be behind."
+  }
+}
+
 # --- functions ---
 
 variable "artifacts" {

@@ -36,7 +36,7 @@ run "functions" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.url && aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
+    condition     = aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.id && aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
     error_message = "The consumer must know its queue and the feed."
   }
 }

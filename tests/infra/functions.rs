@@ -6,15 +6,14 @@ use std::{
     path::PathBuf,
 };
 
-use nameservice_tests::infra::FUNCTIONS;
+use nameservice_tests::infra::{self, FUNCTIONS};
 
 use serde_json::{Value, json};
 
 use crate::routes::authorization::{as_, guarded, scope};
 
 /// Entries of the module whose folders are yet to come.
-pub(super) const AWAITED: [&str; 5] =
-    ["change_compare", "change_list", "change_stream", "history_list", "stream_consumer"];
+pub(super) const AWAITED: [&str; 4] = ["change_compare", "change_list", "change_stream", "history_list"];
 
 fn folder(of: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
@@ -100,8 +99,10 @@ fn what_needs_a_token_asks_for_a_scope_or_checks_it_itself() {
         assert!(function.scope.is_none() || !function.verifies_tokens, "{name}: one of the two");
     }
     for name in folders() {
-        let verifies = source(&name, "main.rs").contains("serve_function_url");
-        assert_eq!(FUNCTIONS[&name].verifies_tokens, verifies, "{name}");
+        let main = source(&name, "main.rs");
+        let streams = main.contains("serve_streaming_url");
+        assert_eq!(FUNCTIONS[&name].verifies_tokens, streams || main.contains("serve_function_url"), "{name}");
+        assert_eq!(!FUNCTIONS[&name].url.is_empty(), streams, "{name}: answers without an end need a function URL");
     }
 }
 
@@ -125,4 +126,21 @@ async fn every_route_asks_for_the_scope_that_its_function_needs() {
             }
         }
     }
+}
+
+/// The words of a text that begin like the variables that functions read.
+fn variables(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("NAMESERVICE_")).collect()
+}
+
+#[test]
+fn functions_are_given_the_variables_that_they_read() {
+    let given =
+        infra::resource("aws_lambda_function", "this").get_blocks("environment").next().unwrap().body.to_string();
+    let mut read = fs::read_to_string(folder("shared/http/src/lambda.rs")).unwrap();
+    for name in folders() {
+        read.push_str(&source(&name, "lib.rs"));
+    }
+    assert_eq!(variables(&given), variables(&read));
 }

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{expr::Expression, structure::Body};
+use nameservice_feed::{DESCRIPTION, Feed};
 use nameservice_store::schema::{ATTR_PK, ATTR_SK, ATTR_TTL, INDEXES};
 use nameservice_tests::infra::{key, local, resource, strings};
+use nameservice_views::{self as feed, KeyType, Projection};
 
 /// Keys, indexes and expiry of a table.
 #[derive(Debug, PartialEq)]
@@ -98,18 +100,35 @@ fn the_table_is_the_one_that_the_store_has_drawn() {
 }
 
 #[test]
-fn the_feed_is_kept_as_the_contract_says() {
-    let by_address = Index { keys: pair("address", "position"), carries: None };
+fn the_table_of_the_feed_is_the_one_that_the_feed_has_drawn() {
+    let keys = |index: &feed::Index| {
+        let sort_key = index.sort_key.expect("every index of the feed is sorted");
+        [index.partition_key, sort_key].map(|key| {
+            assert_eq!(key.key_type, KeyType::String);
+            key.name
+        })
+    };
+    let indexes = DESCRIPTION.indexes.iter().map(|index| {
+        let [hash, range] = keys(index);
+        let carries = match index.projection {
+            Projection::All => None,
+            Projection::KeysOnly => Some(BTreeSet::new()),
+            Projection::Include(attributes) => Some(owned(attributes)),
+        };
+        (index.name.to_owned(), Index { keys: pair(hash, range), carries })
+    });
+    let sort_key = DESCRIPTION.sort_key.unwrap();
+    let texts = DESCRIPTION.indexes.iter().flat_map(keys).chain([DESCRIPTION.partition_key, sort_key]);
     let expected = Shape {
-        keys: pair("id", "position"),
-        texts: owned(&["id", "position", "address"]),
-        indexes: BTreeMap::from([("by-address".to_owned(), by_address)]),
-        ttl: "ttl".to_owned(),
-        stream: None,
+        keys: pair(DESCRIPTION.partition_key, sort_key),
+        texts: texts.map(ToOwned::to_owned).collect(),
+        indexes: indexes.collect(),
+        ttl: DESCRIPTION.ttl.unwrap().to_owned(),
+        stream: DESCRIPTION.stream.then(|| "NEW_AND_OLD_IMAGES".to_owned()),
     };
     assert_eq!(shape("feed"), expected);
     let name = resource("aws_dynamodb_table", "feed").get_attribute("name").unwrap().value.to_string();
-    assert_eq!(name.trim(), r#""${var.table_name}-feed""#);
+    assert_eq!(name.trim().trim_matches('"'), Feed::table_of("${var.table_name}"));
 }
 
 /// Permissions name indexes: each name stands for the index of that name, and of no other table.

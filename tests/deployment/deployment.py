@@ -1,0 +1,515 @@
+"""Deploys infra/ to an emulated AWS and uses it as its callers do.
+
+    python3 deployment.py BINARIES OLDER_PROVIDER TOOLS
+
+BINARIES holds the functions, built for this machine (`cargo lambdas`); OLDER_PROVIDER is the program beside this file, built;
+TOOLS holds a mirror with a Terraform provider (.ci/tools). The emulator is ministack with IAM on: each function runs as a process under the
+credentials of its role, and what the role does not allow is refused.
+
+The provider is older than the module, so a copy of it is applied, without what the provider does not know. dropped.txt lists
+that, line by line; what of it matters here is set through the API afterwards.
+"""
+
+import contextlib
+import difflib
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from datetime import datetime, timedelta, timezone
+from ipaddress import ip_address
+
+import boto3
+import jwt
+from botocore.config import Config
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+REGION = "eu-central-1"
+AUDIENCE = "nameservice"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION}
+PROVIDER = "3.39.0"
+
+OVERRIDE = """
+terraform {
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "%(provider)s"
+    }
+  }
+}
+
+provider "aws" {
+  access_key                  = "test"
+  secret_key                  = "test"
+  skip_credentials_validation = true
+  skip_get_ec2_platforms      = true
+  skip_metadata_api_check     = true
+  skip_region_validation      = true
+  skip_requesting_account_id  = true
+
+  endpoints {
+%(endpoints)s
+  }
+}
+
+# The provider does not know provided.al2023.
+resource "aws_lambda_function" "this" {
+  runtime = "provided.al2"
+}
+"""
+SERVICES = ["apigateway", "cloudwatch", "cloudwatchlogs", "dynamodb", "iam", "lambda", "sns", "sqs", "sts"]
+
+
+def step(text):
+    print(f"   {text}", flush=True)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(what, seconds, condition):
+    """The first answer of `condition` that counts; fails after so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"after {seconds} seconds there is no {what}")
+        time.sleep(0.2)
+    return found
+
+
+# --- who calls ---
+
+
+class Issuer:
+    """Issues tokens, and serves its keys as an issuer does: over https, where the gateway fetches them."""
+
+    def __init__(self, folder):
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        self.jwks = json.dumps({"keys": [{**jwk, "kid": "one", "use": "sig", "alg": "RS256"}]})
+        self.certificate = folder / "issuer.pem"
+        self.write_certificate(folder / "issuer.key")
+        port = free_port()
+        self.url = f"https://127.0.0.1:{port}"
+        documents = {
+            "/.well-known/openid-configuration": json.dumps({"issuer": self.url, "jwks_uri": f"{self.url}/jwks"}),
+            "/jwks": self.jwks,
+        }
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = documents.get(self.path, "").encode()
+                self.send_response(200 if body else 404)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, folder / "issuer.key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def write_certificate(self, key_file):
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+        now = datetime.now(timezone.utc)
+        builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(self.key.public_key())
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(hours=1))
+        builder = builder.not_valid_after(now + timedelta(days=1))
+        address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        builder = builder.add_extension(address, critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        certificate = builder.sign(self.key, hashes.SHA256())
+        self.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        formats = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        key_file.write_bytes(self.key.private_bytes(serialization.Encoding.PEM, *formats))
+
+    def token(self, scope=None, **claims):
+        now = int(time.time())
+        all_claims = {"iss": self.url, "aud": AUDIENCE, "sub": "somebody", "iat": now - 5, "exp": now + 3600, **claims}
+        if scope:
+            all_claims["scope"] = f"openid nameservice:{scope}"
+        return jwt.encode(all_claims, self.key, algorithm="RS256", headers={"kid": "one"})
+
+
+# --- where it is deployed ---
+
+
+class Cloud:
+    """The emulator, and clients of it."""
+
+    def __init__(self, executable, folder, issuer):
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = folder / "ministack.log"
+        environment = {
+            **os.environ,
+            **CREDENTIALS,
+            "GATEWAY_PORT": str(port),
+            "BIND_HOST": "127.0.0.1",
+            "AUTH": "true",
+            "AWS_ENDPOINT_URL": self.url,
+            "SFTP_ENABLED": "0",
+            "IOT_MTLS_ENABLED": "0",
+            "SSL_CERT_FILE": str(issuer.certificate),
+        }
+        self.process = subprocess.Popen(
+            [executable], env=environment, stdin=subprocess.DEVNULL, stdout=self.log.open("wb"), stderr=subprocess.STDOUT,
+            cwd=folder, start_new_session=True,
+        )
+        wait_for("emulator", 60, self.answers)
+
+    def answers(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the emulator has ended:\n{self.log.read_text()[-4000:]}")
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"{self.url}/_ministack/health", timeout=2).status == 200
+        return False
+
+    def client(self, service):
+        return boto3.client(
+            service, endpoint_url=self.url, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test",
+            config=Config(retries={"max_attempts": 3}, connect_timeout=5, read_timeout=60),
+        )
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Deployment:
+    """The copy of the module, applied."""
+
+    def __init__(self, folder, older_provider, tools, cloud, issuer):
+        self.module = folder / "module"
+        self.module.mkdir()
+        self.environment = {
+            **os.environ,
+            **CREDENTIALS,
+            "TF_CLI_CONFIG_FILE": str(tools / "mirror" / "terraformrc"),
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+        }
+        endpoints = "\n".join(f'    {service} = "{cloud.url}"' for service in SERVICES)
+        override = self.module / "zz_test_override.tf"
+        override.write_text(OVERRIDE % {"provider": PROVIDER, "endpoints": endpoints})
+        variables = {
+            "region": REGION,
+            "artifacts": str(folder / "artifacts"),
+            "architecture": "x86_64",
+            "deletion_protection": False,
+            "jwt_issuer": issuer.url,
+            "jwt_audience": AUDIENCE,
+            "jwks": issuer.jwks,
+            # No account stands behind it whose concurrency could be reserved.
+            "long_poll_concurrency": -1,
+            "event_stream_concurrency": -1,
+        }
+        (self.module / "terraform.tfvars.json").write_text(json.dumps(variables))
+        # A folder with nothing but the provider tells its schema.
+        (self.module / "provider.tf").write_text('provider "aws" {}\n')
+        self.terraform("init", "-backend=false")
+        (folder / "schema.json").write_text(self.terraform("providers", "schema", "-json"))
+        (self.module / "provider.tf").unlink()
+        copy = [older_provider, ROOT / "infra", self.module, folder / "schema.json"]
+        self.dropped = subprocess.run(copy, check=True, capture_output=True, text=True).stdout
+
+    def terraform(self, *arguments):
+        command = ["terraform", f"-chdir={self.module}", *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise AssertionError(f"terraform {arguments[0]}:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
+        return done.stdout
+
+    def apply(self):
+        self.terraform("init", "-input=false")
+        self.terraform("apply", "-auto-approve", "-input=false", "-no-color")
+        return {name: output["value"] for name, output in json.loads(self.terraform("output", "-json")).items()}
+
+    def destroy(self):
+        self.terraform("destroy", "-auto-approve", "-input=false", "-no-color")
+
+
+def artifacts(binaries, folder):
+    """An archive a function, as cargo-lambda makes them."""
+    for function in sorted(path.name for path in (ROOT / "functions").iterdir()):
+        target = folder / "artifacts" / function / "bootstrap.zip"
+        target.parent.mkdir(parents=True)
+        entry = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
+        entry.external_attr = 0o755 << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        with zipfile.ZipFile(target, "w") as archive:
+            archive.writestr(entry, (binaries / function).read_bytes(), compresslevel=1)
+
+
+# --- what is done with it ---
+
+
+class Answer:
+    def __init__(self, what, status, body):
+        self.what, self.status = what, status
+        try:
+            self.body = json.loads(body) if body else None
+        except ValueError:
+            self.body = body.decode(errors="replace")
+
+    def expect(self, status):
+        assert self.status == status, f"{self.what}: {self.status} instead of {status}: {json.dumps(self.body)[:600]}"
+        return self.body
+
+
+class Api:
+    """The gateway, for a caller."""
+
+    def __init__(self, url, issuer):
+        self.url, self.issuer = url, issuer
+
+    def call(self, method, path, body=None, token=None, headers=()):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=dict(headers))
+        if data is not None:
+            request.add_header("content-type", "application/json")
+        if token:
+            request.add_header("authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return Answer(f"{method} {path}", response.status, response.read())
+        except urllib.error.HTTPError as refused:
+            return Answer(f"{method} {path}", refused.code, refused.read())
+
+
+CID = [f"bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyk{last}" for last in "aeimquy"]
+
+
+def head(n):
+    return {"id": CID[n], "t": n}
+
+
+UNBORN = {"id": None, "t": 0}
+
+
+def operations(token_of_lease):
+    """Every operation once: function, least scope, method, path, body, status. In this order each finds what it needs."""
+    lease = {"name": "index_lock", "holder": "indexer"}
+    source = {"source_type": "f:Bm25Index", "config": {"k1": 1.2}, "dependencies": ["mydb"]}
+    yield "ledger_create", "write", "POST", "/v1/ledgers", {"address": "mydb"}, 201
+    yield "head_push", "write", "PUT", "/v1/heads/mydb:main", {"expected": UNBORN, "new": head(1)}, 200
+    yield "index_push", "write", "PUT", "/v1/indexes/mydb:main", {"new": head(1)}, 200
+    yield "config_push", "write", "PUT", "/v1/configs/mydb", {"expected": {"v": 0}, "new": {"payload": {"a": 1}}}, 200
+    yield "status_push", "write", "PUT", "/v1/statuses/mydb", {"expected": {"v": 1}, "new": {"payload": {"state": "syncing"}}}, 200
+    yield "branch_create", "write", "POST", "/v1/branches", {"name": "mydb", "branch": "dev/one", "source": "main"}, 201
+    yield "graph_source_publish", "write", "PUT", "/v1/graph-sources/search", source, 201
+    yield "record_get", "read", "GET", "/v1/records/mydb:dev/one", None, 200
+    yield "record_list", "read", "GET", "/v1/records?view=full", None, 200
+    yield "branch_list", "read", "GET", "/v1/branches/mydb", None, 200
+    yield "snapshot_get", "read", "GET", "/v1/snapshot", None, 200
+    yield "lease_acquire", "write", "PUT", "/v1/leases/mydb", lease, 200
+    query = f"name=index_lock&holder=indexer&token={token_of_lease()}"
+    yield "lease_release", "write", "DELETE", f"/v1/leases/mydb?{query}", None, 204
+    push = {"op": "push_head", "address": "mydb", "expected": head(1), "new": head(2)}
+    check = {"op": "check", "address": "mydb:dev/one", "concern": "head", "expected": head(1)}
+    yield "transaction_commit", "write", "POST", "/v1/transactions", {"operations": [push, check]}, 200
+    yield "head_reset", "admin", "POST", "/v1/resets/mydb", {"head": head(1), "index": UNBORN}, 200
+    yield "branch_drop", "admin", "DELETE", "/v1/branches/mydb:dev/one", None, 200
+    yield "record_retract", "write", "POST", "/v1/retractions/search", {"reason": "done"}, 200
+    yield "record_restore", "write", "POST", "/v1/restorations/search", {}, 200
+    yield "record_purge", "admin", "DELETE", "/v1/records/search", None, 204
+
+
+BELOW = {"read": None, "write": "read", "admin": "write"}
+
+
+def drive_operations(api):
+    """Each with no token, with too small a scope, and as it should be."""
+    seen, held = set(), {}
+    for function, scope, method, path, body, status in operations(lambda: held["token"]):
+        api.call(method, path, body).expect(401)
+        api.call(method, path, body, token="a.b.c").expect(401)
+        api.call(method, path, body, token=api.issuer.token(BELOW[scope])).expect(403)
+        answer = api.call(method, path, body, token=api.issuer.token(scope)).expect(status)
+        if function == "lease_acquire":
+            held = answer
+        seen.add(function)
+    assert api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)["head"] == head(1)
+    return seen
+
+
+def drive_open_routes(api):
+    """What needs no token, and what has no route."""
+    assert api.call("GET", "/v1/health").expect(200) == {"status": "ok"}
+    api.call("GET", "/v1/health?deep=true").expect(200)
+    assert api.call("GET", "/v1/openapi.json").expect(200)["openapi"].startswith("3.1")
+    api.call("GET", "/v1/docs").expect(200)
+    assert api.call("GET", "/v1/nowhere").expect(404)["type"].endswith("/not-found")
+    assert api.call("PATCH", "/v1/records/mydb").expect(405)["type"].endswith("/method-not-allowed")
+    return {"health_get", "openapi_get", "not_found"}
+
+
+def drive_fluree(api):
+    """Fluree's routes, with Fluree's claims: the function checks the token itself."""
+    all_of_it = api.issuer.token(**{"fluree.storage.all": True})
+    one = api.issuer.token(**{"fluree.storage.ledgers": ["theirs:main"]})
+    for prefix in ("/fluree", "/v1/fluree"):
+        name = "theirs" + prefix.count("/") * "x"
+        path = f"{prefix}/nameservice/refs/{name}:main/init"
+        assert api.call("POST", path).expect(401)["type"].endswith("/unauthorized")
+        api.call("POST", path, token=api.issuer.token("read")).expect(403)
+        assert api.call("POST", path, token=all_of_it).expect(200) == {"created": True}
+        commit = {"expected": UNBORN, "new": head(3)}
+        done = api.call("POST", f"{prefix}/nameservice/refs/{name}:main/commit", commit, token=all_of_it).expect(200)
+        assert done["status"] == "updated", done
+        record = api.call("GET", f"{prefix}/storage/ns/{name}:main", token=all_of_it).expect(200)
+        assert record["commit_t"] == 3, record
+        api.call("GET", f"{prefix}/storage/ns/{name}:main", token=one).expect(404)
+        assert len(api.call("GET", f"{prefix}/nameservice/snapshot", token=all_of_it).expect(200)["ledgers"]) >= 2
+    return {"fluree"}
+
+
+def drive_changes(api, cloud, outputs):
+    """A push comes out at a queue that wants heads of ledgers alone, and in the feed."""
+    sqs, sns, dynamodb = cloud.client("sqs"), cloud.client("sns"), cloud.client("dynamodb")
+    queue = sqs.create_queue(QueueName="heads")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"concern": ["head"], "kind": ["ledger"]})
+    sns.subscribe(
+        TopicArn=outputs["topic_arn"], Protocol="sqs", Endpoint=arn,
+        Attributes={"FilterPolicy": policy, "RawMessageDelivery": "true"},
+    )
+    token = api.issuer.token("write")
+    api.call("POST", "/v1/ledgers", {"address": "watched"}, token=token).expect(201)
+    api.call("PUT", "/v1/statuses/watched", {"expected": {"v": 1}, "new": {"payload": {"state": "x"}}}, token=token).expect(200)
+    api.call("PUT", "/v1/heads/watched", {"new": head(4)}, token=token).expect(200)
+
+    def received():
+        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        for message in messages:
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+        return [json.loads(message["Body"]) for message in messages]
+
+    events = []
+
+    def arrived():
+        events.extend(received())
+        return [event for event in events if event["subject"] == "watched:main" and event["type"] == "nameservice.head.updated"]
+
+    event = wait_for("event of the push at the queue", 60, arrived)[0]
+    assert event["specversion"] == "1.0" and event["data"]["watermark"] == 4, event
+    assert all(event["type"].startswith("nameservice.head.") for event in events), events
+    query = dict(TableName=outputs["feed_table_name"], KeyConditionExpression="id = :feed", ConsistentRead=True)
+    rows = dynamodb.query(**query, ExpressionAttributeValues={":feed": {"S": "feed#0"}})["Items"]
+    positions = [int(row["position"]["S"]) for row in rows]
+    assert positions == list(range(1, len(rows) + 1)), f"the feed has gaps: {positions}"
+    mine = [row for row in rows if row["address"]["S"] == "watched:main"]
+    assert [row["concern"]["S"] for row in mine][-2:] == ["status", "head"], mine
+    assert event["id"] == f"feed#0:{int(mine[-1]['position']['S'])}", event
+    sizes = sqs.get_queue_attributes(QueueUrl=outputs["dead_letter_queue_url"], AttributeNames=["ApproximateNumberOfMessages"])
+    assert sizes["Attributes"]["ApproximateNumberOfMessages"] == "0", sizes
+    sqs.delete_queue(QueueUrl=queue)
+    return {"stream_consumer"}
+
+
+def finish(cloud, outputs):
+    """Sets what the provider could not."""
+    functions = cloud.client("lambda")
+    mappings = functions.list_event_source_mappings(FunctionName=outputs["function_names"]["stream_consumer"])
+    [mapping] = mappings["EventSourceMappings"]
+    pattern = json.dumps({"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}})
+    functions.update_event_source_mapping(
+        UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": pattern}]}, FunctionResponseTypes=["ReportBatchItemFailures"],
+    )
+    wait_for("mapping", 30, lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
+
+
+def roles_are_enforced(api, cloud, outputs):
+    """Without its policy a function can do nothing: what it could do before, its policy gave it."""
+    iam = cloud.client("iam")
+    role = outputs["function_names"]["record_get"]
+    policy = iam.get_role_policy(RoleName=role, PolicyName="nameservice")["PolicyDocument"]
+    iam.delete_role_policy(RoleName=role, PolicyName="nameservice")
+    refused = api.call("GET", "/v1/records/mydb", token=api.issuer.token("read"))
+    iam.put_role_policy(RoleName=role, PolicyName="nameservice", PolicyDocument=json.dumps(policy))
+    assert refused.status in (500, 503), f"a function without permissions answers {refused.status}: {refused.body}"
+    api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
+
+
+def nothing_is_left(cloud):
+    assert cloud.client("lambda").list_functions()["Functions"] == []
+    assert cloud.client("dynamodb").list_tables()["TableNames"] == []
+    assert cloud.client("apigatewayv2").get_apis()["Items"] == []
+    assert cloud.client("iam").list_roles()["Roles"] == []
+    assert cloud.client("sns").list_topics()["Topics"] == []
+    assert cloud.client("sqs").list_queues().get("QueueUrls", []) == []
+    assert cloud.client("logs").describe_log_groups()["logGroups"] == []
+
+
+def main():
+    binaries, older_provider, tools = map(pathlib.Path, sys.argv[1:])
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="deployment-"))
+    cloud = None
+    try:
+        artifacts(binaries, folder)
+        issuer = Issuer(folder)
+        cloud = Cloud(pathlib.Path(sys.executable).parent / "ministack", folder, issuer)
+        deployment = Deployment(folder, older_provider, tools, cloud, issuer)
+        golden = (HERE / "dropped.txt").read_text()
+        difference = difflib.unified_diff(golden.splitlines(), deployment.dropped.splitlines(), "dropped.txt", "now", lineterm="")
+        assert deployment.dropped == golden, "what the old provider does not know has changed:\n" + "\n".join(difference)
+        begun = time.monotonic()
+        outputs = deployment.apply()
+        step(f"applied in {time.monotonic() - begun:.0f} s: {len(outputs['function_names'])} functions")
+        finish(cloud, outputs)
+        # The gateway of the emulator is told by the path where AWS's is by the name.
+        api_id = outputs["api_url"].removeprefix("https://").removeprefix("http://").split(".")[0]
+        api = Api(f"{cloud.url}/_aws/execute-api/{api_id}/$default", issuer)
+        driven = drive_open_routes(api) | drive_operations(api) | drive_fluree(api)
+        step("every operation answers; without a token 401, with too small a scope 403")
+        driven |= drive_changes(api, cloud, outputs)
+        step("a push comes out at a queue with a filter policy, and in the feed")
+        roles_are_enforced(api, cloud, outputs)
+        step("without its policy a function can do nothing")
+        assert driven == set(outputs["function_names"]), driven ^ set(outputs["function_names"])
+        log = cloud.log.read_text(errors="replace")
+        assert "did not answer during init" not in log, "a function may not open its connection"
+        begun = time.monotonic()
+        deployment.destroy()
+        nothing_is_left(cloud)
+        step(f"destroyed in {time.monotonic() - begun:.0f} s, nothing is left")
+    except BaseException:
+        if cloud:
+            print(cloud.log.read_text(errors="replace")[-6000:], file=sys.stderr)
+        raise
+    finally:
+        if cloud:
+            cloud.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
