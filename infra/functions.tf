@@ -224,6 +224,7 @@ locals {
       routes = ["GET /v1/snapshot"]
       scope  = "read"
       actions = {
+        feed  = ["dynamodb:GetItem"]
         table = ["dynamodb:GetItem", "dynamodb:Scan"]
       }
     }
@@ -238,9 +239,9 @@ locals {
 
     stream_consumer = {
       actions = {
-        table        = ["dynamodb:BatchGetItem"]
+        table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
         stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
-        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
+        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
         "by-address" = ["dynamodb:Query"]
         topic        = ["sns:Publish"]
         dead_letters = ["sqs:SendMessage"]

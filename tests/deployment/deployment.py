@@ -45,16 +45,18 @@ AUDIENCE = "nameservice"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION}
 PROVIDER = "3.39.0"
 
-OVERRIDE = """
-terraform {
-  required_providers {
-    aws = {
+REQUIRED = f"""
+terraform {{
+  required_providers {{
+    aws = {{
       source  = "hashicorp/aws"
-      version = "%(provider)s"
-    }
-  }
-}
+      version = "{PROVIDER}"
+    }}
+  }}
+}}
+"""
 
+OVERRIDE = """
 provider "aws" {
   access_key                  = "test"
   secret_key                  = "test"
@@ -69,9 +71,12 @@ provider "aws" {
   }
 }
 
-# The provider does not know provided.al2023.
+# The provider does not know provided.al2023, and uploads files one after the other, five seconds each.
 resource "aws_lambda_function" "this" {
-  runtime = "provided.al2"
+  runtime   = "provided.al2"
+  filename  = null
+  s3_bucket = "artifacts"
+  s3_key    = each.key
 }
 """
 SERVICES = ["apigateway", "cloudwatch", "cloudwatchlogs", "dynamodb", "iam", "lambda", "sns", "sqs", "sts"]
@@ -208,7 +213,7 @@ class Deployment:
     """The copy of the module, applied."""
 
     def __init__(self, folder, older_provider, tools, cloud, issuer):
-        self.module = folder / "module"
+        self.folder, self.module = folder, folder / "module"
         self.module.mkdir()
         self.environment = {
             **os.environ,
@@ -218,8 +223,7 @@ class Deployment:
             "CHECKPOINT_DISABLE": "1",
         }
         endpoints = "\n".join(f'    {service} = "{cloud.url}"' for service in SERVICES)
-        override = self.module / "zz_test_override.tf"
-        override.write_text(OVERRIDE % {"provider": PROVIDER, "endpoints": endpoints})
+        (self.module / "zz_test_override.tf").write_text(REQUIRED + OVERRIDE % {"endpoints": endpoints})
         variables = {
             "region": REGION,
             "artifacts": str(folder / "artifacts"),
@@ -233,32 +237,34 @@ class Deployment:
             "event_stream_concurrency": -1,
         }
         (self.module / "terraform.tfvars.json").write_text(json.dumps(variables))
-        # A folder with nothing but the provider tells its schema.
-        (self.module / "provider.tf").write_text('provider "aws" {}\n')
-        self.terraform("init", "-backend=false")
-        (folder / "schema.json").write_text(self.terraform("providers", "schema", "-json"))
-        (self.module / "provider.tf").unlink()
+        # A folder that asks for nothing but the provider tells its schema.
+        (folder / "schema").mkdir()
+        (folder / "schema" / "main.tf").write_text(REQUIRED)
+        self.terraform("init", folder="schema")
+        (folder / "schema.json").write_text(self.terraform("providers", "schema", "-json", folder="schema"))
         copy = [older_provider, ROOT / "infra", self.module, folder / "schema.json"]
         self.dropped = subprocess.run(copy, check=True, capture_output=True, text=True).stdout
 
-    def terraform(self, *arguments):
-        command = ["terraform", f"-chdir={self.module}", *arguments]
+    def terraform(self, *arguments, folder="module"):
+        command = ["terraform", f"-chdir={self.folder / folder}", *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise AssertionError(f"terraform {arguments[0]}:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}")
         return done.stdout
 
     def apply(self):
-        self.terraform("init", "-input=false")
-        self.terraform("apply", "-auto-approve", "-input=false", "-no-color")
+        self.terraform("init", "-input=false", "-no-color")
+        self.terraform("apply", "-auto-approve", "-input=false", "-no-color", "-parallelism=40")
         return {name: output["value"] for name, output in json.loads(self.terraform("output", "-json")).items()}
 
     def destroy(self):
-        self.terraform("destroy", "-auto-approve", "-input=false", "-no-color")
+        self.terraform("destroy", "-auto-approve", "-input=false", "-no-color", "-parallelism=40")
 
 
-def artifacts(binaries, folder):
-    """An archive a function, as cargo-lambda makes them."""
+def artifacts(binaries, folder, cloud):
+    """An archive a function, as cargo-lambda makes them, and the same in a bucket."""
+    s3 = cloud.client("s3")
+    s3.create_bucket(Bucket="artifacts", CreateBucketConfiguration={"LocationConstraint": REGION})
     for function in sorted(path.name for path in (ROOT / "functions").iterdir()):
         target = folder / "artifacts" / function / "bootstrap.zip"
         target.parent.mkdir(parents=True)
@@ -267,6 +273,7 @@ def artifacts(binaries, folder):
         entry.compress_type = zipfile.ZIP_DEFLATED
         with zipfile.ZipFile(target, "w") as archive:
             archive.writestr(entry, (binaries / function).read_bytes(), compresslevel=1)
+        s3.upload_file(str(target), "artifacts", function)
 
 
 # --- what is done with it ---
@@ -397,6 +404,10 @@ def drive_changes(api, cloud, outputs):
     sqs, sns, dynamodb = cloud.client("sqs"), cloud.client("sns"), cloud.client("dynamodb")
     queue = sqs.create_queue(QueueName="heads")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    delivery = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage", "Resource": arn}
+    delivery["Condition"] = {"ArnEquals": {"aws:SourceArn": outputs["topic_arn"]}}
+    attributes = {"Policy": json.dumps({"Version": "2012-10-17", "Statement": [delivery]})}
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes=attributes)
     policy = json.dumps({"concern": ["head"], "kind": ["ledger"]})
     sns.subscribe(
         TopicArn=outputs["topic_arn"], Protocol="sqs", Endpoint=arn,
@@ -417,10 +428,10 @@ def drive_changes(api, cloud, outputs):
 
     def arrived():
         events.extend(received())
-        return [event for event in events if event["subject"] == "watched:main" and event["type"] == "nameservice.head.updated"]
+        return [event for event in events if event["subject"] == "watched:main" and event["data"]["watermark"] == 4]
 
     event = wait_for("event of the push at the queue", 60, arrived)[0]
-    assert event["specversion"] == "1.0" and event["data"]["watermark"] == 4, event
+    assert event["specversion"] == "1.0" and event["type"] == "nameservice.head.created", event
     assert all(event["type"].startswith("nameservice.head.") for event in events), events
     query = dict(TableName=outputs["feed_table_name"], KeyConditionExpression="id = :feed", ConsistentRead=True)
     rows = dynamodb.query(**query, ExpressionAttributeValues={":feed": {"S": "feed#0"}})["Items"]
@@ -436,8 +447,14 @@ def drive_changes(api, cloud, outputs):
 
 
 def finish(cloud, outputs):
-    """Sets what the provider could not."""
+    """Sets what the provider could not, and what the emulator asks for beyond AWS."""
     functions = cloud.client("lambda")
+    # To AWS, PublishBatch is the action sns:Publish; the emulator takes it for one of its own.
+    batch = {"Effect": "Allow", "Action": "sns:PublishBatch", "Resource": outputs["topic_arn"]}
+    cloud.client("iam").put_role_policy(
+        RoleName=outputs["function_names"]["stream_consumer"], PolicyName="emulator",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [batch]}),
+    )
     mappings = functions.list_event_source_mappings(FunctionName=outputs["function_names"]["stream_consumer"])
     [mapping] = mappings["EventSourceMappings"]
     pattern = json.dumps({"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}})
@@ -474,9 +491,9 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deployment-"))
     cloud = None
     try:
-        artifacts(binaries, folder)
         issuer = Issuer(folder)
         cloud = Cloud(pathlib.Path(sys.executable).parent / "ministack", folder, issuer)
+        artifacts(binaries, folder, cloud)
         deployment = Deployment(folder, older_provider, tools, cloud, issuer)
         golden = (HERE / "dropped.txt").read_text()
         difference = difflib.unified_diff(golden.splitlines(), deployment.dropped.splitlines(), "dropped.txt", "now", lineterm="")
@@ -498,6 +515,7 @@ def main():
         log = cloud.log.read_text(errors="replace")
         assert "did not answer during init" not in log, "a function may not open its connection"
         begun = time.monotonic()
+        cloud.client("iam").delete_role_policy(RoleName=outputs["function_names"]["stream_consumer"], PolicyName="emulator")
         deployment.destroy()
         nothing_is_left(cloud)
         step(f"destroyed in {time.monotonic() - begun:.0f} s, nothing is left")

@@ -97,10 +97,12 @@ fn strip(body: &mut Body, schema: &Value, address: &str, meta: bool, dropped: &m
             return false;
         }
         if let Structure::Block(block) = structure {
-            let is_dynamic = block.ident.as_str() == "dynamic";
-            match block.body.get_blocks_mut("content").next().filter(|_| is_dynamic) {
-                Some(content) => strip(&mut content.body, nested, &path, false, dropped),
-                None => strip(&mut block.body, nested, &path, false, dropped),
+            if block.ident.as_str() == "dynamic" {
+                for content in block.body.get_blocks_mut("content") {
+                    strip(&mut content.body, nested, &path, false, dropped);
+                }
+            } else {
+                strip(&mut block.body, nested, &path, false, dropped);
             }
         }
         true

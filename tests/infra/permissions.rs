@@ -9,7 +9,9 @@ use http::Method;
 use nameservice_tests::{
     infra::{self, Actions, FUNCTIONS},
     prelude::*,
+    pump,
 };
+use stream_consumer::Consumer;
 
 use super::functions::{AWAITED, source};
 
@@ -219,6 +221,54 @@ async fn ends(r: &mut Recorder) {
     r.delete("/v1/records/nobody").await.problem(404, "unknown-record");
 }
 
+/// Everything that has happened so far, from the stream into the feed: each record by itself, so that the batch does not tell
+/// what it is about, and all of it once more.
+async fn consumption(r: &mut Recorder) {
+    let table = &r.service.table;
+    // An item of no record, of which the feed has never told either.
+    table.put(&[rows::row("stray:main", "status", [("status", rows::s("ready"))])]).await;
+    let deliveries = pump::deliveries(table).await;
+    let passed = table.proxy.actions_passed();
+    for batch in deliveries.chunks(1).chain(deliveries.chunks(100)) {
+        let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+        assert_eq!(consumer.consume(batch).await.failed, None);
+    }
+    r.note("stream_consumer", passed);
+}
+
+/// Those who follow the feed: from the start, at its end, and beyond what is there.
+async fn readers(r: &mut Recorder) {
+    let end = r.get("/v1/changes?limit=1000").await["position"].as_u64().unwrap();
+    assert!(end > 0);
+    for path in [
+        "/v1/changes".to_owned(),
+        "/v1/changes?concern=head&kind=ledger&address=mydb".to_owned(),
+        format!("/v1/changes?after={end}"),
+        format!("/v1/changes?after={end}&wait=1"),
+        "/v1/history/mydb".to_owned(),
+        "/v1/history/mydb?concern=head&after=1".to_owned(),
+        // Purged: nothing but its history is left.
+        "/v1/history/first".to_owned(),
+    ] {
+        r.get(&path).await;
+    }
+    r.ask(Method::GET, "/v1/history/nobody", None).await.problem(404, "unknown-record");
+    let known = json!({ "mydb:main": { "commit_t": 1 }, "ragged:main": { "kind": "ledger" }, "nobody:main": {} });
+    r.post("/v1/changes/compare", json!({ "subscriptions": known })).await.expect(200);
+}
+
+/// What is not asked of DynamoDB's tables: what the mapping needs to read the stream on the function's behalf
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`, and
+/// `SendMessage`.
+const BESIDE_TABLES: [(&str, &[&str]); 3] = [
+    (
+        "stream",
+        &["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"],
+    ),
+    ("topic", &["sns:Publish"]),
+    ("dead_letters", &["sqs:SendMessage"]),
+];
+
 #[tokio::test]
 async fn a_role_allows_what_its_function_does_and_nothing_else() {
     let mut recorder = Recorder::start().await;
@@ -229,6 +279,12 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     reads(&mut recorder).await;
     refs(&mut recorder).await;
     ends(&mut recorder).await;
+    consumption(&mut recorder).await;
+    readers(&mut recorder).await;
+    let consumer = recorder.seen.get_mut("stream_consumer").unwrap();
+    for (resource, actions) in BESIDE_TABLES {
+        consumer.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
+    }
     let mut differences = Vec::new();
     for (name, function) in FUNCTIONS.iter().filter(|(name, _)| !AWAITED.contains(&name.as_str())) {
         let seen = recorder.seen.remove(name.as_str()).unwrap_or_default();

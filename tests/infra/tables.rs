@@ -104,7 +104,7 @@ fn the_table_of_the_feed_is_the_one_that_the_feed_has_drawn() {
     let keys = |index: &feed::Index| {
         let sort_key = index.sort_key.expect("every index of the feed is sorted");
         [index.partition_key, sort_key].map(|key| {
-            assert_eq!(key.key_type, KeyType::String);
+            assert_eq!(key.key_type, KeyType::S);
             key.name
         })
     };
