@@ -62,7 +62,7 @@ locals {
       url             = ["GET /v1/events", "GET /fluree/events", "GET /v1/fluree/events"]
       verifies_tokens = true
       actions = {
-        table = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"]
+        table = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
         feed  = ["dynamodb:GetItem", "dynamodb:Query"]
       }
       timeout     = 900

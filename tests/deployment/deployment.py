@@ -337,6 +337,9 @@ def operations(token_of_lease):
     yield "record_list", "read", "GET", "/v1/records?view=full", None, 200
     yield "branch_list", "read", "GET", "/v1/branches/mydb", None, 200
     yield "snapshot_get", "read", "GET", "/v1/snapshot", None, 200
+    yield "change_list", "read", "GET", "/v1/changes?wait=1&concern=head", None, 200
+    yield "change_compare", "read", "POST", "/v1/changes/compare", {"subscriptions": {"mydb:main": {"commit_t": 0}}}, 200
+    yield "history_list", "read", "GET", "/v1/history/mydb", None, 200
     yield "lease_acquire", "write", "PUT", "/v1/leases/mydb", lease, 200
     query = f"name=index_lock&holder=indexer&token={token_of_lease()}"
     yield "lease_release", "write", "DELETE", f"/v1/leases/mydb?{query}", None, 204
@@ -440,14 +443,35 @@ def drive_changes(api, cloud, outputs):
     mine = [row for row in rows if row["address"]["S"] == "watched:main"]
     assert [row["concern"]["S"] for row in mine][-2:] == ["status", "head"], mine
     assert event["id"] == f"feed#0:{int(mine[-1]['position']['S'])}", event
+    listed = api.call("GET", "/v1/changes?address=watched", token=api.issuer.token("read")).expect(200)["changes"]
+    assert listed[-1] == event["data"], (listed, event)
+    history = api.call("GET", "/v1/history/watched", token=api.issuer.token("read")).expect(200)["changes"]
+    assert [change["position"] for change in history] == [change["position"] for change in listed], history
+    compared = api.call("POST", "/v1/changes/compare", {"subscriptions": {"watched:main": {"commit_t": 3}}}, token=api.issuer.token("read"))
+    assert compared.expect(200)["changed"]["watched:main"]["head"] == head(4), compared.body
     sizes = sqs.get_queue_attributes(QueueUrl=outputs["dead_letter_queue_url"], AttributeNames=["ApproximateNumberOfMessages"])
     assert sizes["Attributes"]["ApproximateNumberOfMessages"] == "0", sizes
     sqs.delete_queue(QueueUrl=queue)
     return {"stream_consumer"}
 
 
+def drive_event_stream(api, cloud, url_id):
+    """The function URL. The emulator hands an answer over when it has ended: a stream ends with its token."""
+    url = Api(f"{cloud.url}/_aws/lambda-url/{url_id}", api.issuer)
+    url.call("GET", "/v1/events").expect(401)
+    url.call("GET", "/v1/events", token=api.issuer.token("nothing")).expect(403)
+    for path, event in (
+        ("/v1/events?after=0&address=watched&concern=head", "event: change"),
+        ("/fluree/events?ledger=watched", "event: ns-record"),
+        ("/v1/fluree/events?all=true", "event: ns-record"),
+    ):
+        stream = url.call("GET", path, token=api.issuer.token("read", exp=int(time.time()) + 5)).expect(200)
+        assert event in stream and "watched:main" in stream, f"{path}: {stream[:1000]}"
+    return {"change_stream"}
+
+
 def finish(cloud, outputs):
-    """Sets what the provider could not, and what the emulator asks for beyond AWS."""
+    """Sets what the provider could not, and what the emulator asks for beyond AWS. Names the function URL."""
     functions = cloud.client("lambda")
     # To AWS, PublishBatch is the action sns:Publish; the emulator takes it for one of its own.
     batch = {"Effect": "Allow", "Action": "sns:PublishBatch", "Resource": outputs["topic_arn"]}
@@ -462,6 +486,13 @@ def finish(cloud, outputs):
         UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": pattern}]}, FunctionResponseTypes=["ReportBatchItemFailures"],
     )
     wait_for("mapping", 30, lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
+    streams = {"FunctionName": outputs["function_names"]["change_stream"], "AuthType": "NONE"}
+    url = functions.create_function_url_config(**streams, InvokeMode="RESPONSE_STREAM")["FunctionUrl"]
+    for action, condition in (("InvokeFunctionUrl", {"FunctionUrlAuthType": "NONE"}), ("InvokeFunction", {"InvokedViaFunctionUrl": True})):
+        functions.add_permission(
+            FunctionName=streams["FunctionName"], StatementId=action, Action=f"lambda:{action}", Principal="*", **condition,
+        )
+    return url.removeprefix("https://").split(".")[0]
 
 
 def roles_are_enforced(api, cloud, outputs):
@@ -501,7 +532,7 @@ def main():
         begun = time.monotonic()
         outputs = deployment.apply()
         step(f"applied in {time.monotonic() - begun:.0f} s: {len(outputs['function_names'])} functions")
-        finish(cloud, outputs)
+        url_id = finish(cloud, outputs)
         # The gateway of the emulator is told by the path where AWS's is by the name.
         api_id = outputs["api_url"].removeprefix("https://").removeprefix("http://").split(".")[0]
         api = Api(f"{cloud.url}/_aws/execute-api/{api_id}/$default", issuer)
@@ -509,6 +540,8 @@ def main():
         step("every operation answers; without a token 401, with too small a scope 403")
         driven |= drive_changes(api, cloud, outputs)
         step("a push comes out at a queue with a filter policy, and in the feed")
+        driven |= drive_event_stream(api, cloud, url_id)
+        step("events are streamed at the function URL")
         roles_are_enforced(api, cloud, outputs)
         step("without its policy a function can do nothing")
         assert driven == set(outputs["function_names"]), driven ^ set(outputs["function_names"])

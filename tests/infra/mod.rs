@@ -1,5 +1,6 @@
 //! That `infra/` and the Rust agree: on the tables, on functions, routes and scopes, and on what each function may do.
 
+mod costs;
 mod functions;
 mod permissions;
 

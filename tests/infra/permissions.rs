@@ -3,17 +3,24 @@
 //! The requests that a function sends to DynamoDB are written down at the wire while each of its ways is gone. A way that is
 //! missing here and needs more shows in any test over HTTP: the service of `tests/support` refuses what a role would.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use http::Method;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use nameservice_tests::{
     infra::{self, Actions, FUNCTIONS},
     prelude::*,
     pump,
 };
 use stream_consumer::Consumer;
+use tokio::time::timeout;
 
-use super::functions::{AWAITED, source};
+use super::functions::source;
 
 /// A service, and what its functions were seen to do.
 struct Recorder {
@@ -73,7 +80,7 @@ fn unborn() -> Value {
 
 /// What every function with a store does while it starts.
 async fn start_up(recorder: &mut Recorder) {
-    for name in FUNCTIONS.keys().filter(|name| !AWAITED.contains(&name.as_str())) {
+    for name in FUNCTIONS.keys() {
         if !source(name, "main.rs").contains("serve_without_store") {
             let passed = recorder.service.table.proxy.actions_passed();
             recorder.service.table.store.ping().await.unwrap();
@@ -257,6 +264,26 @@ async fn readers(r: &mut Recorder) {
     r.post("/v1/changes/compare", json!({ "subscriptions": known })).await.expect(200);
 }
 
+/// Those to whom the feed is streamed: what is there comes at once, and then the stream waits for more.
+async fn streams(r: &mut Recorder) {
+    for path in [
+        "/v1/events?after=0",
+        "/v1/events?after=0&address=mydb&concern=head",
+        "/fluree/events?all=true",
+        "/v1/fluree/events?ledger=mydb&ledger=nobody&graph-source=ragged",
+    ] {
+        let passed = r.service.table.proxy.actions_passed();
+        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        let url = format!("{}{path}", r.service.url()).parse().unwrap();
+        let mut stream = client.get(url).await.unwrap();
+        assert_eq!(stream.status(), 200, "{path}");
+        while let Ok(Some(frame)) = timeout(Duration::from_secs(1), stream.body_mut().frame()).await {
+            frame.unwrap();
+        }
+        r.note("change_stream", passed);
+    }
+}
+
 /// What is not asked of DynamoDB's tables: what the mapping needs to read the stream on the function's behalf
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`, and
 /// `SendMessage`.
@@ -281,12 +308,13 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     ends(&mut recorder).await;
     consumption(&mut recorder).await;
     readers(&mut recorder).await;
+    streams(&mut recorder).await;
     let consumer = recorder.seen.get_mut("stream_consumer").unwrap();
     for (resource, actions) in BESIDE_TABLES {
         consumer.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
     }
     let mut differences = Vec::new();
-    for (name, function) in FUNCTIONS.iter().filter(|(name, _)| !AWAITED.contains(&name.as_str())) {
+    for (name, function) in &*FUNCTIONS {
         let seen = recorder.seen.remove(name.as_str()).unwrap_or_default();
         let resources: BTreeSet<_> = seen.keys().chain(function.actions.keys()).cloned().collect();
         for resource in resources {

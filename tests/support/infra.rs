@@ -30,6 +30,13 @@ pub struct Function {
     pub actions: Actions,
 }
 
+impl Function {
+    /// Whether its role may do this.
+    pub fn allows(&self, resource: &str, action: &str) -> bool {
+        self.actions.get(resource).is_some_and(|actions| actions.contains(action))
+    }
+}
+
 /// IAM actions by the resource that they are for: `table`, `feed`, an index by its name, …
 pub type Actions = BTreeMap<String, BTreeSet<String>>;
 

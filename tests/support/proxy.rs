@@ -30,6 +30,8 @@ pub struct Request {
     pub body: Value,
     /// What the client was answered, `None` where it was not.
     pub status: Option<u16>,
+    /// The capacity units that it took with those of indexes, where the proxy was told to [`Proxy::measure`].
+    pub units: f64,
 }
 
 type Hook = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -176,6 +178,7 @@ struct State {
     actions: Vec<Action>,
     armed: Vec<Armed>,
     forgetful: bool,
+    measures: bool,
 }
 
 struct Inner {
@@ -233,6 +236,11 @@ impl Proxy {
     /// DynamoDB, and for the life of the process in the embedded engine.
     pub fn forget_tokens(&self) {
         self.inner.state.lock().unwrap().forgetful = true;
+    }
+
+    /// From now on the engine is asked what requests cost.
+    pub fn measure(&self) {
+        self.inner.state.lock().unwrap().measures = true;
     }
 
     /// Whether every armed fault has happened as often as it should.
@@ -322,6 +330,23 @@ fn without_token(body: Bytes, json: &Value) -> Bytes {
     }
 }
 
+/// The same request, asking what it costs.
+fn with_capacity(json: &Value) -> Bytes {
+    let mut json = json.clone();
+    json["ReturnConsumedCapacity"] = "INDEXES".into();
+    serde_json::to_vec(&json).unwrap().into()
+}
+
+/// What an answer says of its costs: one number for a table with its indexes.
+fn units(body: &[u8]) -> f64 {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let consumed = match &body["ConsumedCapacity"] {
+        Value::Array(tables) => tables.clone(),
+        table => vec![table.clone()],
+    };
+    consumed.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum()
+}
+
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -340,7 +365,12 @@ impl Inner {
             .to_owned();
         let json: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (entry, fault) = self.admit(&operation, &json);
-        let body = if self.state.lock().unwrap().forgetful { without_token(body, &json) } else { body };
+        let (forgetful, measures) = {
+            let state = self.state.lock().unwrap();
+            (state.forgetful, state.measures)
+        };
+        let body = if forgetful { without_token(body, &json) } else { body };
+        let body = if measures { with_capacity(&json) } else { body };
         if let Some(hook) = &fault.before {
             hook().await;
         }
@@ -369,6 +399,7 @@ impl Inner {
             .ok_or_else(|| io::Error::other("cut, as the test wished"))?;
         if let Some(entry) = self.state.lock().unwrap().log.get_mut(entry) {
             entry.status = Some(answer.status);
+            entry.units = if measures { units(&answer.body) } else { 0.0 };
         }
         let mut response = Response::new(Full::new(answer.body));
         *response.status_mut() = answer.status.try_into().unwrap();
@@ -380,7 +411,7 @@ impl Inner {
     fn admit(&self, operation: &str, body: &Value) -> (usize, Fault) {
         let mut state = self.state.lock().unwrap();
         state.actions.extend(actions_of(operation, body));
-        state.log.push(Request { operation: operation.to_owned(), body: body.clone(), status: None });
+        state.log.push(Request { operation: operation.to_owned(), body: body.clone(), status: None, units: 0.0 });
         let entry = state.log.len() - 1;
         let mut found = None;
         for armed in state.armed.iter_mut().filter(|armed| armed.operations.iter().any(|name| name == operation)) {

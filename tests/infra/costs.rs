@@ -1,0 +1,130 @@
+//! What operations cost: capacity units as the engine counts them, in money by the prices of infra/README.md.
+
+use std::{fmt::Write as _, fs, path::PathBuf};
+
+use http::Method;
+use nameservice_tests::{
+    engine,
+    prelude::*,
+    proxy::{Request, WRITES},
+    pump,
+};
+use stream_consumer::Consumer;
+
+/// Dollars a million, as infra/README.md names them.
+const WRITE_UNIT: f64 = 0.625;
+const READ_UNIT: f64 = 0.125;
+const GATEWAY: f64 = 1.00;
+/// A call, and 10 ms of 256 MB on arm64.
+const FUNCTION: f64 = 0.20 + 0.010 * 0.25 * 13.3334;
+const TOPIC: f64 = 0.50;
+
+#[derive(Clone, Copy, Default)]
+struct Units {
+    requests: f64,
+    reads: f64,
+    writes: f64,
+}
+
+impl Units {
+    fn of(requests: &[Request]) -> Self {
+        let mut units = Self { requests: requests.len() as f64, ..Self::default() };
+        for request in requests {
+            match WRITES.contains(&request.operation.as_str()) {
+                // A refused condition costs the write, and nothing tells so.
+                true if request.status == Some(400) => units.writes += 1.0,
+                true => units.writes += request.units,
+                false => units.reads += request.units,
+            }
+        }
+        units
+    }
+
+    fn dollars(self, beside: f64) -> f64 {
+        self.reads * READ_UNIT + self.writes * WRITE_UNIT + beside
+    }
+}
+
+fn row(table: &mut String, name: &str, units: Units, beside: f64) {
+    let Units { requests, reads, writes } = units;
+    let number = |n: f64| format!("{}", (n * 100.0).round() / 100.0);
+    writeln!(
+        table,
+        "| {name} | {} | {} | {} | {:.2} |",
+        number(requests),
+        number(reads),
+        number(writes),
+        units.dollars(beside)
+    )
+    .unwrap();
+}
+
+fn commit(n: i64) -> Value {
+    json!({ "id": cid(n).as_str(), "t": n })
+}
+
+#[tokio::test]
+async fn the_costs_in_the_readme_are_those_that_were_counted() {
+    if engine::external().is_some() {
+        // The embedded engine counts as AWS does; DynamoDB Local takes four units for any transaction.
+        return;
+    }
+    let service = Service::start().await;
+    let proxy = &service.table.proxy;
+    proxy.measure();
+    let mut table = String::new();
+    let unborn = json!({ "id": null, "t": 0 });
+    let status = json!({ "expected": { "v": 1 }, "new": { "payload": { "state": "indexing" } } });
+    let config = json!({ "expected": { "v": 0 }, "new": { "payload": { "a": 1 } } });
+    let graph_source = json!({ "source_type": "f:Bm25Index", "config": { "k1": 1.2 }, "dependencies": ["mydb"] });
+    let lease = json!({ "name": "index_lock", "holder": "i" });
+    let transaction = json!({ "operations": [
+        { "op": "push_head", "address": "mydb", "expected": commit(2), "new": commit(3) },
+        { "op": "push_head", "address": "other", "new": commit(1) },
+    ] });
+    service.post("/v1/ledgers", json!({ "address": "other" })).await.expect(201);
+    for (name, method, path, body) in [
+        ("create a ledger", Method::POST, "/v1/ledgers", Some(json!({ "address": "mydb", "head": commit(1) }))),
+        ("push a head", Method::PUT, "/v1/heads/mydb", Some(json!({ "expected": commit(1), "new": commit(2) }))),
+        ("… refused: conflict", Method::PUT, "/v1/heads/mydb", Some(json!({ "expected": unborn, "new": commit(2) }))),
+        ("push an index", Method::PUT, "/v1/indexes/mydb", Some(json!({ "new": commit(1) }))),
+        ("push a status that changes the state", Method::PUT, "/v1/statuses/mydb", Some(status)),
+        ("push a config", Method::PUT, "/v1/configs/mydb", Some(config)),
+        ("take a lease", Method::PUT, "/v1/leases/mydb", Some(lease)),
+        ("push two heads in a transaction", Method::POST, "/v1/transactions", Some(transaction)),
+        (
+            "create a branch",
+            Method::POST,
+            "/v1/branches",
+            Some(json!({ "name": "mydb", "branch": "dev", "source": "main" })),
+        ),
+        ("create a graph source over a ledger", Method::PUT, "/v1/graph-sources/search", Some(graph_source)),
+        ("read a record", Method::GET, "/v1/records/mydb", None),
+        ("look for changes, and find none", Method::GET, "/v1/changes", None),
+        ("purge a graph source", Method::DELETE, "/v1/records/search", None),
+    ] {
+        proxy.take_requests();
+        let answer = service.send(method, path, &[], body).await;
+        assert!(answer.status.is_success() || name.contains("conflict"), "{name}: {answer:#?}");
+        row(&mut table, name, Units::of(&proxy.take_requests()), GATEWAY + FUNCTION);
+    }
+    // A function of its own takes a change to the feed and the topic: by itself, or with as many as there are.
+    let consumer = Consumer::new(service.table.store.clone(), service.table.feed.clone());
+    let deliveries = pump::deliveries(&service.table).await;
+    proxy.take_requests();
+    let changes = consumer.consume(&deliveries).await.changes as f64;
+    let all = Units::of(&proxy.take_requests());
+    let each = Units { requests: all.requests / changes, reads: all.reads / changes, writes: all.writes / changes };
+    row(&mut table, &format!("a change among {changes}"), each, FUNCTION / changes + TOPIC);
+    service.put("/v1/heads/mydb", json!({ "new": commit(9) })).await.expect(200);
+    let deliveries = pump::deliveries(&service.table).await;
+    proxy.take_requests();
+    assert_eq!(consumer.consume(&deliveries[deliveries.len() - 1..]).await.changes, 1);
+    row(&mut table, "a change by itself", Units::of(&proxy.take_requests()), FUNCTION + TOPIC);
+
+    println!("| a million of | requests | read units | write units | dollars |\n|---|---|---|---|---|\n{table}");
+    let readme = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/README.md")).unwrap();
+    for line in table.lines() {
+        assert!(readme.contains(line), "infra/README.md lacks this line, or has other numbers:\n{table}");
+    }
+}
