@@ -42,6 +42,19 @@ run "functions" {
 }
 
 run "permissions" {
+  # What a policy allows, written out as "action on resource", is the list's entry and the function's own log.
+  assert {
+    condition = alltrue([
+      for name, policy in aws_iam_role_policy.this :
+      toset(flatten([for statement in jsondecode(policy.policy).Statement : [for action in flatten([statement.Action]) : "${action} on ${statement.Resource}"]])) ==
+      toset(concat(
+        [for action in ["logs:CreateLogStream", "logs:PutLogEvents"] : "${action} on ${aws_cloudwatch_log_group.function[name].arn}:*"],
+        flatten([for resource, actions in local.function[name].actions : [for action in actions : "${action} on ${local.resources[resource]}"]]),
+      ))
+    ])
+    error_message = "A role may do something else than local.functions says."
+  }
+
   assert {
     condition = alltrue(flatten([
       for name, policy in aws_iam_role_policy.this : [

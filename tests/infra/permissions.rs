@@ -331,3 +331,15 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     assert!(recorder.seen.is_empty(), "not in local.functions: {:?}", recorder.seen.keys());
     assert!(differences.is_empty(), "infra/functions.tf:\n{}", differences.join("\n"));
 }
+
+/// The policies that infra/tests compares with the list are all that there are.
+#[test]
+fn roles_get_their_permissions_from_nowhere_else() {
+    let resources = infra::MODULE.iter().filter(|block| block.ident.as_str() == "resource");
+    let iam = resources.map(|block| block.labels[0].as_str()).filter(|kind| kind.starts_with("aws_iam_"));
+    assert_eq!(iam.collect::<Vec<_>>(), ["aws_iam_role", "aws_iam_role_policy"]);
+    let role = infra::resource("aws_iam_role", "this");
+    let arguments: BTreeSet<_> = role.attributes().map(|attribute| attribute.key.as_str()).collect();
+    assert_eq!(arguments, BTreeSet::from(["assume_role_policy", "for_each", "name", "permissions_boundary"]));
+    assert_eq!(role.blocks().count(), 0);
+}
