@@ -191,7 +191,7 @@ variable "jwks" {
 
   validation {
     condition     = var.authorization != "JWT" || try(length(jsondecode(var.jwks).keys) > 0, false)
-    error_message = "With authorization = \"JWT\" a key set with at least one key is needed, for example: jwks = file(\"jwks.json\")."
+    error_message = "With authorization = \"JWT\" a key set with at least one key is needed, for example: export TF_VAR_jwks=$(cat jwks.json)"
   }
 
   validation {
