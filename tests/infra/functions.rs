@@ -7,7 +7,6 @@ use std::{
 };
 
 use nameservice_tests::infra::{self, FUNCTIONS};
-
 use serde_json::{Value, json};
 
 use crate::routes::authorization::{as_, guarded, scope};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{expr::Expression, structure::Body};
 use nameservice_feed::{DESCRIPTION, Feed};
-use nameservice_store::schema::{ATTR_PK, ATTR_SK, ATTR_TTL, INDEXES};
+use nameservice_model::ConcernKind;
+use nameservice_store::schema::{ATTR_PK, ATTR_SK, ATTR_TTL, INDEXES, SK_META, sk_of};
 use nameservice_tests::infra::{key, local, resource, strings};
 use nameservice_views::{self as feed, KeyType, Projection};
 
@@ -154,4 +155,21 @@ fn every_index_can_be_named_in_a_permission() {
         .map(|(name, value)| (name, value.to_string().trim().to_owned()))
         .collect::<BTreeMap<_, _>>();
     assert_eq!(found, expected);
+}
+
+/// The consumer is handed the items whose differences are changes (contract §9), and no others.
+#[test]
+fn the_stream_is_filtered_by_the_sort_keys_of_a_record() {
+    let mapping = resource("aws_lambda_event_source_mapping", "changes");
+    let filter = &mapping.get_blocks("filter_criteria").next().unwrap().body.get_blocks("filter").next().unwrap().body;
+    let pattern = filter.get_attribute("pattern").unwrap().value.as_func_call().unwrap();
+    assert_eq!(pattern.name.name.as_str(), "jsonencode");
+    let mut member = pattern.args.iter().next().unwrap();
+    for name in ["dynamodb", "Keys", ATTR_SK, "S"] {
+        let object = member.as_object().unwrap();
+        assert_eq!(object.len(), 1);
+        member = object.iter().find(|(found, _)| key(found) == name).unwrap().1.expr();
+    }
+    let concerns = ConcernKind::ALL.into_iter().map(sk_of);
+    assert_eq!(strings(member), concerns.chain([SK_META]).map(ToOwned::to_owned).collect());
 }
