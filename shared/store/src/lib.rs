@@ -20,6 +20,7 @@
 mod batches;
 mod changes;
 mod client;
+mod clock;
 mod concerns;
 pub mod doctor;
 mod expressions;
@@ -39,7 +40,7 @@ mod transactions;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
-    time::{SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use async_trait::async_trait;
@@ -59,6 +60,7 @@ pub use table::TableReport;
 
 use crate::{
     client::Sender,
+    clock::Clock,
     concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
     expressions::Key,
     items::RecordItems,
@@ -68,6 +70,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Store {
     sender: Sender,
+    clock: Clock,
     /// The table was found to lack the indexes by type and by state.
     only_kind_index: Arc<AtomicBool>,
 }
@@ -80,7 +83,7 @@ impl Store {
     /// [`lambda_client`] and [`sdk_client`] do not.
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>) -> Self {
         let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());
-        Self { sender, only_kind_index: Arc::default() }
+        Self { sender, clock: Clock::default(), only_kind_index: Arc::default() }
     }
 
     /// The same with another patience.
@@ -90,14 +93,20 @@ impl Store {
         self
     }
 
+    /// The same by another clock than the system's: it times leases and stamps items.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Clock::of(clock);
+        self
+    }
+
     /// The name of the table.
     pub fn table(&self) -> &str {
         self.sender.table()
     }
 
     fn now_ms(&self) -> i64 {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+        self.clock.now_ms()
     }
 }
 
