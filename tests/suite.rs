@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod faults;
 mod feed;
+mod history;
 mod infra;
 mod leases;
 mod properties;

@@ -15,3 +15,21 @@ pub mod routes;
 pub mod serve;
 pub mod target;
 pub mod values;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// The whole program, from its command line to its exit code.
+pub async fn program() -> ExitCode {
+    let cli = args::Cli::parse();
+    output::init_logging(cli.command.serves());
+    let json = cli.json;
+    match commands::run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::report(&failure, json);
+            failure.exit_code()
+        }
+    }
+}

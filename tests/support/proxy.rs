@@ -1,6 +1,8 @@
-//! A proxy in front of the engine that counts what passes and can be told to lose, delay or refuse it.
+//! A proxy in front of the engine, or of the service, that counts what passes and can be told to lose, delay or refuse
+//! it: the next request of a kind, or some of all by the throw of seeded dice.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     io,
     pin::Pin,
@@ -8,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request as HttpRequest, Response, Uri, header};
+use http::{HeaderMap, Request as HttpRequest, Response, Uri, header, request::Parts};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     body::{Bytes, Incoming},
@@ -16,15 +18,16 @@ use hyper::{
 };
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo},
+    rt::TokioIo,
 };
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::AbortHandle};
 
 /// One request that reached the proxy.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `UpdateItem`, `Query`, …
+    /// `UpdateItem`, `Query`, …; the method, of a request that is none of DynamoDB's.
     pub operation: String,
     /// What was asked.
     pub body: Value,
@@ -172,11 +175,71 @@ pub struct Action {
     pub name: String,
 }
 
+/// How often each kind of fault has happened.
+pub type Tally = BTreeMap<&'static str, u64>;
+
+/// Faults that strike at random, the same in every run with the same seed and the same requests.
+struct Dice {
+    random: StdRng,
+    rate: f64,
+    tally: Tally,
+}
+
+impl Dice {
+    /// What happens to a request, if anything. Only what can happen to this operation.
+    fn throw(&mut self, operation: &str, body: &Value) -> Option<Fault> {
+        if !self.random.random_bool(self.rate) {
+            return None;
+        }
+        let mut kinds = vec!["request cut", "reply cut", "latency"];
+        let to_engine =
+            body.get("TableName").is_some() || body.get("TransactItems").is_some() || operation.contains("Batch");
+        if to_engine {
+            kinds.extend(["throttled", "internal error, not done", "internal error, done"]);
+        }
+        match operation {
+            "TransactWriteItems" => kinds.extend(["transaction conflict", "transaction in progress"]),
+            "UpdateItem" | "PutItem" | "DeleteItem" => kinds.push("transaction conflict"),
+            "BatchGetItem" | "BatchWriteItem" => kinds.extend(["partial batch", "untouched batch"]),
+            _ => {}
+        }
+        let kind = *kinds.choose(&mut self.random)?;
+        *self.tally.entry(kind).or_default() += 1;
+        Some(match kind {
+            "request cut" => Fault::cut_request(),
+            "reply cut" => Fault::cut_reply(),
+            "throttled" => Fault::answer(
+                400,
+                ["ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"]
+                    .choose(&mut self.random)?,
+            ),
+            "internal error, not done" => Fault::answer(500, "InternalServerError"),
+            "internal error, done" => Fault::done_but_answer(500, "InternalServerError"),
+            "transaction in progress" => Fault::answer(400, "TransactionInProgressException"),
+            "transaction conflict" => match body["TransactItems"].as_array() {
+                // One action met another writer, the others are innocent.
+                Some(actions) => {
+                    let guilty = self.random.random_range(0..actions.len().max(1));
+                    let reasons: Vec<_> = (0..actions.len())
+                        .map(|action| if action == guilty { "TransactionConflict" } else { "None" })
+                        .collect();
+                    Fault::cancelled(&reasons)
+                }
+                None => Fault::answer(400, "TransactionConflictException"),
+            },
+            "partial batch" => Fault::partial_batch(),
+            "untouched batch" => Fault::untouched_batch(),
+            _ => Fault::delay(Duration::from_millis(self.random.random_range(1..25))),
+        })
+    }
+}
+
 #[derive(Default)]
 struct State {
     log: Vec<Request>,
     actions: Vec<Action>,
     armed: Vec<Armed>,
+    dice: Option<Dice>,
     forgetful: bool,
     measures: bool,
 }
@@ -204,7 +267,7 @@ impl Proxy {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let inner = Arc::new(Inner {
             target: target.trim_end_matches('/').to_owned(),
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            client: crate::service::client(),
             state: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, inner.clone())).abort_handle();
@@ -246,6 +309,17 @@ impl Proxy {
     /// Whether every armed fault has happened as often as it should.
     pub fn is_spent(&self) -> bool {
         self.inner.state.lock().unwrap().armed.is_empty()
+    }
+
+    /// From now on this share of all requests meets a fault that the seed draws.
+    pub fn strike_at_random(&self, seed: u64, rate: f64) {
+        let dice = Dice { random: StdRng::seed_from_u64(seed), rate, tally: Tally::new() };
+        self.inner.state.lock().unwrap().dice = Some(dice);
+    }
+
+    /// Ends what [`Self::strike_at_random`] has begun; tells how often each kind of fault has struck.
+    pub fn stop_striking(&self) -> Tally {
+        self.inner.state.lock().unwrap().dice.take().map(|dice| dice.tally).unwrap_or_default()
     }
 
     /// Forgets all faults that have not happened.
@@ -361,7 +435,7 @@ impl Inner {
             .headers
             .get("x-amz-target")
             .and_then(|target| target.to_str().ok()?.rsplit('.').next())
-            .unwrap_or_default()
+            .unwrap_or(parts.method.as_str())
             .to_owned();
         let json: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (entry, fault) = self.admit(&operation, &json);
@@ -378,15 +452,15 @@ impl Inner {
             Step::CutRequest => None,
             Step::Answer(status, body) => Some(Answer::json(*status, body)),
             Step::DoneButAnswer(status, answer) => {
-                self.forward(&parts.headers, body).await?;
+                self.forward(&parts, body).await?;
                 Some(Answer::json(*status, answer))
             }
             Step::UntouchedBatch => {
                 let left = json.get("RequestItems").cloned().unwrap_or_default();
                 Some(Answer::json(200, &json!({ "UnprocessedKeys": left, "UnprocessedItems": left, "Responses": {} })))
             }
-            Step::PartialBatch => Some(self.half(&parts.headers, json).await?),
-            Step::Forward | Step::CutReply | Step::Delay(_) => Some(self.forward(&parts.headers, body).await?),
+            Step::PartialBatch => Some(self.half(&parts, json).await?),
+            Step::Forward | Step::CutReply | Step::Delay(_) => Some(self.forward(&parts, body).await?),
         };
         if let Some(hook) = &fault.after {
             hook().await;
@@ -423,12 +497,16 @@ impl Inner {
             }
         }
         state.armed.retain(|armed| armed.fault.times > 0);
+        let found = found.or_else(|| state.dice.as_mut()?.throw(operation, body));
         (entry, found.unwrap_or_else(Fault::none))
     }
 
-    async fn forward(&self, headers: &HeaderMap, body: Bytes) -> Result<Answer, io::Error> {
-        let mut request = HttpRequest::post(self.target.parse::<Uri>().unwrap()).body(Full::new(body)).unwrap();
-        for (name, value) in headers {
+    async fn forward(&self, asked: &Parts, body: Bytes) -> Result<Answer, io::Error> {
+        let target: Uri = format!("{}{}", self.target, asked.uri).parse().map_err(io::Error::other)?;
+        let mut request = HttpRequest::new(Full::new(body));
+        *request.method_mut() = asked.method.clone();
+        *request.uri_mut() = target;
+        for (name, value) in &asked.headers {
             if ![header::HOST, header::CONTENT_LENGTH, header::CONNECTION].contains(name) {
                 request.headers_mut().append(name, value.clone());
             }
@@ -443,7 +521,7 @@ impl Inner {
     }
 
     /// Forwards the first half of every table's part of a batch and hands the rest back as unprocessed.
-    async fn half(&self, headers: &HeaderMap, mut asked: Value) -> Result<Answer, io::Error> {
+    async fn half(&self, parts: &Parts, mut asked: Value) -> Result<Answer, io::Error> {
         let mut rest = json!({});
         let reads = asked["RequestItems"].as_object().unwrap().values().all(Value::is_object);
         for (table, part) in asked["RequestItems"].as_object_mut().unwrap() {
@@ -459,7 +537,7 @@ impl Inner {
             }
         }
         let body = serde_json::to_vec(&asked).unwrap();
-        let answer = self.forward(headers, body.into()).await?;
+        let answer = self.forward(parts, body.into()).await?;
         let mut told: Value = serde_json::from_slice(&answer.body).unwrap();
         told[if reads { "UnprocessedKeys" } else { "UnprocessedItems" }] = rest;
         Ok(Answer::json(answer.status, &told))

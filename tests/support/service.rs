@@ -33,6 +33,14 @@ pub struct Service {
     streams: AtomicBool,
 }
 
+/// A client over plain HTTP.
+pub fn client() -> Client<HttpConnector, Full<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    // A request that was taken back by its connection could have been received all the same.
+    Client::builder(TokioExecutor::new()).retry_canceled_requests(false).build(connector)
+}
+
 /// What the service answered.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -62,14 +70,21 @@ impl Service {
 
     /// Starts a service of these rooms alone.
     pub async fn of(rooms: Router<App>, table: Table, auth: Auth) -> Self {
-        let table = table.proxied().await;
+        Self::serving(rooms, table.proxied().await, auth).await
+    }
+
+    /// Starts a service over the store of a table that has its proxy already.
+    pub async fn on(table: Proxied, auth: Auth) -> Self {
+        Self::serving(routes::router(), table, auth).await
+    }
+
+    async fn serving(rooms: Router<App>, table: Proxied, auth: Auth) -> Self {
         let app = App::new(table.store.clone(), table.feed.clone(), auth);
         let router = nameservice_http::service(rooms, app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { table, url, client, serving, begun: 0.into(), ended: 0.into(), streams: false.into() }
+        Self { table, url, client: client(), serving, begun: 0.into(), ended: 0.into(), streams: false.into() }
     }
 
     /// Where it listens.

@@ -1,0 +1,370 @@
+//! Clients that do anything at all to a few records, over HTTP, and write down what they asked and what they were told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::{Client as Http, connect::HttpConnector};
+use nameservice_tests::{cids::id_of, service::client};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::history::{
+    judge::{Entry, Recorder},
+    spec::{Answered, Asked, Concern, Spot},
+};
+
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the clients of a history do: weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mix {
+    pub(super) reads: u32,
+    pub(super) pushes: u32,
+    pub(super) leases: u32,
+    pub(super) fenced: u32,
+    pub(super) transactions: u32,
+}
+
+impl Mix {
+    /// Many on one concern.
+    pub(super) const PUSHES: Self = Self { reads: 3, pushes: 8, leases: 0, fenced: 0, transactions: 0 };
+    /// Holders of leases who lose them to one another.
+    pub(super) const LEASES: Self = Self { reads: 3, pushes: 2, leases: 5, fenced: 4, transactions: 0 };
+    /// What ties concerns together.
+    pub(super) const TRANSACTIONS: Self = Self { reads: 3, pushes: 3, leases: 0, fenced: 0, transactions: 5 };
+    /// All of it.
+    pub(super) const EVERYTHING: Self = Self { reads: 3, pushes: 5, leases: 2, fenced: 2, transactions: 2 };
+}
+
+/// What all clients of a history share.
+pub(super) struct World {
+    /// Where the service is; the first may be behind faults, the last never is.
+    pub(super) urls: Vec<String>,
+    pub(super) records: Vec<String>,
+    pub(super) mix: Mix,
+    pub(super) lease_seconds: (i64, i64),
+    pub(super) recorder: Recorder,
+    /// Makes every id that is pushed the only one of its kind.
+    ids: AtomicI64,
+}
+
+impl World {
+    pub(super) fn new(urls: Vec<String>, records: Vec<String>, mix: Mix) -> Self {
+        Self { urls, records, mix, lease_seconds: (300, 301), recorder: Recorder::default(), ids: AtomicI64::new(0) }
+    }
+}
+
+enum Sent {
+    Answered(Answered),
+    /// Nobody listened: it was not sent.
+    Refused,
+    /// Sent, and perhaps received.
+    Lost,
+}
+
+/// One client.
+pub(super) struct Client {
+    number: u32,
+    random: StdRng,
+    http: Http<HttpConnector, Full<Bytes>>,
+    world: Arc<World>,
+    /// What it was last told of each concern.
+    known: BTreeMap<Spot, Value>,
+    /// The claims that it was granted.
+    claims: Vec<(String, Value)>,
+}
+
+impl Client {
+    pub(super) fn new(number: u32, seed: u64, world: Arc<World>) -> Self {
+        let random = StdRng::seed_from_u64(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self { number, random, http: client(), world, known: BTreeMap::new(), claims: Vec::new() }
+    }
+
+    /// Does so many things, one after the other.
+    pub(super) async fn run(mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step().await;
+        }
+    }
+
+    async fn step(&mut self) {
+        let Mix { reads, pushes, leases, fenced, transactions } = self.world.mix;
+        let mut throw = self.random.random_range(0..reads + pushes + leases + fenced + transactions);
+        let mut falls_on = |weight: u32| {
+            let here = throw < weight;
+            throw = throw.wrapping_sub(weight);
+            here
+        };
+        if falls_on(reads) {
+            self.read().await;
+        } else if falls_on(pushes) {
+            let record = self.record();
+            let concern = *Concern::ALL.choose(&mut self.random).unwrap();
+            self.push(&record, concern, None).await;
+        } else if falls_on(leases) {
+            self.lease().await;
+        } else if falls_on(fenced) {
+            // Not only the current claim: those who have lost theirs do not know it.
+            match self.claims.choose(&mut self.random).cloned() {
+                Some((record, claim)) => {
+                    let concern = *[Concern::Head, Concern::Index, Concern::Status].choose(&mut self.random).unwrap();
+                    self.push(&record, concern, Some(claim)).await;
+                }
+                None => self.lease().await,
+            }
+        } else {
+            self.transaction().await;
+        }
+    }
+
+    fn record(&mut self) -> String {
+        self.world.records.choose(&mut self.random).unwrap().clone()
+    }
+
+    fn known(&self, spot: &Spot) -> Value {
+        self.known.get(spot).cloned().unwrap_or_else(|| spot.concern.unborn())
+    }
+
+    fn number(&self) -> i64 {
+        self.world.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    // ---- what is asked ----
+
+    /// The body of a push, mostly one that can succeed.
+    fn body(&mut self, spot: &Spot) -> Value {
+        let (known, number) = (self.known(spot), self.number());
+        match spot.concern {
+            Concern::Head | Concern::Index => {
+                let index = spot.concern == Concern::Index;
+                let mut expected = json!({ "id": known["id"], "t": known["t"] });
+                if known["id"] != Value::Null && self.random.random_bool(0.05) {
+                    return json!({ "new": { "id": known["id"], "t": known["t"] } });
+                }
+                if index {
+                    // It is not compared, but tells what follows.
+                    expected["rev"] = known["rev"].clone();
+                }
+                let ahead = *[1, 1, 1, 2, 3, 0, -1].choose(&mut self.random).unwrap();
+                let t = (known["t"].as_i64().unwrap() + ahead).max(1);
+                let new = json!({ "id": id_of(&format!("{} {number}", spot.concern.name())).as_str(), "t": t });
+                match self.random.random_range(0..10) {
+                    0..5 => json!({ "expected": expected, "new": new }),
+                    5 if index => json!({ "new": new, "allow_equal": true }),
+                    _ => json!({ "new": new }),
+                }
+            }
+            Concern::Status | Concern::Config => {
+                let mut expected = json!({ "v": known["v"] });
+                if known["payload"] != Value::Null && self.random.random_bool(0.4) {
+                    expected["payload"] = known["payload"].clone();
+                }
+                let payload = match spot.concern {
+                    Concern::Status => json!({ "state": format!("s{}", number % 3), "n": number }),
+                    _ => json!({ "n": number }),
+                };
+                let mut new = json!({ "payload": payload });
+                if self.random.random_bool(0.2) {
+                    new["v"] = json!((known["v"].as_i64().unwrap() + self.random.random_range(0..4)).max(1));
+                }
+                json!({ "expected": expected, "new": new })
+            }
+        }
+    }
+
+    async fn push(&mut self, record: &str, concern: Concern, claim: Option<Value>) {
+        let spot = Spot::new(record, concern);
+        let mut body = self.body(&spot);
+        if let Some(claim) = claim {
+            body["lease"] = claim;
+        }
+        let path = format!("/v1/{}/{record}", concern.path());
+        let answer = self.call(Asked::Push(spot.clone(), body.clone()), Method::PUT, &path, Some(body)).await;
+        if let Some(answer) = answer {
+            let shown = if answer.status == 200 { &answer.body["value"] } else { &answer.body["actual"] };
+            self.learn(&spot, shown);
+        }
+    }
+
+    fn learn(&mut self, spot: &Spot, shown: &Value) {
+        if shown.is_object() {
+            self.known.insert(spot.clone(), shown.clone());
+        }
+    }
+
+    async fn read(&mut self) {
+        let record = self.record();
+        let name = record.split(':').next().unwrap();
+        let (path, listed) = match self.random.random_range(0..4) {
+            0 => (
+                format!("/v1/records/{record}?concerns={}", Concern::ALL.choose(&mut self.random).unwrap().name()),
+                false,
+            ),
+            1 => (format!("/v1/records?name={name}&view=full"), true),
+            _ => (format!("/v1/records/{record}"), false),
+        };
+        let invoked = self.world.recorder.tick();
+        let Sent::Answered(answer) = self.send(Method::GET, &path, None, None).await else { return };
+        let returned = self.world.recorder.tick();
+        if answer.problem() == "unavailable" {
+            return;
+        }
+        assert_eq!(answer.status, 200, "GET {path}: {answer:?}");
+        let shown = if listed { &answer.body["records"][0] } else { &answer.body };
+        for concern in Concern::ALL {
+            if let Some(value) = shown.get(concern.name()) {
+                let spot = Spot::new(&record, concern);
+                self.learn(&spot, value);
+                self.world.recorder.record(Entry {
+                    client: self.number,
+                    asked: Arc::new(Asked::Read(spot)),
+                    invoked,
+                    returned: Some((returned, Arc::new(Answered { status: 200, body: value.clone() }))),
+                    repeated: false,
+                });
+            }
+        }
+    }
+
+    async fn lease(&mut self) {
+        let held = self.claims.choose(&mut self.random).cloned();
+        match (self.random.random_range(0..6), held) {
+            (0, Some((record, claim))) => {
+                let path = format!(
+                    "/v1/leases/{record}?name={}&holder={}&token={}",
+                    claim["name"].as_str().unwrap(),
+                    claim["holder"].as_str().unwrap(),
+                    claim["token"]
+                );
+                self.call(Asked::Release(record, claim), Method::DELETE, &path, None).await;
+            }
+            (1, Some((record, mut claim))) => {
+                claim["ttl_seconds"] = json!(self.seconds());
+                let path = format!("/v1/leases/{record}");
+                self.call(Asked::Lease(record, claim.clone()), Method::PUT, &path, Some(claim)).await;
+            }
+            _ => {
+                let record = self.record();
+                let name = *["index_lock", "reindex_lock", "maintenance_lock"].choose(&mut self.random).unwrap();
+                // Few holders: some take over from themselves, under another client.
+                let holder = format!("h{}", self.random.random_range(0..3));
+                let wanted = json!({ "name": name, "holder": holder, "ttl_seconds": self.seconds() });
+                let path = format!("/v1/leases/{record}");
+                let asked = Asked::Lease(record.clone(), wanted.clone());
+                let Some(answer) = self.call(asked, Method::PUT, &path, Some(wanted)).await else { return };
+                if answer.status == 200 {
+                    let claim = json!({ "name": name, "holder": holder, "token": answer.body["token"] });
+                    self.claims.push((record, claim));
+                }
+            }
+        }
+    }
+
+    fn seconds(&mut self) -> i64 {
+        self.random.random_range(self.world.lease_seconds.0..self.world.lease_seconds.1)
+    }
+
+    async fn transaction(&mut self) {
+        let mut spots: Vec<Spot> = Vec::new();
+        for _ in 0..self.random.random_range(2..5) {
+            let spot = Spot::new(&self.record(), *Concern::ALL.choose(&mut self.random).unwrap());
+            if !spots.contains(&spot) {
+                spots.push(spot);
+            }
+        }
+        let operations: Vec<Value> = spots
+            .iter()
+            .map(|spot| {
+                let known = self.known(spot);
+                if self.random.random_bool(0.25) {
+                    let expected = match spot.concern {
+                        Concern::Head | Concern::Index => json!({ "id": known["id"], "t": known["t"] }),
+                        Concern::Status | Concern::Config => json!({ "v": known["v"] }),
+                    };
+                    return json!({ "op": "check", "address": spot.record, "concern": spot.concern.name(), "expected": expected });
+                }
+                let mut body = self.body(spot);
+                body["op"] = json!(format!("push_{}", spot.concern.name()));
+                body["address"] = json!(spot.record);
+                body
+            })
+            .collect();
+        let body = json!({ "operations": operations });
+        let asked = Asked::Transaction(operations);
+        let Some(answer) = self.call(asked, Method::POST, "/v1/transactions", Some(body)).await else { return };
+        let results = answer.body["results"].as_array().cloned().unwrap_or_default();
+        for (spot, result) in spots.iter().zip(results) {
+            self.learn(spot, result.get("value").or(result.get("actual")).unwrap_or(&Value::Null));
+        }
+    }
+
+    // ---- how it is asked ----
+
+    /// Calls, sometimes again under the same key where no answer came, and writes it down. `None`: no answer.
+    async fn call(&mut self, asked: Asked, method: Method, path: &str, body: Option<Value>) -> Option<Answered> {
+        let asked = Arc::new(asked);
+        let key = Uuid::new_v4().to_string();
+        let (invoked, mut lost, mut repeated) = (self.world.recorder.tick(), false, false);
+        loop {
+            let sent = self.send(method.clone(), path, Some(&key), body.as_ref()).await;
+            match sent {
+                Sent::Answered(answer) if !matches!(answer.problem(), "unavailable" | "outcome-unknown") => {
+                    let known = answer.status < 300
+                        || matches!(answer.problem(), "conflict" | "lease-held" | "lease-lost" | "transaction-refused");
+                    assert!(known, "{asked:?}: {} {}", answer.status, answer.body);
+                    let returned = Some((self.world.recorder.tick(), Arc::new(answer.clone())));
+                    self.world.recorder.record(Entry { client: self.number, asked, invoked, returned, repeated });
+                    return Some(answer);
+                }
+                // Certainly not applied, unless one before was.
+                Sent::Answered(answer) if answer.problem() == "unavailable" => {}
+                Sent::Refused => tokio::time::sleep(Duration::from_millis(20)).await,
+                Sent::Answered(_) | Sent::Lost => lost = true,
+            }
+            if !lost {
+                return None;
+            }
+            if self.random.random_bool(0.4) {
+                self.world.recorder.record(Entry { client: self.number, asked, invoked, returned: None, repeated });
+                return None;
+            }
+            repeated = true;
+        }
+    }
+
+    async fn send(&mut self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Sent {
+        let url = self.world.urls.choose(&mut self.random).unwrap();
+        let mut request = Request::builder().method(method).uri(format!("{url}{path}"));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map(|body| serde_json::to_vec(body).unwrap()).unwrap_or_default();
+        let request = request.body(Full::new(body.into())).unwrap();
+        let exchange = async {
+            let (parts, body) = match self.http.request(request).await {
+                Ok(response) => response.into_parts(),
+                Err(error) if error.is_connect() => return Sent::Refused,
+                Err(_) => return Sent::Lost,
+            };
+            let Ok(body) = body.collect().await else { return Sent::Lost };
+            let body = body.to_bytes();
+            let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+            Sent::Answered(Answered { status: parts.status.as_u16(), body })
+        };
+        tokio::time::timeout(PATIENCE, exchange).await.unwrap_or(Sent::Lost)
+    }
+}

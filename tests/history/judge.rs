@@ -1,0 +1,243 @@
+//! Writes histories down and has them judged.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
+
+use crate::history::spec::{Answered, Asked, Records, Spot, Step};
+
+/// How long the search for an order may take. It takes milliseconds where there is one.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How many writes an item remembers (contract §4).
+const REMEMBERED: usize = 4;
+
+/// A call, from before it was sent until its answer was there.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Who called. One call at a time.
+    pub(super) client: u32,
+    pub(super) asked: Arc<Asked>,
+    pub(super) invoked: u64,
+    /// `None` where no answer came: it may have been applied, at any time since.
+    pub(super) returned: Option<(u64, Arc<Answered>)>,
+    /// It was sent more than once, by the client.
+    pub(super) repeated: bool,
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.returned.as_ref().map_or(u64::MAX, |(at, _)| *at)
+    }
+}
+
+/// Where all clients of a history write.
+#[derive(Default)]
+pub(super) struct Recorder {
+    ticks: AtomicU64,
+    entries: Mutex<Vec<Entry>>,
+}
+
+impl Recorder {
+    /// The next point of time.
+    pub(super) fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(super) fn record(&self, entry: Entry) {
+        self.entries.lock().unwrap().push(entry);
+    }
+
+    pub(super) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries.lock().unwrap())
+    }
+}
+
+/// What was judged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Judged {
+    /// Histories of what hangs together: one concern, or all that transactions and leases have tied together.
+    pub(super) histories: usize,
+    pub(super) operations: usize,
+    /// Those of them that were never answered.
+    pub(super) open: usize,
+    pub(super) transactions: usize,
+}
+
+impl Judged {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.histories += other.histories;
+        self.operations += other.operations;
+        self.open += other.open;
+        self.transactions += other.transactions;
+    }
+}
+
+/// Judges a history, in the parts that have no concern in common. The error shows the first part that no order explains,
+/// up to the answer that could not be.
+pub(super) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, String> {
+    let mut judged = Judged::default();
+    for part in parts(entries) {
+        judged.histories += 1;
+        judged.operations += part.len();
+        judged.open += part.iter().filter(|entry| entry.returned.is_none()).count();
+        judged.transactions += part.iter().filter(|entry| matches!(*entry.asked, Asked::Transaction(_))).count();
+        let part = honest(part);
+        match linearizable(&part, leases_end) {
+            Some(true) => {}
+            Some(false) => return Err(explained(&part, leases_end)),
+            None => return Err(format!("no order found in {PATIENCE:?}, and none excluded:\n{}", shown(&part))),
+        }
+    }
+    Ok(judged)
+}
+
+/// Calls that have a concern in common, directly or through others.
+fn parts(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let mut part_of: BTreeMap<Spot, usize> = BTreeMap::new();
+    let mut parts: Vec<Vec<Entry>> = Vec::new();
+    for entry in entries {
+        let spots = entry.asked.spots();
+        let mut touched: Vec<usize> = spots.iter().filter_map(|spot| part_of.get(spot).copied()).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let into = touched.first().copied().unwrap_or_else(|| {
+            parts.push(Vec::new());
+            parts.len() - 1
+        });
+        for &from in touched.iter().skip(1) {
+            let moved = std::mem::take(&mut parts[from]);
+            parts[into].extend(moved);
+            part_of.values_mut().filter(|part| **part == from).for_each(|part| *part = into);
+        }
+        part_of.extend(spots.into_iter().map(|spot| (spot, into)));
+        parts[into].push(entry);
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// An item remembers four writes: a call that was lost and sent again while more than that came between is no longer
+/// recognised. Then it may be refused although it was done, or take its lease a second time; what cannot be told from
+/// such an answer is left open.
+fn honest(part: Vec<Entry>) -> Vec<Entry> {
+    let refused = |answer: &Answered| answer.status >= 400 || answer.body["status"] == "stale";
+    let may_have_written =
+        |entry: &&Entry| entry.asked.writes() && entry.returned.as_ref().is_none_or(|(_, answer)| !refused(answer));
+    let writes: Vec<Entry> = part.iter().filter(may_have_written).cloned().collect();
+    let mut honest = Vec::new();
+    for entry in part {
+        let meanwhile = |other: &&Entry| other.invoked < entry.end() && other.end() > entry.invoked;
+        // Itself among them, where it has written.
+        let forgotten = entry.asked.spots().iter().any(|spot| {
+            writes.iter().filter(meanwhile).filter(|other| other.asked.spots().contains(spot)).count() >= REMEMBERED
+        });
+        let is_refused = entry.returned.as_ref().is_some_and(|(_, answer)| refused(answer));
+        let lease = matches!(*entry.asked, Asked::Lease(..) | Asked::Release(..));
+        if forgotten && is_refused && entry.repeated && entry.asked.writes() {
+            honest.push(Entry { returned: None, ..entry });
+        } else if forgotten && !is_refused && lease && entry.returned.is_some() {
+            honest.push(Entry { returned: None, ..entry.clone() });
+            honest.push(entry);
+        } else {
+            honest.push(entry);
+        }
+    }
+    honest
+}
+
+/// Whether some order of the calls, each between its beginning and its end, explains all answers. `None`: not found out.
+fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
+    #[derive(Clone, Copy)]
+    enum Event {
+        Invoke(usize),
+        Return(usize),
+    }
+    // An open call never ends, so that its client goes on as somebody else. Each concern of a read is a call of its own.
+    let thread = |at: usize| match (&*part[at].asked, part[at].returned.is_some()) {
+        // What changes nothing is tried first, what may never have been done last.
+        (_, false) => (2, at, 0),
+        (Asked::Read(spot), _) => (0, part[at].client as usize, spot.concern as usize),
+        _ => (1, part[at].client as usize, 0),
+    };
+    let mut events: Vec<(u64, Event)> = Vec::new();
+    for (at, entry) in part.iter().enumerate() {
+        events.push((entry.invoked, Event::Invoke(at)));
+        // A call that was never answered may be made at any time: it ends after all others.
+        events.push((entry.end(), Event::Return(at)));
+    }
+    events.sort_by_key(|(at, _)| *at);
+    let answered = part.iter().filter(|entry| entry.returned.is_some()).count();
+    let mut tester = LinearizabilityTester::new(Records::new(leases_end, answered));
+    for (_, event) in events {
+        match event {
+            Event::Invoke(at) => tester.on_invoke(thread(at), Step { at, asked: part[at].asked.clone() }).map(drop),
+            Event::Return(at) => {
+                let answer = part[at].returned.as_ref().map_or_else(Answered::never, |(_, answer)| answer.clone());
+                tester.on_return(thread(at), answer).map(drop)
+            }
+        }
+        .unwrap();
+    }
+    let (tell, told) = mpsc::channel();
+    let search = move || tell.send(tester.is_consistent());
+    std::thread::Builder::new().stack_size(64 << 20).spawn(search).unwrap();
+    told.recv_timeout(PATIENCE).ok()
+}
+
+/// The shortest beginning of a history that no order explains.
+fn explained(part: &[Entry], leases_end: bool) -> String {
+    let mut ends: Vec<u64> = part.iter().map(Entry::end).filter(|end| *end < u64::MAX).collect();
+    ends.sort_unstable();
+    let until = |end: u64| -> Vec<Entry> {
+        let begun = part.iter().filter(|entry| entry.invoked < end);
+        begun
+            .map(|entry| Entry { returned: entry.returned.clone().filter(|(at, _)| *at <= end), ..entry.clone() })
+            .collect()
+    };
+    let explained = ends.partition_point(|end| linearizable(&until(*end), leases_end) != Some(false));
+    if let Some(end) = ends.get(explained) {
+        return format!("no order explains the last answer:\n{}", shown(&until(*end)));
+    }
+    format!("no order explains these answers:\n{}", shown(part))
+}
+
+fn shown(part: &[Entry]) -> String {
+    let mut sorted: Vec<&Entry> = part.iter().collect();
+    sorted.sort_by_key(|entry| entry.end());
+    let mut text = String::new();
+    for entry in sorted {
+        let Entry { client, asked, invoked, repeated, .. } = entry;
+        let repeated = if *repeated { " (repeated)" } else { "" };
+        match &entry.returned {
+            Some((at, answer)) => writeln!(text, "  {client} [{invoked}..{at}]{repeated} {asked:?} -> {answer:?}"),
+            None => writeln!(text, "  {client} [{invoked}..     ]{repeated} {asked:?} -> never answered"),
+        }
+        .unwrap();
+    }
+    without_long_ids(&text)
+}
+
+/// Content ids by their ends, which tell them apart.
+fn without_long_ids(text: &str) -> String {
+    text.split('"')
+        .map(
+            |word| {
+                if word.len() == 59 && word.starts_with("baf") {
+                    format!("…{}", &word[53..])
+                } else {
+                    word.to_owned()
+                }
+            },
+        )
+        .collect::<Vec<_>>()
+        .join("\"")
+}

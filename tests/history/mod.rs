@@ -1,0 +1,399 @@
+//! Histories: clients push, read, lease and commit at the same time, while requests, replies and processes are lost; then
+//! a checker looks for an order that explains every answer (linearizability; of transactions, strict serializability).
+//!
+//! `cargo histories` prints what was done; `NAMESERVICE_HISTORY_SECONDS` says for how long (4 seconds a test). `NAMESERVICE_TEST_SEED` repeats a seed that a failure has
+//! printed: the same operations and faults, as far as the scheduler lets two runs be the same.
+
+mod clients;
+mod judge;
+mod process;
+mod spec;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use futures_util::future::join_all;
+use nameservice_http::Auth;
+use nameservice_tests::{prelude::*, proxy::Tally};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use self::{
+    clients::{Client, Mix, World},
+    judge::{Entry, Judged, judge},
+    process::Process,
+    spec::{Answered, Asked, Concern, Spot},
+};
+
+/// How many seconds of histories each test makes.
+const SECONDS: &str = "NAMESERVICE_HISTORY_SECONDS";
+const DEFAULT_SECONDS: u64 = 4;
+const SEED: &str = "NAMESERVICE_TEST_SEED";
+const CLIENTS: u32 = 4;
+const STEPS: usize = 14;
+/// The share of requests that meet a fault.
+const RATE: f64 = 0.12;
+
+/// The figures of one test.
+#[derive(Default)]
+struct Figures {
+    judged: Judged,
+    faults: BTreeMap<&'static str, u64>,
+}
+
+impl Figures {
+    fn count(&mut self, kind: &'static str, times: u64) {
+        *self.faults.entry(kind).or_default() += times;
+    }
+
+    fn add(&mut self, tally: Tally) {
+        tally.into_iter().for_each(|(kind, times)| self.count(kind, times));
+    }
+
+    fn print(&self, name: &str) {
+        let Judged { histories, operations, open, transactions } = self.judged;
+        println!(
+            "{name}: {histories} histories accepted, {operations} operations ({open} never answered, {transactions} transactions)"
+        );
+        let faults: Vec<_> = self.faults.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
+        println!("  faults: {}", if faults.is_empty() { "none".to_owned() } else { faults.join(", ") });
+    }
+}
+
+/// Seeds, until the time is over: one where one was named.
+fn seeds() -> impl Iterator<Item = u64> {
+    let named = std::env::var(SEED).ok().map(|seed| seed.parse::<u64>().expect("a seed is a number"));
+    let seconds = std::env::var(SECONDS).ok().map_or(DEFAULT_SECONDS, |seconds| seconds.parse().expect("seconds"));
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut first = true;
+    std::iter::from_fn(move || {
+        let more = first || (named.is_none() && Instant::now() < until);
+        first = false;
+        more.then(|| named.unwrap_or_else(|| u64::from(rand::random::<u32>())))
+    })
+}
+
+fn mix_of(seed: u64) -> Mix {
+    [Mix::PUSHES, Mix::LEASES, Mix::TRANSACTIONS, Mix::EVERYTHING][(seed % 4) as usize]
+}
+
+/// Lets clients loose on a world and judges what they were told.
+async fn run(world: World, seed: u64, leases_end: bool) -> Judged {
+    let world = Arc::new(world);
+    let clients = (0..CLIENTS).map(|number| tokio::spawn(Client::new(number, seed, world.clone()).run(STEPS)));
+    for client in join_all(clients).await {
+        client.unwrap_or_else(|error| panic!("{SEED}={seed}: {error}"));
+    }
+    let entries = world.recorder.take();
+    let judged = tokio::task::spawn_blocking(move || judge(entries, leases_end)).await.unwrap();
+    judged.unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}"))
+}
+
+async fn create(service: &str, names: &[String]) {
+    // The service may be behind faults: a lost answer is asked again.
+    let client = nameservice_tests::service::client();
+    for name in names {
+        for _ in 0..20 {
+            let body = json!({ "address": name }).to_string();
+            let request = http::Request::post(format!("{service}/v1/ledgers"))
+                .header("content-type", "application/json")
+                .header("idempotency-key", name)
+                .body(body.into())
+                .unwrap();
+            match client.request(request).await {
+                Ok(answer) if answer.status() == 201 || answer.status() == 409 => break,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn names(seed: u64, round: usize) -> Vec<String> {
+    // One record makes the histories of its concerns long, two tie transactions together.
+    (0..1 + seed % 2).map(|n| format!("h{round}-{n}:main")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
+    let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
+    let door = Proxy::start(service.url()).await;
+    let mut figures = Figures::default();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(service.url(), &names).await;
+        service.table.proxy.strike_at_random(seed, RATE);
+        door.strike_at_random(seed + 1, RATE);
+        let world = World::new(vec![door.url().to_owned(), service.url().to_owned()], names, mix_of(seed));
+        figures.judged.add(&run(world, seed, false).await);
+        figures.add(service.table.proxy.stop_striking());
+        figures.add(door.stop_striking());
+        service.table.proxy.take_requests();
+        door.take_requests();
+    }
+    figures.print("in one process");
+}
+
+/// Kills the process again and again while a history runs.
+async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> Judged {
+    let history = run(world, seed, false);
+    tokio::pin!(history);
+    let mut random = StdRng::seed_from_u64(seed);
+    loop {
+        let pause = Duration::from_millis(random.random_range(20..400));
+        tokio::select! {
+            judged = &mut history => return judged,
+            () = tokio::time::sleep(pause) => process.kill_and_restart().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_with_its_engine_loses_nothing_that_it_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut process = Process::start(&["--data", directory.path().to_str().unwrap()]).await;
+    let mut figures = Figures::default();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&process.url(), &names).await;
+        let world = World::new(vec![process.url()], names, mix_of(seed));
+        figures.judged.add(&run_and_kill(&mut process, world, seed).await);
+    }
+    figures.count("killed with -9", process.kills);
+    figures.print("a process and its engine, killed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_between_service_and_engine_leaves_a_history_in_order() {
+    let table = Table::without_stream().await.proxied().await;
+    let place = ["--endpoint-url", table.proxy.url(), "--table", &table.name];
+    let mut process = Process::start(&place).await;
+    let mut figures = Figures::default();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&process.url(), &names).await;
+        table.proxy.strike_at_random(seed, RATE);
+        let world = World::new(vec![process.url()], names, mix_of(seed));
+        figures.judged.add(&run_and_kill(&mut process, world, seed).await);
+        figures.add(table.proxy.stop_striking());
+        table.proxy.take_requests();
+    }
+    figures.count("killed with -9", process.kills);
+    figures.print("a process, killed, its engine not");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_back_and_forth_gives_no_lease_twice() {
+    let ahead = Arc::new(AtomicU64::new(0));
+    let mut table = Table::without_stream().await.proxied().await;
+    let steps = ahead.clone();
+    table.store = table.store.with_clock(move || SystemTime::now() + Duration::from_secs(steps.load(Ordering::SeqCst)));
+    let service = Service::on(table, Auth::Open).await;
+    let mut figures = Figures::default();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(service.url(), &names).await;
+        service.table.proxy.strike_at_random(seed, RATE);
+        let mut world = World::new(vec![service.url().to_owned()], names, Mix::LEASES);
+        world.lease_seconds = (1, 120);
+        let history = run(world, seed, true);
+        tokio::pin!(history);
+        let mut random = StdRng::seed_from_u64(seed);
+        let judged = loop {
+            tokio::select! {
+                judged = &mut history => break judged,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {
+                    ahead.store(random.random_range(0..300), Ordering::SeqCst);
+                    figures.count("clock steps", 1);
+                }
+            }
+        };
+        figures.judged.add(&judged);
+        figures.add(service.table.proxy.stop_striking());
+        service.table.proxy.take_requests();
+    }
+    figures.print("a clock that steps");
+}
+
+// ---- that the checker can tell ----
+
+fn entry(client: u32, from: u64, to: u64, asked: Asked, answer: (u16, Value)) -> Entry {
+    let answer = Answered { status: answer.0, body: answer.1 };
+    Entry { client, asked: Arc::new(asked), invoked: from, returned: Some((to, Arc::new(answer))), repeated: false }
+}
+
+fn open(client: u32, from: u64, asked: Asked) -> Entry {
+    Entry { client, asked: Arc::new(asked), invoked: from, returned: None, repeated: false }
+}
+
+fn at_t(n: i64) -> Value {
+    json!({ "id": cid(n).as_str(), "t": n })
+}
+
+fn reads_head(client: u32, from: u64, to: u64, n: i64) -> Entry {
+    let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
+    entry(client, from, to, Asked::Read(Spot::new("a", Concern::Head)), (200, shown))
+}
+
+fn pushes_head(n: i64) -> Asked {
+    Asked::Push(Spot::new("a", Concern::Head), json!({ "new": at_t(n) }))
+}
+
+fn was_updated(n: i64) -> (u16, Value) {
+    (200, json!({ "status": "updated", "value": at_t(n) }))
+}
+
+fn was_refused(n: i64) -> (u16, Value) {
+    (409, json!({ "type": "x/conflict", "actual": at_t(n) }))
+}
+
+fn expects(before: i64, n: i64) -> Asked {
+    Asked::Push(Spot::new("a", Concern::Head), json!({ "expected": at_t(before), "new": at_t(n) }))
+}
+
+fn leases(holder: &str) -> Asked {
+    Asked::Lease("a".into(), json!({ "name": "index_lock", "holder": holder }))
+}
+
+fn was_leased(holder: &str, token: i64) -> (u16, Value) {
+    let lease = json!({ "name": "index_lock", "holder": holder, "acquired_at": 100, "expires_at": 200 });
+    (200, json!({ "lease": lease, "token": token }))
+}
+
+#[test]
+fn the_checker_takes_histories_that_some_order_explains() {
+    let fine: [(&str, Vec<Entry>); 4] = [
+        ("a read of what a lost push has written", vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 1)]),
+        (
+            "a read beside a push, of either value",
+            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
+        ),
+        (
+            "a lost push that is applied late",
+            vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
+        ),
+        (
+            "the token after a lost acquisition",
+            vec![open(0, 0, leases("a")), entry(1, 1, 2, leases("a"), was_leased("a", 2))],
+        ),
+    ];
+    for (name, history) in fine {
+        judge(history, false).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+}
+
+#[test]
+fn the_checker_refuses_histories_that_no_order_explains() {
+    let two = |results: Value| Asked::Transaction(serde_json::from_value(results).unwrap());
+    let both = two(json!([
+        { "op": "push_head", "address": "a", "new": at_t(1) },
+        { "op": "push_head", "address": "b", "new": at_t(1) },
+    ]));
+    let written = json!({ "status": "updated", "value": at_t(1) });
+    let committed = (200, json!({ "results": [written, written] }));
+    let reads_b = |n: i64| {
+        let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
+        Asked::Read(Spot::new("b", Concern::Head)).into_read(shown)
+    };
+    let broken: [(&str, Vec<Entry>); 11] = [
+        ("an acknowledged push is lost", vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), reads_head(0, 2, 3, 0)]),
+        (
+            "a read goes back",
+            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 1), reads_head(2, 3, 4, 0)],
+        ),
+        ("a value from nowhere", vec![reads_head(0, 0, 1, 7)]),
+        (
+            "a conflict that was applied",
+            vec![
+                entry(0, 0, 1, pushes_head(1), was_updated(1)),
+                entry(1, 2, 3, expects(1, 2), was_refused(1)),
+                reads_head(1, 4, 5, 2),
+            ],
+        ),
+        (
+            "two winners over one expectation",
+            vec![
+                entry(0, 0, 1, pushes_head(1), was_updated(1)),
+                entry(0, 2, 9, expects(1, 2), was_updated(2)),
+                entry(1, 3, 8, expects(1, 3), was_updated(3)),
+            ],
+        ),
+        (
+            "a stale push that was told as updated",
+            vec![entry(0, 0, 1, pushes_head(5), was_updated(5)), entry(1, 2, 3, pushes_head(4), was_updated(4))],
+        ),
+        (
+            "an expectation that held, refused",
+            vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_refused(1))],
+        ),
+        (
+            "a token given twice",
+            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("a"), was_leased("a", 1))],
+        ),
+        (
+            "two holders at once",
+            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("b"), was_leased("b", 2))],
+        ),
+        (
+            "half a transaction",
+            vec![
+                entry(0, 0, 1, both.clone(), committed.clone()),
+                reads_head(1, 2, 3, 1),
+                entry(1, 4, 5, reads_b(0).0, reads_b(0).1),
+            ],
+        ),
+        (
+            "a transaction that is seen in two halves",
+            vec![entry(0, 0, 9, both, committed), reads_head(1, 1, 2, 1), entry(1, 3, 4, reads_b(0).0, reads_b(0).1)],
+        ),
+    ];
+    for (name, history) in broken {
+        assert!(judge(history, false).is_err(), "accepted: {name}");
+    }
+}
+
+impl Asked {
+    fn into_read(self, shown: Value) -> (Self, (u16, Value)) {
+        (self, (200, shown))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_checker_refuses_what_was_told_to_clients_once_an_answer_is_changed() {
+    let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
+    let mut refused = 0;
+    for round in 0..3 {
+        let names = vec![format!("c{round}:main")];
+        create(service.url(), &names).await;
+        let world = Arc::new(World::new(vec![service.url().to_owned()], names, Mix::PUSHES));
+        let clients = (0..CLIENTS).map(|number| Client::new(number, round, world.clone()).run(STEPS));
+        join_all(clients).await;
+        let entries = world.recorder.take();
+        judge(entries.clone(), false).unwrap();
+        // Each push that was done is told as one that was not: then somebody has read what nobody wrote, or has expected it.
+        for (at, entry) in entries.iter().enumerate() {
+            let Asked::Push(spot, body) = &*entry.asked else { continue };
+            let seen_later = |other: &Entry| {
+                let shown = other.returned.as_ref().map(|(_, answer)| answer.body.to_string()).unwrap_or_default();
+                matches!(spot.concern, Concern::Head | Concern::Index)
+                    && shown.contains(body["new"]["id"].as_str().unwrap_or("never"))
+            };
+            let (_, answer) = entry.returned.as_ref().unwrap();
+            let read = entries.iter().enumerate().any(|(other, entry)| other != at && seen_later(entry));
+            if answer.body["status"] != "updated" || answer.body["replayed"] == true || !read {
+                continue;
+            }
+            let mut changed = entries.clone();
+            let told =
+                Answered { status: 409, body: json!({ "type": "x/conflict", "actual": Concern::Head.unborn() }) };
+            changed[at].returned = Some((entry.returned.as_ref().unwrap().0, Arc::new(told)));
+            assert!(judge(changed, false).is_err(), "{entry:?} may have been refused");
+            refused += 1;
+        }
+    }
+    assert!(refused > 5, "only {refused} answers could be changed");
+}

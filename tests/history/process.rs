@@ -1,0 +1,62 @@
+//! `nameservice serve` as a process of its own, to be killed and started again.
+
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use tokio::process::{Child, Command};
+
+/// How long it may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A service that runs, on a port that it keeps over its restarts.
+pub(super) struct Process {
+    child: Child,
+    listen: SocketAddr,
+    place: Vec<String>,
+    /// How often it was killed.
+    pub(super) kills: u64,
+}
+
+impl Process {
+    /// Starts one over what the words of its command line name: `--data DIR` or `--endpoint-url URL`.
+    pub(super) async fn start(place: &[&str]) -> Self {
+        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let place: Vec<String> = place.iter().map(|&word| word.to_owned()).collect();
+        let child = spawn(listen, &place).await;
+        Self { child, listen, place, kills: 0 }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    /// Kills it with -9 and starts it again.
+    pub(super) async fn kill_and_restart(&mut self) {
+        self.child.kill().await.unwrap();
+        self.kills += 1;
+        self.child = spawn(self.listen, &self.place).await;
+    }
+}
+
+async fn spawn(listen: SocketAddr, place: &[String]) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nameservice_under_test"))
+        .args(place)
+        .args(["serve", "--listen", &listen.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        // What it says of requests that fail under faults would bury the figures.
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while TcpStream::connect(listen).is_err() {
+        assert!(child.try_wait().unwrap().is_none(), "the service did not start: {place:?}");
+        assert!(begun.elapsed() < PATIENCE, "the service does not listen: {place:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    child
+}

@@ -1,0 +1,617 @@
+//! What the service promises of its concerns (contract §3, §4 and §6), as an object that one caller at a time uses.
+//!
+//! Written against the JSON of the wire, so that it shares nothing with what it judges.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use stateright::semantics::SequentialSpec;
+
+/// One concern of one record: what is written as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Spot {
+    pub(super) record: String,
+    pub(super) concern: Concern,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Concern {
+    Head,
+    Index,
+    Status,
+    Config,
+}
+
+impl Concern {
+    pub(super) const ALL: [Self; 4] = [Self::Head, Self::Index, Self::Status, Self::Config];
+
+    /// Its member in a record.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Index => "index",
+            Self::Status => "status",
+            Self::Config => "config",
+        }
+    }
+
+    /// The segment of the path that its pushes go to.
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Self::Head => "heads",
+            Self::Index => "indexes",
+            Self::Status => "statuses",
+            Self::Config => "configs",
+        }
+    }
+
+    pub(super) fn of_operation(op: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|concern| op.strip_prefix("push_") == Some(concern.name()))
+    }
+
+    /// What a new ledger has.
+    pub(super) fn unborn(self) -> Value {
+        match self {
+            Self::Head => json!({ "id": null, "t": 0 }),
+            Self::Index => json!({ "id": null, "t": 0, "rev": 0 }),
+            Self::Status => json!({ "v": 1, "payload": { "state": "ready" } }),
+            Self::Config => json!({ "v": 0, "payload": null }),
+        }
+    }
+}
+
+impl Spot {
+    pub(super) fn new(record: &str, concern: Concern) -> Self {
+        Self { record: record.to_owned(), concern }
+    }
+
+    fn status_of(record: &str) -> Self {
+        Self::new(record, Concern::Status)
+    }
+}
+
+/// What a client asked.
+#[derive(Clone, PartialEq)]
+pub(super) enum Asked {
+    Read(Spot),
+    Push(Spot, Value),
+    /// Takes or extends a lease.
+    Lease(String, Value),
+    /// Gives one back: `{name, holder, token}`.
+    Release(String, Value),
+    Transaction(Vec<Value>),
+}
+
+impl Asked {
+    /// All that it can look at or change.
+    pub(super) fn spots(&self) -> Vec<Spot> {
+        match self {
+            Self::Read(spot) => vec![spot.clone()],
+            Self::Push(spot, body) => fenced(spot, body),
+            Self::Lease(record, _) | Self::Release(record, _) => vec![Spot::status_of(record)],
+            Self::Transaction(operations) => {
+                operations.iter().flat_map(|operation| fenced(&spot_of(operation), operation)).collect()
+            }
+        }
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        !matches!(self, Self::Read(_))
+    }
+}
+
+fn fenced(spot: &Spot, body: &Value) -> Vec<Spot> {
+    let status = body.get("lease").map(|_| Spot::status_of(&spot.record));
+    std::iter::once(spot.clone()).chain(status).collect()
+}
+
+fn spot_of(operation: &Value) -> Spot {
+    let record = operation["address"].as_str().unwrap();
+    let concern = match operation["op"].as_str().unwrap() {
+        "check" => Concern::ALL.into_iter().find(|concern| operation["concern"] == json!(concern.name())).unwrap(),
+        op => Concern::of_operation(op).unwrap(),
+    };
+    Spot::new(record, concern)
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(spot) => write!(f, "read {} {}", spot.record, spot.concern.name()),
+            Self::Push(spot, body) => write!(f, "push {} {} {body}", spot.record, spot.concern.name()),
+            Self::Lease(record, body) => write!(f, "lease {record} {body}"),
+            Self::Release(record, claim) => write!(f, "release {record} {claim}"),
+            Self::Transaction(operations) => write!(f, "transaction {}", json!(operations)),
+        }
+    }
+}
+
+/// A call of a history.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Which.
+    pub(super) at: usize,
+    pub(super) asked: Arc<Asked>,
+}
+
+/// What the service answered.
+#[derive(Clone, PartialEq)]
+pub(super) struct Answered {
+    pub(super) status: u16,
+    pub(super) body: Value,
+}
+
+impl Answered {
+    /// No answer came.
+    pub(super) fn never() -> Arc<Self> {
+        Arc::new(Self { status: 0, body: Value::Null })
+    }
+
+    fn came(&self) -> bool {
+        self.status != 0
+    }
+
+    /// The last segment of a problem's type.
+    pub(super) fn problem(&self) -> &str {
+        self.body["type"].as_str().and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problem() {
+            "" => write!(f, "{} {}", self.status, self.body),
+            "conflict" => write!(f, "conflict, actual {}", self.body["actual"]),
+            "lease-held" | "lease-lost" => write!(f, "{} {}", self.problem(), self.body["lease"]),
+            "transaction-refused" => write!(f, "refused {}", self.body["results"]),
+            problem => write!(f, "{problem}"),
+        }
+    }
+}
+
+/// A concern with its value as the wire shows it, less the lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Item {
+    value: Value,
+    lease: Option<Lease>,
+    token: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Lease {
+    name: String,
+    holder: String,
+    /// As the answer told it; `None` where there was none.
+    expires_at: Option<i64>,
+}
+
+/// The records of a history, on the way through one order of its calls.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    items: BTreeMap<Spot, Item>,
+    /// The service's clock may pass the end of a lease while the history runs.
+    leases_end: bool,
+    way: Way,
+}
+
+/// Which way was taken so far. The tester tries every order; two that have made the same calls and have come to the same
+/// records need not both be followed (Lowe, "Testing for linearizability").
+#[derive(Clone, Debug)]
+struct Way {
+    made: BTreeSet<usize>,
+    /// How many calls with an answer are still to be made.
+    answered_left: usize,
+    /// Where it has come to.
+    here: u64,
+    known: Arc<Mutex<Known>>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Where some way has come before.
+    reached: HashSet<u64>,
+    /// Where a call fits that changes nothing: making it can only help, so no other is tried there.
+    settled: HashSet<u64>,
+}
+
+enum Verdict {
+    /// The value is there already.
+    InPlace,
+    /// Applied, it leaves this.
+    Applies(Value),
+    Stale,
+    Conflict,
+}
+
+const LEASES: [(&str, &str); 3] =
+    [("index_lock", "indexing"), ("reindex_lock", "reindexing"), ("maintenance_lock", "maintenance")];
+
+fn without_lease(mut status: Value) -> Value {
+    if let Some(payload) = status.get_mut("payload").and_then(Value::as_object_mut) {
+        for (name, _) in LEASES {
+            payload.remove(name);
+        }
+    }
+    status
+}
+
+impl Records {
+    /// Where every record is new and a lease outlives the history, unless told otherwise. So many calls have an answer.
+    pub(super) fn new(leases_end: bool, answered: usize) -> Self {
+        let way = Way {
+            made: BTreeSet::new(),
+            answered_left: answered,
+            here: 0,
+            known: Arc::default(),
+            hasher: RandomState::new(),
+        };
+        Self { items: BTreeMap::new(), leases_end, way }
+    }
+
+    fn item(&self, spot: &Spot) -> Item {
+        self.items.get(spot).cloned().unwrap_or_else(|| Item { value: spot.concern.unborn(), lease: None, token: 0 })
+    }
+
+    fn change(&mut self, spot: &Spot, change: impl FnOnce(&mut Item)) {
+        let mut item = self.item(spot);
+        change(&mut item);
+        self.items.insert(spot.clone(), item);
+    }
+
+    fn put(&mut self, spot: &Spot, value: Value) {
+        self.change(spot, |item| item.value = value);
+    }
+
+    /// The value in place is the one shown, as far as it is the spot's own.
+    fn shows(&self, spot: &Spot, shown: &Value) -> bool {
+        without_lease(shown.clone()) == self.item(spot).value
+    }
+
+    fn reads(&self, spot: &Spot, shown: &Value) -> bool {
+        let held = LEASES.iter().find_map(|(name, _)| shown["payload"].get(name).map(|lease| (*name, lease)));
+        let lease = self.item(spot).lease;
+        self.shows(spot, shown)
+            && match (held, lease) {
+                (None, None) => true,
+                (Some((name, shown)), Some(lease)) => lease.name == name && shown["holder"] == json!(lease.holder),
+                _ => false,
+            }
+    }
+
+    fn judge(&self, spot: &Spot, body: &Value) -> Verdict {
+        let there = self.item(spot).value;
+        let (new, expected) = (&body["new"], body.get("expected"));
+        match spot.concern {
+            Concern::Head | Concern::Index => {
+                let (at, to) = (there["t"].as_i64().unwrap(), new["t"].as_i64().unwrap());
+                if there["id"] == new["id"] && at == to {
+                    return Verdict::InPlace;
+                }
+                let index = spot.concern == Concern::Index;
+                let again = index && at == to && there["id"] != Value::Null;
+                let value = match index {
+                    true if again => json!({ "id": new["id"], "t": to, "rev": there["rev"].as_i64().unwrap() + 1 }),
+                    true => json!({ "id": new["id"], "t": to, "rev": 0 }),
+                    false => json!({ "id": new["id"], "t": to }),
+                };
+                match expected {
+                    None if to > at || (again && body["allow_equal"] == json!(true)) => Verdict::Applies(value),
+                    None => Verdict::Stale,
+                    Some(expected) => {
+                        let holds = expected["id"] == there["id"] && expected["t"] == there["t"];
+                        if holds && (to > at || again) { Verdict::Applies(value) } else { Verdict::Conflict }
+                    }
+                }
+            }
+            Concern::Status | Concern::Config => {
+                let expected = without_lease(expected.unwrap().clone());
+                let at = there["v"].as_i64().unwrap();
+                let to = new["v"].as_i64().unwrap_or_else(|| expected["v"].as_i64().unwrap() + 1);
+                let payload_holds = match (&expected["payload"], spot.concern) {
+                    (Value::Null, _) => true,
+                    // Of a status, the members beside the state are compared where there are any.
+                    (payload, Concern::Status) if payload.as_object().unwrap().len() == 1 => {
+                        payload["state"] == there["payload"]["state"]
+                    }
+                    (payload, _) => *payload == there["payload"],
+                };
+                if expected["v"] == there["v"] && payload_holds && to > at {
+                    Verdict::Applies(json!({ "v": to, "payload": new["payload"] }))
+                } else {
+                    Verdict::Conflict
+                }
+            }
+        }
+    }
+
+    /// The lease that a push claims is the current one.
+    fn holds(&self, record: &str, claim: &Value) -> bool {
+        let item = self.item(&Spot::status_of(record));
+        json!(item.token) == claim["token"]
+            && item
+                .lease
+                .is_some_and(|lease| claim["name"] == json!(lease.name) && claim["holder"] == json!(lease.holder))
+    }
+
+    fn fence_holds(&self, spot: &Spot, body: &Value) -> bool {
+        body.get("lease").is_none_or(|claim| self.holds(&spot.record, claim))
+    }
+
+    /// The lease that a refusal shows is the one in place.
+    fn shows_lease(&self, record: &str, shown: &Value) -> bool {
+        match (self.item(&Spot::status_of(record)).lease, shown) {
+            (None, Value::Null) => true,
+            (Some(lease), shown) => shown["name"] == json!(lease.name) && shown["holder"] == json!(lease.holder),
+            _ => false,
+        }
+    }
+
+    /// A refused fence: the lease is another one, or its time was over.
+    fn fence_refuses(&self, spot: &Spot, body: &Value, shown: &Value) -> bool {
+        let refuses = body.get("lease").is_some_and(|claim| self.leases_end || !self.holds(&spot.record, claim));
+        refuses && self.shows_lease(&spot.record, shown)
+    }
+
+    fn take(&mut self, record: &str, name: &str, holder: &str, expires_at: Option<i64>) {
+        let state = LEASES.iter().find(|(lease, _)| *lease == name).unwrap().1;
+        self.change(&Spot::status_of(record), |item| {
+            item.lease = Some(Lease { name: name.to_owned(), holder: holder.to_owned(), expires_at });
+            item.token += 1;
+            item.value["payload"]["state"] = json!(state);
+            item.value["v"] = json!(item.value["v"].as_i64().unwrap() + 1);
+        });
+    }
+
+    fn release(&mut self, record: &str) {
+        self.change(&Spot::status_of(record), |item| {
+            item.lease = None;
+            item.value["payload"]["state"] = json!("ready");
+            item.value["v"] = json!(item.value["v"].as_i64().unwrap() + 1);
+        });
+    }
+
+    fn extend(&mut self, record: &str, expires_at: Option<i64>) {
+        self.change(&Spot::status_of(record), |item| {
+            item.lease.as_mut().unwrap().expires_at = expires_at;
+            item.value["v"] = json!(item.value["v"].as_i64().unwrap() + 1);
+        });
+    }
+
+    /// Whether a push can have been answered so here; follows it if so.
+    fn pushed(&mut self, spot: &Spot, body: &Value, answer: &Answered) -> bool {
+        let shown = &answer.body;
+        match (answer.status, shown["status"].as_str(), answer.problem()) {
+            (200, Some("updated"), _) if self.fence_holds(spot, body) => match self.judge(spot, body) {
+                Verdict::InPlace => shown["replayed"] == json!(true) && self.shows(spot, &shown["value"]),
+                Verdict::Applies(value) => {
+                    let right = without_lease(shown["value"].clone()) == value;
+                    self.put(spot, value);
+                    right
+                }
+                Verdict::Stale | Verdict::Conflict => false,
+            },
+            (200, Some("stale"), _) if self.fence_holds(spot, body) => {
+                matches!(self.judge(spot, body), Verdict::Stale) && self.shows(spot, &shown["value"])
+            }
+            (409, _, "conflict") if self.fence_holds(spot, body) => {
+                matches!(self.judge(spot, body), Verdict::Conflict) && self.shows(spot, &shown["actual"])
+            }
+            (409, _, "lease-lost") => self.fence_refuses(spot, body, &shown["lease"]),
+            _ => false,
+        }
+    }
+
+    /// What an operation of a transaction would leave, `None` where it does not apply.
+    fn effect(&self, operation: &Value) -> Option<Option<Value>> {
+        let spot = spot_of(operation);
+        if operation["op"] == json!("check") {
+            return self.expected_holds(&spot, &operation["expected"]).then_some(None);
+        }
+        match self.judge(&spot, operation) {
+            _ if !self.fence_holds(&spot, operation) => None,
+            Verdict::Applies(value) => Some(Some(value)),
+            Verdict::InPlace => Some(None),
+            Verdict::Stale | Verdict::Conflict => None,
+        }
+    }
+
+    fn expected_holds(&self, spot: &Spot, expected: &Value) -> bool {
+        let there = self.item(spot).value;
+        let members: &[&str] = match spot.concern {
+            Concern::Head | Concern::Index => &["id", "t"],
+            Concern::Status | Concern::Config => &["v"],
+        };
+        members.iter().all(|member| expected[*member] == there[*member])
+    }
+
+    fn committed(&mut self, operations: &[Value], results: &[Value]) -> bool {
+        let Some(effects) = operations.iter().map(|operation| self.effect(operation)).collect::<Option<Vec<_>>>()
+        else {
+            return false;
+        };
+        let mut right = operations.len() == results.len();
+        for ((operation, effect), result) in operations.iter().zip(effects).zip(results) {
+            let spot = spot_of(operation);
+            if operation["op"] == json!("check") {
+                right &= result["status"] == json!("passed");
+                continue;
+            }
+            right &= result["status"] == json!("updated");
+            match effect {
+                Some(value) => {
+                    right &= without_lease(result["value"].clone()) == value;
+                    self.put(&spot, value);
+                }
+                None => right &= result["replayed"] == json!(true) && self.shows(&spot, &result["value"]),
+            }
+        }
+        right
+    }
+
+    fn refused(&self, operations: &[Value], results: &[Value]) -> bool {
+        let mut stood_in_the_way = false;
+        let right = operations.iter().zip(results).all(|(operation, result)| {
+            let spot = spot_of(operation);
+            let check = operation["op"] == json!("check");
+            let verdict = || self.judge(&spot, operation);
+            let (refuses, right) = match result["status"].as_str().unwrap_or_default() {
+                // It stands for nothing: another operation refused.
+                "passed" => (false, true),
+                "conflict" if check => (true, !self.expected_holds(&spot, &operation["expected"])),
+                "conflict" => (true, matches!(verdict(), Verdict::Conflict)),
+                "stale" => (true, matches!(verdict(), Verdict::Stale)),
+                "lease-lost" => {
+                    let shown = result.get("lease").unwrap_or(&Value::Null);
+                    return {
+                        stood_in_the_way = true;
+                        self.fence_refuses(&spot, operation, shown)
+                    };
+                }
+                _ => (true, false),
+            };
+            stood_in_the_way |= refuses;
+            right && (!refuses || self.shows(&spot, &result["actual"]))
+        });
+        right && stood_in_the_way && operations.len() == results.len()
+    }
+
+    fn leased(&mut self, record: &str, asked: &Value, answer: &Answered) -> bool {
+        let spot = Spot::status_of(record);
+        let (before, shown) = (self.item(&spot), &answer.body["lease"]);
+        let (name, holder) = (asked["name"].as_str().unwrap(), asked["holder"].as_str().unwrap());
+        match (answer.status, answer.problem(), asked.get("token")) {
+            (200, _, None) => {
+                let free = before.lease.as_ref().is_none_or(|lease| {
+                    let over = lease.expires_at.is_none_or(|end| shown["acquired_at"].as_i64().unwrap() >= end);
+                    lease.holder == holder || (self.leases_end && over)
+                });
+                self.take(record, name, holder, shown["expires_at"].as_i64());
+                free && answer.body["token"] == json!(before.token + 1) && self.shows_lease(record, shown)
+            }
+            (409, "lease-held", None) => {
+                before.lease.is_some_and(|lease| lease.holder != holder) && self.shows_lease(record, shown)
+            }
+            (200, _, Some(token)) => {
+                let holds = self.holds(record, asked);
+                if holds {
+                    self.extend(record, shown["expires_at"].as_i64());
+                }
+                holds && answer.body["token"] == *token && self.shows_lease(record, shown)
+            }
+            (409, "lease-lost", Some(_)) => !self.holds(record, asked) && self.shows_lease(record, shown),
+            _ => false,
+        }
+    }
+}
+
+impl Records {
+    /// What comes of a call that was never answered, if it is made now.
+    fn make_unanswered(&mut self, asked: &Asked) {
+        match asked {
+            Asked::Read(_) => {}
+            Asked::Push(spot, body) => {
+                if let (true, Verdict::Applies(value)) = (self.fence_holds(spot, body), self.judge(spot, body)) {
+                    self.put(spot, value);
+                }
+            }
+            Asked::Transaction(operations) => {
+                let effects = operations.iter().map(|operation| self.effect(operation)).collect::<Option<Vec<_>>>();
+                for (operation, effect) in operations.iter().zip(effects.unwrap_or_default()) {
+                    if let Some(value) = effect {
+                        self.put(&spot_of(operation), value);
+                    }
+                }
+            }
+            Asked::Lease(record, asked) => {
+                let (name, holder) = (asked["name"].as_str().unwrap(), asked["holder"].as_str().unwrap());
+                let lease = self.item(&Spot::status_of(record)).lease;
+                match asked.get("token") {
+                    None if self.leases_end || lease.is_none_or(|lease| lease.holder == holder) => {
+                        self.take(record, name, holder, None);
+                    }
+                    Some(_) if self.holds(record, asked) => self.extend(record, None),
+                    _ => {}
+                }
+            }
+            Asked::Release(record, claim) => {
+                if self.holds(record, claim) {
+                    self.release(record);
+                }
+            }
+        }
+    }
+
+    /// Whether a call can have been answered so, if it is made now; makes it if so.
+    fn make(&mut self, asked: &Asked, answer: &Answered) -> bool {
+        match asked {
+            Asked::Read(spot) => self.reads(spot, &answer.body),
+            Asked::Push(spot, body) => self.pushed(spot, body, answer),
+            Asked::Lease(record, asked) => self.leased(record, asked, answer),
+            Asked::Release(record, claim) => match (answer.status, answer.problem()) {
+                (204, _) => {
+                    let holds = self.holds(record, claim);
+                    if holds {
+                        self.release(record);
+                    }
+                    holds
+                }
+                (409, "lease-lost") => !self.holds(record, claim) && self.shows_lease(record, &answer.body["lease"]),
+                _ => false,
+            },
+            Asked::Transaction(operations) => {
+                let results = answer.body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+                match answer.status {
+                    200 => self.committed(operations, results),
+                    409 => self.refused(operations, results),
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+impl SequentialSpec for Records {
+    type Op = Step;
+    type Ret = Arc<Answered>;
+
+    /// Calls without an answer are told as answered at the end of the history, with [`Answered::never`], so that
+    /// [`Self::is_valid_step`] can say which of them are worth making.
+    fn invoke(&mut self, _step: &Step) -> Self::Ret {
+        Answered::never()
+    }
+
+    fn is_valid_step(&mut self, step: &Step, answer: &Self::Ret) -> bool {
+        if self.way.known.lock().unwrap().settled.contains(&self.way.here) {
+            return false;
+        }
+        let before = self.items.clone();
+        if answer.came() {
+            self.way.answered_left -= 1;
+            if !self.make(&step.asked, answer) {
+                return false;
+            }
+        } else if self.way.answered_left > 0 {
+            self.make_unanswered(&step.asked);
+            // Without an effect, it may as well come after everything that was answered.
+            if self.items == before {
+                return false;
+            }
+        } else {
+            return true;
+        }
+        let from = self.way.here;
+        self.way.made.insert(step.at);
+        self.way.here = self.way.hasher.hash_one((&self.way.made, &self.items));
+        let mut known = self.way.known.lock().unwrap();
+        if self.items == before {
+            known.settled.insert(from);
+        }
+        known.reached.insert(self.way.here)
+    }
+}
