@@ -5,6 +5,7 @@
 //! printed: the same operations and faults, as far as the scheduler lets two runs be the same.
 
 mod clients;
+mod found;
 mod judge;
 mod process;
 mod spec;

@@ -313,6 +313,20 @@ impl Concern for IndexConcern {
         ConcernValue::new(new.t, IndexRoot { id: new.id.clone(), rev, graphs })
     }
 
+    fn presumed(push: &Push<IndexRoot, IndexUpdate>) -> Option<Item> {
+        let Expected::Value(ConcernValue { v, payload: Some(root) }) = &push.expected else {
+            // An overwrite of just any index counts on from a revision that nobody has named.
+            return (!push.allow_equal).then(Item::new);
+        };
+        Some(Item::from([
+            (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
+            (ATTR_INDEX_T.to_owned(), number(*v)),
+            (ATTR_REV_ID.to_owned(), string(root.id.as_str())),
+            (ATTR_REV.to_owned(), number(root.rev)),
+            (ATTR_GRAPHS.to_owned(), graphs_attribute(&root.graphs)),
+        ]))
+    }
+
     fn preset(new: &IndexUpdate) -> NewLedger<'_> {
         NewLedger { index: Some(new), ..NewLedger::default() }
     }

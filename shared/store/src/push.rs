@@ -57,6 +57,12 @@ pub(crate) trait Concern: Send + Sync {
     /// The value that a push leaves on an item.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
+    /// As much of the item that a push was applied to as its expectation tells, for [`Concern::written`]; `None` where
+    /// that is not enough.
+    fn presumed(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
+        Some(Item::new())
+    }
+
     /// Narrows a plan that has not seen the item until [`Concern::written`] on what this gives is what it leaves: a
     /// transaction does not answer with the items that it has written.
     fn pin(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
@@ -144,7 +150,7 @@ impl Store {
                 let item = self.get_item(C::OPERATION, &key).await?;
                 let judged = match item.is_empty() {
                     true => self.push_missing_row::<C>(call, address, push, &mut attempts, now).await?,
-                    false => refused::<C>(&item, call, push, attempts)?,
+                    false => refused::<C>(&item, call, push, attempts, None)?,
                 };
                 match judged {
                     Some(outcome) => return Ok(outcome),
@@ -161,7 +167,7 @@ impl Store {
             expression.touch(now);
             match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
                 Ok(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
-                Err(Some(item)) => match refused::<C>(&item, call, push, attempts)? {
+                Err(Some(item)) => match refused::<C>(&item, call, push, attempts, seen.as_ref())? {
                     Some(outcome) => return Ok(outcome),
                     None => seen = Some(item),
                 },
@@ -224,7 +230,7 @@ impl Store {
             return Ok(None);
         }
         let nothing = Item::new();
-        if let Some(outcome) = refused::<C>(&nothing, call, push, *attempts)? {
+        if let Some(outcome) = refused::<C>(&nothing, call, push, *attempts, None)? {
             return Ok(Some(outcome));
         }
         let mut check = Expression::new();
@@ -286,18 +292,24 @@ impl Store {
     }
 }
 
-/// What a refused push comes to; `None` where it may be planned anew from the item.
+/// What a refused push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
+/// refused plan was made for, where it was made for one.
 fn refused<C: Concern>(
     item: &Item,
     call: &Call,
     push: &Push<C::Payload, C::New>,
     attempts: Attempts,
+    planned: Option<&Item>,
 ) -> Result<Option<PushOutcome<C::Payload>>> {
     if items::remembers(item, &call.request_id) {
-        let value = match items::written_last_by(item, &call.request_id) {
-            true => C::read(item),
-            // Others have written since; what this call had written is what it brought.
-            false => C::written(&Item::new(), push),
+        let value = if items::written_last_by(item, &call.request_id) {
+            C::read(item)
+        } else {
+            // Others have written since; what this call had written follows from what it was applied to.
+            match planned.cloned().or_else(|| C::presumed(push)) {
+                Some(before) => C::written(&before, push),
+                None => return Err(Error::OutcomeUnknown { operation: C::OPERATION, source: None }),
+            }
         };
         return Ok(Some(PushOutcome::Updated { value, replayed: !attempts.uncertain }));
     }
