@@ -12,6 +12,7 @@ mod feed;
 mod history;
 mod infra;
 mod leases;
+mod model;
 mod properties;
 mod races;
 mod requests;

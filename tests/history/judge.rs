@@ -1,7 +1,7 @@
 //! Writes histories down and has them judged.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     sync::{
         Arc, Mutex,
@@ -134,24 +134,39 @@ fn honest(part: Vec<Entry>) -> Vec<Entry> {
         |entry: &&Entry| entry.asked.writes() && entry.returned.as_ref().is_none_or(|(_, answer)| !refused(answer));
     let writes: Vec<Entry> = part.iter().filter(may_have_written).cloned().collect();
     let mut honest = Vec::new();
-    for entry in part {
-        let meanwhile = |other: &&Entry| other.invoked < entry.end() && other.end() > entry.invoked;
-        // Itself among them, where it has written.
-        let forgotten = entry.asked.spots().iter().any(|spot| {
-            writes.iter().filter(meanwhile).filter(|other| other.asked.spots().contains(spot)).count() >= REMEMBERED
-        });
+    for entry in &part {
+        let others = |spot: &Spot| {
+            writes
+                .iter()
+                .filter(|other| other.invoked != entry.invoked && other.asked.spots().contains(spot))
+                .filter(|other| other.invoked < entry.end() && other.end() > entry.invoked)
+                .count()
+        };
+        let forgotten = entry.asked.spots().iter().any(|spot| others(spot) >= REMEMBERED);
         let is_refused = entry.returned.as_ref().is_some_and(|(_, answer)| refused(answer));
-        let lease = matches!(*entry.asked, Asked::Lease(..) | Asked::Release(..));
         if forgotten && is_refused && entry.repeated && entry.asked.writes() {
-            honest.push(Entry { returned: None, ..entry });
-        } else if forgotten && !is_refused && lease && entry.returned.is_some() {
             honest.push(Entry { returned: None, ..entry.clone() });
-            honest.push(entry);
-        } else {
-            honest.push(entry);
+            continue;
         }
+        if let (true, false, Some(_), Asked::Lease(record, asked)) =
+            (forgotten, is_refused, &entry.returned, &*entry.asked)
+            && (asked.get("token").is_some() || lacks_a_token(&part, record))
+        {
+            honest.push(Entry { returned: None, ..entry.clone() });
+        }
+        honest.push(entry.clone());
     }
     honest
+}
+
+/// Whether a token of a record was taken that nobody was given.
+fn lacks_a_token(part: &[Entry], record: &str) -> bool {
+    let given: BTreeSet<i64> = part
+        .iter()
+        .filter(|entry| matches!(&*entry.asked, Asked::Lease(of, _) if of == record))
+        .filter_map(|entry| entry.returned.as_ref()?.1.body["token"].as_i64())
+        .collect();
+    given.last().is_some_and(|last| *last > given.len() as i64)
 }
 
 /// Whether some order of the calls, each between its beginning and its end, explains all answers. `None`: not found out.

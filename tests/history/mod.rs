@@ -8,7 +8,7 @@ mod clients;
 mod found;
 mod judge;
 mod process;
-mod spec;
+pub(crate) mod spec;
 
 use std::{
     collections::BTreeMap,

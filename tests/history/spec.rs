@@ -14,13 +14,13 @@ use stateright::semantics::SequentialSpec;
 
 /// One concern of one record: what is written as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Spot {
-    pub(super) record: String,
-    pub(super) concern: Concern,
+pub(crate) struct Spot {
+    pub(crate) record: String,
+    pub(crate) concern: Concern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Concern {
+pub(crate) enum Concern {
     Head,
     Index,
     Status,
@@ -28,10 +28,10 @@ pub(super) enum Concern {
 }
 
 impl Concern {
-    pub(super) const ALL: [Self; 4] = [Self::Head, Self::Index, Self::Status, Self::Config];
+    pub(crate) const ALL: [Self; 4] = [Self::Head, Self::Index, Self::Status, Self::Config];
 
     /// Its member in a record.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Head => "head",
             Self::Index => "index",
@@ -41,7 +41,7 @@ impl Concern {
     }
 
     /// The segment of the path that its pushes go to.
-    pub(super) const fn path(self) -> &'static str {
+    pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Head => "heads",
             Self::Index => "indexes",
@@ -50,12 +50,12 @@ impl Concern {
         }
     }
 
-    pub(super) fn of_operation(op: &str) -> Option<Self> {
+    pub(crate) fn of_operation(op: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|concern| op.strip_prefix("push_") == Some(concern.name()))
     }
 
     /// What a new ledger has.
-    pub(super) fn unborn(self) -> Value {
+    pub(crate) fn unborn(self) -> Value {
         match self {
             Self::Head => json!({ "id": null, "t": 0 }),
             Self::Index => json!({ "id": null, "t": 0, "rev": 0 }),
@@ -66,18 +66,18 @@ impl Concern {
 }
 
 impl Spot {
-    pub(super) fn new(record: &str, concern: Concern) -> Self {
+    pub(crate) fn new(record: &str, concern: Concern) -> Self {
         Self { record: record.to_owned(), concern }
     }
 
-    fn status_of(record: &str) -> Self {
+    pub(crate) fn status_of(record: &str) -> Self {
         Self::new(record, Concern::Status)
     }
 }
 
 /// What a client asked.
 #[derive(Clone, PartialEq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Read(Spot),
     Push(Spot, Value),
     /// Takes or extends a lease.
@@ -89,7 +89,7 @@ pub(super) enum Asked {
 
 impl Asked {
     /// All that it can look at or change.
-    pub(super) fn spots(&self) -> Vec<Spot> {
+    pub(crate) fn spots(&self) -> Vec<Spot> {
         match self {
             Self::Read(spot) => vec![spot.clone()],
             Self::Push(spot, body) => fenced(spot, body),
@@ -100,7 +100,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         !matches!(self, Self::Read(_))
     }
 }
@@ -110,7 +110,7 @@ fn fenced(spot: &Spot, body: &Value) -> Vec<Spot> {
     std::iter::once(spot.clone()).chain(status).collect()
 }
 
-fn spot_of(operation: &Value) -> Spot {
+pub(crate) fn spot_of(operation: &Value) -> Spot {
     let record = operation["address"].as_str().unwrap();
     let concern = match operation["op"].as_str().unwrap() {
         "check" => Concern::ALL.into_iter().find(|concern| operation["concern"] == json!(concern.name())).unwrap(),
@@ -133,22 +133,22 @@ impl fmt::Debug for Asked {
 
 /// A call of a history.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// Which.
-    pub(super) at: usize,
-    pub(super) asked: Arc<Asked>,
+    pub(crate) at: usize,
+    pub(crate) asked: Arc<Asked>,
 }
 
 /// What the service answered.
 #[derive(Clone, PartialEq)]
-pub(super) struct Answered {
-    pub(super) status: u16,
-    pub(super) body: Value,
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
 }
 
 impl Answered {
     /// No answer came.
-    pub(super) fn never() -> Arc<Self> {
+    pub(crate) fn never() -> Arc<Self> {
         Arc::new(Self { status: 0, body: Value::Null })
     }
 
@@ -157,7 +157,7 @@ impl Answered {
     }
 
     /// The last segment of a problem's type.
-    pub(super) fn problem(&self) -> &str {
+    pub(crate) fn problem(&self) -> &str {
         self.body["type"].as_str().and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
     }
 }
@@ -192,7 +192,7 @@ struct Lease {
 
 /// The records of a history, on the way through one order of its calls.
 #[derive(Clone, Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     items: BTreeMap<Spot, Item>,
     /// The service's clock may pass the end of a lease while the history runs.
     leases_end: bool,
@@ -220,7 +220,8 @@ struct Known {
     settled: HashSet<u64>,
 }
 
-enum Verdict {
+/// What a push comes to.
+pub(crate) enum Verdict {
     /// The value is there already.
     InPlace,
     /// Applied, it leaves this.
@@ -232,7 +233,7 @@ enum Verdict {
 const LEASES: [(&str, &str); 3] =
     [("index_lock", "indexing"), ("reindex_lock", "reindexing"), ("maintenance_lock", "maintenance")];
 
-fn without_lease(mut status: Value) -> Value {
+pub(crate) fn without_lease(mut status: Value) -> Value {
     if let Some(payload) = status.get_mut("payload").and_then(Value::as_object_mut) {
         for (name, _) in LEASES {
             payload.remove(name);
@@ -243,7 +244,7 @@ fn without_lease(mut status: Value) -> Value {
 
 impl Records {
     /// Where every record is new and a lease outlives the history, unless told otherwise. So many calls have an answer.
-    pub(super) fn new(leases_end: bool, answered: usize) -> Self {
+    pub(crate) fn new(leases_end: bool, answered: usize) -> Self {
         let way = Way {
             made: BTreeSet::new(),
             answered_left: answered,
@@ -252,6 +253,26 @@ impl Records {
             hasher: RandomState::new(),
         };
         Self { items: BTreeMap::new(), leases_end, way }
+    }
+
+    /// The value in place, less a lease.
+    pub(crate) fn value(&self, spot: &Spot) -> Value {
+        self.item(spot).value
+    }
+
+    /// The lease of a record, as an answer shows it, less its times.
+    pub(crate) fn lease(&self, record: &str) -> Option<(String, String)> {
+        self.item(&Spot::status_of(record)).lease.map(|lease| (lease.name, lease.holder))
+    }
+
+    /// The last token that a record has given.
+    pub(crate) fn token(&self, record: &str) -> i64 {
+        self.item(&Spot::status_of(record)).token
+    }
+
+    /// A record is gone.
+    pub(crate) fn remove(&mut self, record: &str) {
+        self.items.retain(|spot, _| spot.record != record);
     }
 
     fn item(&self, spot: &Spot) -> Item {
@@ -264,7 +285,7 @@ impl Records {
         self.items.insert(spot.clone(), item);
     }
 
-    fn put(&mut self, spot: &Spot, value: Value) {
+    pub(crate) fn put(&mut self, spot: &Spot, value: Value) {
         self.change(spot, |item| item.value = value);
     }
 
@@ -284,7 +305,8 @@ impl Records {
             }
     }
 
-    fn judge(&self, spot: &Spot, body: &Value) -> Verdict {
+    /// What a push would come to, its lease aside.
+    pub(crate) fn judge(&self, spot: &Spot, body: &Value) -> Verdict {
         let there = self.item(spot).value;
         let (new, expected) = (&body["new"], body.get("expected"));
         match spot.concern {
@@ -331,7 +353,7 @@ impl Records {
     }
 
     /// The lease that a push claims is the current one.
-    fn holds(&self, record: &str, claim: &Value) -> bool {
+    pub(crate) fn holds(&self, record: &str, claim: &Value) -> bool {
         let item = self.item(&Spot::status_of(record));
         json!(item.token) == claim["token"]
             && item
@@ -339,7 +361,7 @@ impl Records {
                 .is_some_and(|lease| claim["name"] == json!(lease.name) && claim["holder"] == json!(lease.holder))
     }
 
-    fn fence_holds(&self, spot: &Spot, body: &Value) -> bool {
+    pub(crate) fn fence_holds(&self, spot: &Spot, body: &Value) -> bool {
         body.get("lease").is_none_or(|claim| self.holds(&spot.record, claim))
     }
 
@@ -358,7 +380,7 @@ impl Records {
         refuses && self.shows_lease(&spot.record, shown)
     }
 
-    fn take(&mut self, record: &str, name: &str, holder: &str, expires_at: Option<i64>) {
+    pub(crate) fn take(&mut self, record: &str, name: &str, holder: &str, expires_at: Option<i64>) {
         let state = LEASES.iter().find(|(lease, _)| *lease == name).unwrap().1;
         self.change(&Spot::status_of(record), |item| {
             item.lease = Some(Lease { name: name.to_owned(), holder: holder.to_owned(), expires_at });
@@ -368,7 +390,7 @@ impl Records {
         });
     }
 
-    fn release(&mut self, record: &str) {
+    pub(crate) fn release(&mut self, record: &str) {
         self.change(&Spot::status_of(record), |item| {
             item.lease = None;
             item.value["payload"]["state"] = json!("ready");
@@ -376,7 +398,7 @@ impl Records {
         });
     }
 
-    fn extend(&mut self, record: &str, expires_at: Option<i64>) {
+    pub(crate) fn extend(&mut self, record: &str, expires_at: Option<i64>) {
         self.change(&Spot::status_of(record), |item| {
             item.lease.as_mut().unwrap().expires_at = expires_at;
             item.value["v"] = json!(item.value["v"].as_i64().unwrap() + 1);
@@ -421,7 +443,7 @@ impl Records {
         }
     }
 
-    fn expected_holds(&self, spot: &Spot, expected: &Value) -> bool {
+    pub(crate) fn expected_holds(&self, spot: &Spot, expected: &Value) -> bool {
         let there = self.item(spot).value;
         let members: &[&str] = match spot.concern {
             Concern::Head | Concern::Index => &["id", "t"],
