@@ -10,6 +10,7 @@ mod events;
 mod faults;
 mod feed;
 mod history;
+mod hostile;
 mod infra;
 mod leases;
 mod model;
