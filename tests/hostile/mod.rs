@@ -3,6 +3,7 @@
 //! `.ci/hostile` has schemathesis try the whole document; `cargo fuzz` and the corpora of `fuzz/` try bytes.
 
 mod bytes;
+mod found;
 mod wire;
 
 use nameservice_tests::prelude::*;

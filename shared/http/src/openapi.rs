@@ -6,7 +6,9 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, PartialSchema,
     openapi::{
-        Components, InfoBuilder, LicenseBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi, Paths, Schema, Type,
+        Components, Content, InfoBuilder, LicenseBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi, Paths, RefOr,
+        Schema, Type,
+        schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -52,7 +54,17 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .build();
     document.servers = None;
     let mut paths = BTreeMap::new();
-    for (path, item) in std::mem::take(&mut document.paths.paths) {
+    for (path, mut item) in std::mem::take(&mut document.paths.paths) {
+        let takes_body = [&mut item.put, &mut item.post, &mut item.delete];
+        for body in takes_body.into_iter().flatten().filter_map(|operation| operation.request_body.as_mut()) {
+            if let RefOr::T(body) = body {
+                body.content.values_mut().for_each(|content| {
+                    if let RefOr::T(content) = content {
+                        without_null(content);
+                    }
+                });
+            }
+        }
         paths.insert(path.replace("{*", "{"), item);
     }
     document.paths = Paths::new();
@@ -65,6 +77,16 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .description(Some("Scopes: nameservice:read, nameservice:write, nameservice:admin"));
     components.security_schemes.insert(BEARER.into(), SecurityScheme::Http(scheme.build()).into());
     document
+}
+
+/// A body that may be left out is no body that may be null, which is all that the derive macro can say.
+fn without_null(content: &mut Content) {
+    let Some(RefOr::T(Schema::OneOf(one_of))) = &mut content.schema else { return };
+    let is_null = |schema: &RefOr<Schema>| matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null));
+    one_of.items.retain(|schema| !is_null(schema));
+    if let [only] = one_of.items.as_slice() {
+        content.schema = Some(only.clone());
+    }
 }
 
 /// The schema of a map whose values may be null, which the derive macro has no words for.

@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use nameservice_model::{self as model, ConcernKind, ContentId, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
+};
 
 use crate::openapi::map_of_nullable;
 
@@ -114,13 +117,33 @@ pub struct Summary {
 }
 
 /// An entry of a list: a summary, or the whole record where `view=full` asks for it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Listed {
     /// `view=summary`
     Summary(Summary),
     /// `view=full`
     Full(Box<Record>),
+}
+
+impl PartialSchema for Listed {
+    /// Any of the two and not one of them: a record has all that a summary has.
+    fn schema() -> RefOr<Schema> {
+        AnyOfBuilder::new()
+            .item(Ref::from_schema_name(Summary::name()))
+            .item(Ref::from_schema_name(Record::name()))
+            .description(Some("An entry of a list: a summary, or the whole record where `view=full` asks for it."))
+            .into()
+    }
+}
+
+impl ToSchema for Listed {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((Summary::name().into_owned(), Summary::schema()));
+        schemas.push((Record::name().into_owned(), Record::schema()));
+        Summary::schemas(schemas);
+        Record::schemas(schemas);
+    }
 }
 
 /// Where the latest commit of a ledger is.

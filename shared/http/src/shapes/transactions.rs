@@ -10,7 +10,10 @@ use serde::{
     de::{DeserializeOwned, Error, MapAccess, Visitor},
 };
 use serde_json::{Value, value::RawValue};
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type},
+};
 
 use super::{
     Config, Head, Index, Status, leases,
@@ -30,31 +33,53 @@ pub struct Transaction {
 }
 
 /// An operation as the document describes it: `op`, `address`, and the members of a push as its own route takes them.
-#[derive(ToSchema)]
-#[serde(tag = "op", rename_all = "snake_case")]
 #[allow(dead_code, reason = "describes a shape, is never made")]
 pub enum Operation {
     /// Moves a head.
-    PushHead(At<HeadPush>),
+    PushHead(HeadPush),
     /// Moves an index.
-    PushIndex(At<IndexPush>),
+    PushIndex(IndexPush),
     /// Changes a status.
-    PushStatus(At<StatusPush>),
+    PushStatus(StatusPush),
     /// Changes the config of a ledger.
-    PushConfig(At<ConfigPush>),
+    PushConfig(ConfigPush),
     /// Writes nothing: a concern must be at a value.
-    Check(At<Check>),
+    Check(Check),
 }
 
-/// Something at an address.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "describes a shape, is never made")]
-pub struct At<T> {
-    /// The record.
-    #[schema(example = "mydb:main")]
-    address: String,
-    #[serde(flatten)]
-    it: T,
+impl PartialSchema for Operation {
+    /// Each is one closed object. Composed of several, each closed to what the others know, nothing would fit it.
+    fn schema() -> RefOr<Schema> {
+        let operations = [
+            ("push_head", "Moves a head.", HeadPush::schema()),
+            ("push_index", "Moves an index.", IndexPush::schema()),
+            ("push_status", "Changes a status.", StatusPush::schema()),
+            ("push_config", "Changes the config of a ledger.", ConfigPush::schema()),
+            ("check", "Writes nothing: a concern must be at a value.", Check::schema()),
+        ];
+        let any = operations.into_iter().fold(OneOfBuilder::new(), |any, (op, description, members)| {
+            let RefOr::T(Schema::Object(mut object)) = members else { return any };
+            object.description = Some(description.to_owned());
+            let only = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([op]));
+            let address = ObjectBuilder::new().schema_type(Type::String).description(Some("The record."));
+            for (name, schema) in [("op", only), ("address", address.examples(["mydb:main"]))] {
+                object.properties.insert(name.to_owned(), schema.into());
+                object.required.push(name.to_owned());
+            }
+            any.item(object)
+        });
+        any.description(Some("An operation, with the members of a push as its own route takes them.")).into()
+    }
+}
+
+impl ToSchema for Operation {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        HeadPush::schemas(schemas);
+        IndexPush::schemas(schemas);
+        StatusPush::schemas(schemas);
+        ConfigPush::schemas(schemas);
+        Check::schemas(schemas);
+    }
 }
 
 /// What must be in place.

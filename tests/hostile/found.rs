@@ -1,0 +1,40 @@
+//! What schemathesis has found in the document: one test each.
+
+use nameservice_tests::prelude::*;
+
+fn document() -> Value {
+    json!(nameservice_cli::routes::document())
+}
+
+#[test]
+fn something_fits_each_operation_of_a_transaction() {
+    let document = document();
+    let operations = document["components"]["schemas"]["Operation"]["oneOf"].as_array().unwrap();
+    assert_eq!(operations.len(), 5);
+    for operation in operations {
+        // One closed object: what is closed to `op` and composed with what requires it fits nothing.
+        assert_eq!(operation["additionalProperties"], json!(false), "{operation}");
+        for member in operation["required"].as_array().unwrap() {
+            assert!(operation["properties"].get(member.as_str().unwrap()).is_some(), "{member} of {operation}");
+        }
+        assert!(operation["properties"]["op"]["enum"].is_array() && operation["properties"].get("address").is_some());
+    }
+}
+
+#[test]
+fn a_record_in_a_list_may_fit_a_summary_too() {
+    let listed = &document()["components"]["schemas"]["Page_Listed"]["properties"]["records"]["items"];
+    assert!(listed["anyOf"].is_array() && listed.get("oneOf").is_none(), "{listed}");
+}
+
+#[test]
+fn a_body_that_may_be_left_out_is_not_said_to_be_null() {
+    let document = document();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let alternatives = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+            assert!(!alternatives.contains(&json!({ "type": "null" })), "{method} {path}");
+        }
+    }
+}
