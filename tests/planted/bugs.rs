@@ -1,0 +1,246 @@
+//! The bugs: mistakes that somebody could make in one line.
+
+/// A bug, and the tests that must notice it.
+pub(crate) struct Bug {
+    pub(crate) name: &'static str,
+    pub(crate) file: &'static str,
+    /// What stands there, once.
+    pub(crate) find: &'static str,
+    /// What is put instead.
+    pub(crate) put: &'static str,
+    /// Beginnings or parts of names of tests.
+    pub(crate) tests: &'static [&'static str],
+}
+
+const fn bug(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    put: &'static str,
+    tests: &'static [&'static str],
+) -> Bug {
+    Bug { name, file, find, put, tests }
+}
+
+const CONCERNS: &str = "shared/store/src/concerns.rs";
+const EXPRESSIONS: &str = "shared/store/src/expressions.rs";
+const PUSH: &str = "shared/store/src/push.rs";
+const SENDING: &str = "shared/dynamo/src/sending.rs";
+const BATCHES: &str = "shared/store/src/batches.rs";
+const LEASES: &str = "shared/store/src/leases.rs";
+const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
+const REFERENCES: &str = "shared/store/src/references.rs";
+const RETRACTIONS: &str = "shared/store/src/retractions.rs";
+const PURGES: &str = "shared/store/src/purges.rs";
+const RECORDS: &str = "shared/store/src/records.rs";
+
+pub(crate) const BUGS: &[Bug] = &[
+    // ---- pushes ----
+    bug(
+        "a push of a head drops its condition, and the head goes back",
+        CONCERNS,
+        "(None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.new.v),",
+        "(None, Expected::Older | Expected::NoRecord) => {}",
+        &["contract::head", "history::whatever"],
+    ),
+    bug(
+        "a stale head is answered as updated",
+        CONCERNS,
+        "Expected::Older => Judgement::Stale,",
+        "Expected::Older => Judgement::InPlace,",
+        &["contract::head", "model::"],
+    ),
+    bug(
+        "an equal t passes for a newer one",
+        EXPRESSIONS,
+        "({name} < {bound} OR {absent})",
+        "({name} <= {bound} OR {absent})",
+        &["contract::head", "contract::index", "model::"],
+    ),
+    bug(
+        "an expectation compares t alone",
+        CONCERNS,
+        "                expression.equals(self.id, string(id.as_str()));\n",
+        "",
+        &["contract::head", "contract::index"],
+    ),
+    bug(
+        "an expected counter is not compared",
+        CONCERNS,
+        "            v => expression.equals(ATTR_STATUS_V, number(v)),",
+        "            _ => {}",
+        &["contract::status", "history::whatever"],
+    ),
+    bug(
+        "an advance of an index keeps the revision",
+        CONCERNS,
+        "                expression.set(ATTR_REV, number(0));\n",
+        "",
+        &["contract::index", "model::"],
+    ),
+    bug(
+        "a ledger's push reaches the config of a graph source",
+        CONCERNS,
+        "        expression.is(ATTR_CONFIG_JSON, None);",
+        "        let _ = expression;",
+        &["contract::config", "contract::graph_source", "model::"],
+    ),
+    bug(
+        "a push to a retracted record is applied",
+        EXPRESSIONS,
+        "self.require(format!(\"NOT ({name} = {yes})\"));",
+        "let _ = (name, yes);",
+        &["contract::retract", "model::"],
+    ),
+    // ---- lost answers ----
+    bug(
+        "a call that arrives twice is applied twice",
+        EXPRESSIONS,
+        "        self.not_by_call(request_id);\n",
+        "",
+        &["faults::", "leases::", "races::one_call"],
+    ),
+    bug(
+        "a retry of a push is answered as a conflict",
+        PUSH,
+        "    if items::remembers(item, &call.request_id) {",
+        "    if false {",
+        &["faults::", "routes::idempotency"],
+    ),
+    bug(
+        "an item remembers its last write alone",
+        EXPRESSIONS,
+        "for pair in ids.windows(2) {",
+        "for pair in ids.windows(2).take(0) {",
+        &["faults::", "routes::idempotency"],
+    ),
+    bug(
+        "a lost answer is forgotten, and a refusal after it believed",
+        SENDING,
+        "                    attempts.uncertain = true;\n",
+        "",
+        &["faults::", "model::"],
+    ),
+    bug(
+        "an internal error passes for a refusal of traffic",
+        SENDING,
+        "_ if status >= 500 => Failure::Lost,",
+        "_ if status >= 500 => Failure::Busy,",
+        &["faults::", "model::"],
+    ),
+    bug(
+        "a transaction that met another is judged as refused",
+        SENDING,
+        "matches!(code, \"TransactionConflict\" | \"ThrottlingError\"",
+        "matches!(code, \"ThrottlingError\"",
+        &["faults::", "history::whatever"],
+    ),
+    bug(
+        "a lost and overtaken push is answered with what it expected",
+        PUSH,
+        "            match planned.cloned().or_else(|| C::presumed(push)) {",
+        "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::presumed(push)) {",
+        &["history::found"],
+    ),
+    bug(
+        "keys that a batch left unread are forgotten",
+        BATCHES,
+        "            left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();",
+        "            let _ = output.unprocessed_keys;",
+        &["faults::", "contract::lists"],
+    ),
+    // ---- leases ----
+    bug(
+        "any token of the holder will do",
+        EXPRESSIONS,
+        "        self.equals(ATTR_LEASE_TOKEN, number(claim.token));\n",
+        "",
+        &["leases::", "history::whatever"],
+    ),
+    bug(
+        "tokens do not grow",
+        LEASES,
+        "    take.add(ATTR_LEASE_TOKEN, 1);",
+        "    take.add(ATTR_LEASE_TOKEN, 0);",
+        &["leases::", "model::"],
+    ),
+    bug(
+        "a push is made under a lease that has ended",
+        EXPRESSIONS,
+        "        self.require(format!(\"{expires} > {now}\"));",
+        "        let _ = (expires, now);",
+        &["leases::"],
+    ),
+    bug(
+        "a lease is taken from whoever holds it",
+        EXPRESSIONS,
+        "OR {held_by} = {holder})",
+        "OR {held_by} <> {holder})",
+        &["leases::", "history::a_clock"],
+    ),
+    bug(
+        "a lease ends a second early",
+        LEASES,
+        "    -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)",
+        "    now_ms.div_euclid(1000) + i64::from(ttl_seconds) - 1",
+        &["leases::"],
+    ),
+    // ---- transactions ----
+    bug(
+        "a check of a transaction is not made",
+        TRANSACTIONS,
+        "            None => C::expect(expression, &self.0),",
+        "            None => {}",
+        &["transactions::", "model::"],
+    ),
+    bug(
+        "a transaction is refused only where all of it is",
+        TRANSACTIONS,
+        "outcomes.iter().any(OperationOutcome::refuses)",
+        "outcomes.iter().all(OperationOutcome::refuses)",
+        &["transactions::", "model::"],
+    ),
+    bug(
+        "a repeated transaction is answered as refused",
+        TRANSACTIONS,
+        "            if remembered {",
+        "            if remembered && false {",
+        &["transactions::", "model::", "faults::"],
+    ),
+    // ---- references ----
+    bug(
+        "a dependency is not counted",
+        REFERENCES,
+        "                    count.add(ATTR_DEPENDENTS, 1);\n",
+        "",
+        &["contract::graph_source", "races::references", "model::"],
+    ),
+    bug(
+        "a record is retracted although something has come to depend on it meanwhile",
+        REFERENCES,
+        "    expression.no_references(ATTR_DEPENDENTS);\n",
+        "",
+        &["races::depending", "faults::"],
+    ),
+    bug(
+        "a retraction marks the record alone",
+        RETRACTIONS,
+        "                mark.set(ATTR_RETRACTED, boolean(true));\n",
+        "",
+        &["contract::retract", "model::"],
+    ),
+    bug(
+        "a dropped branch is counted on",
+        PURGES,
+        "    uncount.add(ATTR_BRANCHES, -1);",
+        "    uncount.add(ATTR_BRANCHES, 0);",
+        &["contract::branch", "races::the_count", "model::"],
+    ),
+    bug(
+        "a record is created over another",
+        RECORDS,
+        "                    condition.not_exists(ATTR_KIND);\n",
+        "",
+        &["contract::create", "races::of_all_creations", "model::"],
+    ),
+];
