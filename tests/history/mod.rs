@@ -5,6 +5,7 @@
 //! printed: the same operations and faults, as far as the scheduler lets two runs be the same.
 
 mod clients;
+mod feed;
 mod found;
 mod judge;
 mod process;
@@ -84,15 +85,16 @@ fn mix_of(seed: u64) -> Mix {
 }
 
 /// Lets clients loose on a world and judges what they were told.
-async fn run(world: World, seed: u64, leases_end: bool) -> Judged {
+async fn run(world: World, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) {
     let world = Arc::new(world);
     let clients = (0..CLIENTS).map(|number| tokio::spawn(Client::new(number, seed, world.clone()).run(STEPS)));
     for client in join_all(clients).await {
         client.unwrap_or_else(|error| panic!("{SEED}={seed}: {error}"));
     }
     let entries = world.recorder.take();
-    let judged = tokio::task::spawn_blocking(move || judge(entries, leases_end)).await.unwrap();
-    judged.unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}"))
+    let to_judge = entries.clone();
+    let judged = tokio::task::spawn_blocking(move || judge(to_judge, leases_end)).await.unwrap();
+    (judged.unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}")), entries)
 }
 
 async fn create(service: &str, names: &[String]) {
@@ -130,7 +132,7 @@ async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
         service.table.proxy.strike_at_random(seed, RATE);
         door.strike_at_random(seed + 1, RATE);
         let world = World::new(vec![door.url().to_owned(), service.url().to_owned()], names, mix_of(seed));
-        figures.judged.add(&run(world, seed, false).await);
+        figures.judged.add(&run(world, seed, false).await.0);
         figures.add(service.table.proxy.stop_striking());
         figures.add(door.stop_striking());
         service.table.proxy.take_requests();
@@ -140,7 +142,7 @@ async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
 }
 
 /// Kills the process again and again while a history runs.
-async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> Judged {
+async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> (Judged, Vec<Entry>) {
     let history = run(world, seed, false);
     tokio::pin!(history);
     let mut random = StdRng::seed_from_u64(seed);
@@ -154,18 +156,31 @@ async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> Judged 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_killed_with_its_engine_loses_nothing_that_it_answered() {
+async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_tells_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = Process::start(&["--data", directory.path().to_str().unwrap()]).await;
     let mut figures = Figures::default();
+    let (mut entries, mut records) = (Vec::new(), Vec::new());
+    let following = feed::Following::start(&process.url(), 1);
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(&process.url(), &names).await;
-        let world = World::new(vec![process.url()], names, mix_of(seed));
-        figures.judged.add(&run_and_kill(&mut process, world, seed).await);
+        let world = World::new(vec![process.url()], names.clone(), mix_of(seed));
+        let (judged, told) = run_and_kill(&mut process, world, seed).await;
+        figures.judged.add(&judged);
+        entries.extend(told);
+        records.extend(names);
     }
+    // Written last, so that all else is in the feed once this is.
+    let last = vec!["last:main".to_owned()];
+    create(&process.url(), &last).await;
+    records.extend(last.clone());
+    feed::caught_up(&process.url(), &last).await;
+    let seen = following.end().await;
+    let changes = feed::judge(&process.url(), &seen, &entries, &records, 1).await;
     figures.count("killed with -9", process.kills);
     figures.print("a process and its engine, killed");
+    println!("  its feed: {changes} changes in order, each once, as clients were told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,7 +194,7 @@ async fn a_process_that_is_killed_between_service_and_engine_leaves_a_history_in
         create(&process.url(), &names).await;
         table.proxy.strike_at_random(seed, RATE);
         let world = World::new(vec![process.url()], names, mix_of(seed));
-        figures.judged.add(&run_and_kill(&mut process, world, seed).await);
+        figures.judged.add(&run_and_kill(&mut process, world, seed).await.0);
         figures.add(table.proxy.stop_striking());
         table.proxy.take_requests();
     }
@@ -213,7 +228,7 @@ async fn a_clock_that_steps_back_and_forth_gives_no_lease_twice() {
                 }
             }
         };
-        figures.judged.add(&judged);
+        figures.judged.add(&judged.0);
         figures.add(service.table.proxy.stop_striking());
         service.table.proxy.take_requests();
     }

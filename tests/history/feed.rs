@@ -1,0 +1,197 @@
+//! The change feed beside a history, judged as etcd judges its watches: ordered, unique, complete, resumable, and in
+//! agreement with what clients were told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use http::Request;
+use http_body_util::BodyExt;
+use nameservice_tests::{prelude::*, service::client};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::sync::watch;
+
+use super::{
+    judge::Entry,
+    spec::{Asked, Concern, Spot, spot_of, without_lease},
+};
+
+/// How long the feed may take to catch up once nobody writes any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn get(url: &str, path: &str) -> Option<Value> {
+    let answer = client().request(Request::get(format!("{url}{path}")).body(Default::default()).unwrap()).await.ok()?;
+    assert!([200, 503].contains(&answer.status().as_u16()), "{path}: {answer:?}");
+    let told = answer.status() == 200;
+    let body = answer.into_body().collect().await.ok()?.to_bytes();
+    told.then(|| serde_json::from_slice(&body).unwrap())
+}
+
+/// Follows the feed until it is told to end, and then to its end. Where no answer comes it asks again from where it was.
+pub(super) async fn follow(url: String, seed: u64, ended: watch::Receiver<bool>) -> Vec<Value> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut seen: Vec<Value> = Vec::new();
+    loop {
+        let last = *ended.borrow();
+        let (after, limit) = (seen.len(), random.random_range(1..40));
+        let path = format!("/v1/changes?after={after}&limit={limit}&wait={}", random.random_range(0..2));
+        match get(&url, &path).await {
+            Some(page) => {
+                let changes = page["changes"].as_array().unwrap();
+                let position = page["position"].as_u64().unwrap() as usize;
+                assert_eq!(position, after + changes.len(), "nothing is left out: {page}");
+                seen.extend(changes.iter().cloned());
+                if last && changes.is_empty() {
+                    return seen;
+                }
+            }
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// The value that a change shows, as a read shows it, less a lease.
+fn value(concern: Concern, change: &Value) -> Value {
+    match concern {
+        Concern::Head | Concern::Index => change["payload"].clone(),
+        Concern::Status | Concern::Config => {
+            without_lease(json!({ "v": change["watermark"], "payload": change["payload"] }))
+        }
+    }
+}
+
+/// What clients were told is in place now, by them or before them.
+fn told(entries: &[Entry]) -> BTreeSet<(Spot, String)> {
+    let mut told = BTreeSet::new();
+    let mut tell = |spot: &Spot, value: &Value| told.insert((spot.clone(), without_lease(value.clone()).to_string()));
+    for entry in entries {
+        let Some((_, answer)) = entry.returned.as_ref().filter(|(_, answer)| answer.status == 200) else { continue };
+        match &*entry.asked {
+            Asked::Push(spot, _) if answer.body["status"] == "updated" => drop(tell(spot, &answer.body["value"])),
+            Asked::Transaction(operations) => {
+                for (operation, result) in operations.iter().zip(answer.body["results"].as_array().unwrap()) {
+                    if result["status"] == "updated" {
+                        tell(&spot_of(operation), &result["value"]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Everything that clients asked to be put in place: ids of heads and indexes, numbers of configs.
+fn asked(entries: &[Entry]) -> BTreeSet<String> {
+    let marks = |body: &Value| [body["new"]["id"].to_string(), body["new"]["payload"]["n"].to_string()];
+    entries
+        .iter()
+        .flat_map(|entry| match &*entry.asked {
+            Asked::Push(_, body) => marks(body).to_vec(),
+            Asked::Transaction(operations) => operations.iter().flat_map(marks).collect(),
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// Judges a feed that was followed beside histories; tells how many changes it has.
+pub(super) async fn judge(url: &str, seen: &[Value], entries: &[Entry], records: &[String], seed: u64) -> usize {
+    // Ordered and without a gap.
+    for (at, change) in (1_u64..).zip(seen) {
+        assert_eq!(change["position"], json!(at), "{change}");
+    }
+    let mut by_spot: BTreeMap<Spot, Vec<&Value>> = BTreeMap::new();
+    for change in seen {
+        let concern = Concern::ALL.into_iter().find(|concern| change["concern"] == json!(concern.name()));
+        if let Some(concern) = concern {
+            by_spot.entry(Spot::new(change["address"].as_str().unwrap(), concern)).or_default().push(change);
+        }
+    }
+    let asked = asked(entries);
+    let mut shown: BTreeMap<(Spot, String), usize> = BTreeMap::new();
+    for (spot, changes) in &by_spot {
+        for change in changes {
+            let value = value(spot.concern, change);
+            let mark = match spot.concern {
+                Concern::Head | Concern::Index => value["id"].to_string(),
+                Concern::Config => value["payload"]["n"].to_string(),
+                Concern::Status => value["payload"].get("n").map_or_else(String::new, Value::to_string),
+            };
+            // A status without a mark is a new record's, or a lease's; what is unborn nobody has asked for.
+            let unborn = change["watermark"] == json!(0);
+            assert!(unborn || mark.is_empty() || asked.contains(&mark), "from nowhere: {change}");
+            *shown.entry((spot.clone(), value.to_string())).or_default() += 1;
+        }
+        // In the order of the commits: watermarks grow, or the revision does.
+        for pair in changes.windows(2) {
+            let rank = |change: &Value| (change["watermark"].as_i64(), change["payload"]["rev"].as_i64());
+            assert!(rank(pair[0]) < rank(pair[1]), "out of order: {} before {}", pair[0], pair[1]);
+            assert_eq!(pair[1].get("previous"), pair[0].get("watermark"), "{} before {}", pair[0], pair[1]);
+        }
+    }
+    // Complete, and nothing twice.
+    for (spot, value) in told(entries) {
+        let times = shown.get(&(spot.clone(), value.clone())).copied().unwrap_or(0);
+        assert_eq!(times, 1, "{} {} {value} is in the feed {times} times", spot.record, spot.concern.name());
+    }
+    // In agreement with what is in place.
+    for record in records {
+        let there = get(url, &format!("/v1/records/{record}")).await.unwrap();
+        for concern in Concern::ALL {
+            let there = without_lease(there[concern.name()].clone());
+            let changes = by_spot.get(&Spot::new(record, concern)).map(Vec::as_slice).unwrap_or_default();
+            let last = changes.last().map_or_else(|| concern.unborn(), |change| value(concern, change));
+            assert_eq!(there, last, "{record} {}", concern.name());
+        }
+    }
+    // Resumable from anywhere.
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..5 {
+        let after = random.random_range(0..=seen.len());
+        let page = get(url, &format!("/v1/changes?after={after}&limit=25")).await.unwrap();
+        let until = (after + page["changes"].as_array().unwrap().len()).max(after);
+        assert_eq!(page["changes"], json!(seen[after..until]), "after {after}");
+        assert!(until > after || after == seen.len(), "after {after}");
+    }
+    seen.len()
+}
+
+/// Waits until the feed has shown whatever was written.
+pub(super) async fn caught_up(url: &str, records: &[String]) {
+    let begun = Instant::now();
+    for record in records {
+        loop {
+            let there = get(url, &format!("/v1/records/{record}")).await;
+            let changes = get(url, &format!("/v1/history/{record}?limit=100")).await;
+            if let (Some(there), Some(changes)) = (there, changes) {
+                let v = |change: &&Value| change["concern"] == "status" && change["watermark"] == there["status"]["v"];
+                // The last of all is the status of a record of its own, written when all else was done.
+                if changes["changes"].as_array().unwrap().iter().any(|change| v(&change)) {
+                    break;
+                }
+            }
+            assert!(begun.elapsed() < PATIENCE, "the feed does not catch up with {record}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A task that follows, and how to end it.
+pub(super) struct Following {
+    end: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<Vec<Value>>,
+}
+
+impl Following {
+    pub(super) fn start(url: &str, seed: u64) -> Self {
+        let (end, ended) = watch::channel(false);
+        Self { end, task: tokio::spawn(follow(url.to_owned(), seed, ended)) }
+    }
+
+    pub(super) async fn end(self) -> Arc<Vec<Value>> {
+        self.end.send(true).unwrap();
+        Arc::new(self.task.await.unwrap())
+    }
+}
