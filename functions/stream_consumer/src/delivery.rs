@@ -86,7 +86,7 @@ impl Delivery {
     }
 
     /// The change that it tells of, or why it cannot be read.
-    pub(crate) fn difference(&self) -> Result<Option<Difference>, String> {
+    pub fn difference(&self) -> Result<Option<Difference>, String> {
         self.record.as_ref().map_err(String::clone)?.difference().map_err(|reason| reason.to_string())
     }
 }
