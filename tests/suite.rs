@@ -19,6 +19,7 @@ mod races;
 mod requests;
 mod routes;
 mod service;
+mod soak;
 mod stream;
 mod transactions;
 mod views;

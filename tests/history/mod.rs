@@ -8,7 +8,7 @@ mod clients;
 mod feed;
 mod found;
 mod judge;
-mod process;
+pub(crate) mod process;
 pub(crate) mod spec;
 
 use std::{

@@ -12,29 +12,34 @@ use tokio::process::{Child, Command};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A service that runs, on a port that it keeps over its restarts.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     listen: SocketAddr,
     place: Vec<String>,
     /// How often it was killed.
-    pub(super) kills: u64,
+    pub(crate) kills: u64,
 }
 
 impl Process {
     /// Starts one over what the words of its command line name: `--data DIR` or `--endpoint-url URL`.
-    pub(super) async fn start(place: &[&str]) -> Self {
+    pub(crate) async fn start(place: &[&str]) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let place: Vec<String> = place.iter().map(|&word| word.to_owned()).collect();
         let child = spawn(listen, &place).await;
         Self { child, listen, place, kills: 0 }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.listen)
     }
 
+    /// Its id, until it is killed.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     /// Kills it with -9 and starts it again.
-    pub(super) async fn kill_and_restart(&mut self) {
+    pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
         self.kills += 1;
         self.child = spawn(self.listen, &self.place).await;

@@ -33,8 +33,11 @@ pub struct Service {
     streams: AtomicBool,
 }
 
+/// Sends requests over plain HTTP.
+pub type Http = Client<HttpConnector, Full<Bytes>>;
+
 /// A client over plain HTTP.
-pub fn client() -> Client<HttpConnector, Full<Bytes>> {
+pub fn client() -> Http {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     // A request that was taken back by its connection could have been received all the same.
