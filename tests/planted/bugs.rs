@@ -33,6 +33,10 @@ const REFERENCES: &str = "shared/store/src/references.rs";
 const RETRACTIONS: &str = "shared/store/src/retractions.rs";
 const PURGES: &str = "shared/store/src/purges.rs";
 const RECORDS: &str = "shared/store/src/records.rs";
+const APPEND: &str = "shared/feed/src/append.rs";
+const READ: &str = "shared/feed/src/read.rs";
+const ADVANCE: &str = "shared/views/src/transactions.rs";
+const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
 
 pub(crate) const BUGS: &[Bug] = &[
     // ---- pushes ----
@@ -242,5 +246,41 @@ pub(crate) const BUGS: &[Bug] = &[
         "                    condition.not_exists(ATTR_KIND);\n",
         "",
         &["contract::create", "races::of_all_creations", "model::"],
+    ),
+    // ---- the feed ----
+    bug(
+        "the feed forgets which stream records it has seen",
+        APPEND,
+        "            writes.push(Seen::write(&entry.event_id, at, recorded_at)?);\n",
+        "            writes.push(Seen::write(&format!(\"{at}\"), at, recorded_at)?);\n",
+        &["stream::"],
+    ),
+    bug(
+        "the feed is appended to without its guard",
+        ADVANCE,
+        "let mut condition = \"#field = :from\".to_owned();",
+        "let mut condition = \"(#field = :from OR attribute_exists(#field))\".to_owned();",
+        &["stream::", "views::"],
+    ),
+    bug(
+        "the feed's consumer acknowledges what was not appended",
+        CONSUMER,
+        "            end = end.min(delivery);\n",
+        "            let _ = delivery;\n",
+        &["stream::"],
+    ),
+    bug(
+        "the feed's consumer acknowledges what was not published",
+        CONSUMER,
+        "            end = end.min(origins[published]);\n",
+        "            let _ = (&origins, published);\n",
+        &["stream::"],
+    ),
+    bug(
+        "the feed's reader goes on from a position that was never given",
+        READ,
+        "        if after > counter.n {",
+        "        if after > counter.n && false {",
+        &["stream::", "routes::change_list", "routes::change_stream"],
     ),
 ];
