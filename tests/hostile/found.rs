@@ -38,3 +38,13 @@ fn a_body_that_may_be_left_out_is_not_said_to_be_null() {
         }
     }
 }
+
+#[test]
+fn what_a_change_is_fits_its_schema() {
+    let document = document();
+    for member in ["change", "concern"] {
+        // Composed with `type: object`, the words of an enumeration would fit nothing.
+        let schema = &document["components"]["schemas"]["Change"]["properties"][member];
+        assert!(schema["$ref"].is_string() && schema.get("allOf").is_none(), "{schema}");
+    }
+}

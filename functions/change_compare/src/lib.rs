@@ -37,7 +37,6 @@ struct Subscriptions {
 #[serde(deny_unknown_fields)]
 struct Subscription {
     /// The kind that it must be.
-    #[schema(inline)]
     kind: Option<Kind>,
     /// The type of graph source that it must be.
     source_type: Option<String>,

@@ -45,7 +45,7 @@ const NO_STORE: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue:
 struct Parameters {
     /// The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first.
     #[serde(default)]
-    #[param(default = 0)]
+    #[param(default = 0, format = "uint64")]
     after: u64,
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]

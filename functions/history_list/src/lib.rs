@@ -28,7 +28,7 @@ struct Parameters {
     concern: Option<ChangedPart>,
     /// Only what follows this position.
     #[serde(default)]
-    #[param(default = 0)]
+    #[param(default = 0, format = "uint64")]
     after: u64,
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]

@@ -58,10 +58,8 @@ pub struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
     /// What of the record has changed.
-    #[schema(inline)]
     pub concern: ChangedPart,
     /// How.
-    #[schema(inline)]
     pub change: ChangeKind,
     /// The watermark now; 0 of `meta`, and of what is gone.
     pub watermark: i64,
