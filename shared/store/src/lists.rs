@@ -116,6 +116,17 @@ impl Store {
         start: Option<&Cursor>,
         limit: usize,
     ) -> Result<Option<Hits>> {
+        let mut start = start;
+        // A cursor of another list may stand outside of this one's names, where DynamoDB takes no start.
+        let names = query.name.as_ref().map(|name| format!("{name}:"));
+        if let (Some(cursor), Some(names)) = (start, &names)
+            && !cursor.after().starts_with(names)
+        {
+            if cursor.after() > names.as_str() {
+                return Ok(Some(Hits { items: Vec::new(), more: false }));
+            }
+            start = None;
+        }
         let mut request = self
             .sender
             .client()
@@ -128,11 +139,11 @@ impl Store {
                 start.map(|cursor| start_key(Some((run.index.hash, &run.hash)), cursor.after(), run.sk)),
             )
             .limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        request = match &query.name {
-            Some(name) => request
+        request = match names {
+            Some(names) => request
                 .key_condition_expression("#hash = :hash AND begins_with(#pk, :name)")
                 .expression_attribute_names("#pk", ATTR_PK)
-                .expression_attribute_values(":name", string(format!("{name}:"))),
+                .expression_attribute_values(":name", string(names)),
             None => request.key_condition_expression("#hash = :hash"),
         };
         match self.sender.read(LIST, || request.clone().send()).await {
