@@ -41,20 +41,24 @@ struct Subscription {
     /// The type of graph source that it must be.
     source_type: Option<String>,
     /// The `t` of the head.
+    #[schema(format = "uint64")]
     commit_t: Option<u64>,
     /// The commit; null for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable)]
     commit_id: Option<Option<String>>,
     /// The `t` of the index.
+    #[schema(format = "uint64")]
     index_t: Option<u64>,
     /// The index root, which tells also that the same `t` was indexed again; null for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable)]
     index_id: Option<Option<String>>,
     /// The `v` of the status.
+    #[schema(format = "uint64")]
     status_v: Option<u64>,
     /// The `v` of the config.
+    #[schema(format = "uint64")]
     config_v: Option<u64>,
 }
 

@@ -79,6 +79,7 @@ struct Parameters {
     concern: Vec<ChangedPart>,
     /// Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with what changes
     /// from now on.
+    #[param(format = "uint64")]
     after: Option<u64>,
 }
 
