@@ -320,7 +320,12 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
         let reason = error.inner().to_string();
         let parameter = field(&error.path().to_string(), &reason);
         // Of a repeated one, which of them does not help: a reader of the URL sees its name.
-        Problem::invalid_parameter(parameter.split('[').next().unwrap_or_default(), reason)
+        let name = parameter.split('[').next().unwrap_or_default();
+        let times = form_urlencoded::parse(text.as_bytes()).filter(|(found, _)| found == name).count();
+        match times > 1 && name == parameter {
+            true => Problem::invalid_parameter(name, "is given more than once"),
+            false => Problem::invalid_parameter(name, reason),
+        }
     })
 }
 
