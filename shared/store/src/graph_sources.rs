@@ -42,7 +42,7 @@ impl Store {
                 return Ok(published);
             }
         }
-        Err(contended(PUBLISH))
+        Err(contended(PUBLISH, attempts))
     }
 
     /// `Ok(Err(existing))`: the address is taken.
@@ -75,7 +75,7 @@ impl Store {
             self.check_found_rows(PUBLISH, &mut references, &failed).await?;
             orphans = Orphans::Overwrite;
         }
-        Err(contended(PUBLISH))
+        Err(contended(PUBLISH, *attempts))
     }
 
     /// Replaces config and dependencies of what was found. `None`: it has changed meanwhile.
@@ -135,7 +135,7 @@ impl Store {
             }
             self.check_found_rows(PUBLISH, &mut references, &failed).await?;
         }
-        Err(contended(PUBLISH))
+        Err(contended(PUBLISH, *attempts))
     }
 }
 

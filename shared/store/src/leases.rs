@@ -135,7 +135,7 @@ impl Store {
                 }
             }
         }
-        Err(contended(ACQUIRE))
+        Err(contended(ACQUIRE, attempts))
     }
 
     /// The first lease of a status item that none of ours has made, or that is missing: it may lie under no record, so

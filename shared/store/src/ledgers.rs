@@ -119,7 +119,7 @@ impl Store {
                 Some(RecordKind::Ledger) => Reset::Retracted,
                 Some(kind) => Reset::WrongKind(kind),
             },
-            None => return Err(contended(RESET)),
+            None => return Err(contended(RESET, attempts)),
         };
         attempts.refuse(RESET, refusal)
     }

@@ -30,7 +30,7 @@ impl Store {
                 return Ok(purged);
             }
         }
-        Err(contended(PURGE))
+        Err(contended(PURGE, attempts))
     }
 
     pub(crate) async fn drop_branch_record(&self, _call: &Call, address: &Address) -> Result<Dropped> {
@@ -54,7 +54,7 @@ impl Store {
                 None => {}
             }
         }
-        Err(contended(PURGE))
+        Err(contended(PURGE, attempts))
     }
 
     async fn dropped(&self, parent: &Address) -> Result<Dropped> {
@@ -104,7 +104,7 @@ impl Store {
             }
             references.learn(&failed);
         }
-        Err(contended(PURGE))
+        Err(contended(PURGE, *attempts))
     }
 
     /// Deletes what lies under an address without a record: concern items and commit log. True if there was anything.
@@ -120,7 +120,7 @@ impl Store {
             }
             if self.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
                 // Somebody has created a record here: its items are not orphans.
-                return Err(contended(PURGE));
+                return Err(contended(PURGE, Attempts::default()));
             }
         }
         Ok(self.sweep_commits(address).await? > 0 || !orphans.is_empty())

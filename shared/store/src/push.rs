@@ -177,7 +177,7 @@ impl Store {
                 },
             }
         }
-        Err(contended(C::OPERATION))
+        Err(contended(C::OPERATION, attempts))
     }
 
     /// A push under a lease: a transaction that checks the token, too.
@@ -202,7 +202,7 @@ impl Store {
             Some(OperationOutcome::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
             Some(OperationOutcome::Unknown) => PushOutcome::Unknown,
             // One operation has one outcome, and a push never merely passes.
-            Some(OperationOutcome::Passed) | None => return Err(contended(C::OPERATION)),
+            Some(OperationOutcome::Passed) | None => return Err(contended(C::OPERATION, Attempts::default())),
         })
     }
 
@@ -288,7 +288,7 @@ impl Store {
             };
             return attempts.refuse(C::OPERATION, refusal);
         }
-        Err(contended(C::OPERATION))
+        Err(contended(C::OPERATION, attempts))
     }
 }
 
@@ -328,7 +328,11 @@ fn refused<C: Concern>(
     }
 }
 
-/// Others were faster every time; nothing was written.
-pub(crate) fn contended(operation: &'static str) -> Error {
-    Error::Unavailable { operation, source: Some("the record changed at every attempt".into()) }
+/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
+pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
+    let source = Some("the record changed at every attempt".into());
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source },
+        false => Error::Unavailable { operation, source },
+    }
 }

@@ -67,7 +67,7 @@ impl Store {
                 }
             }
         }
-        Err(contended(RETRACT))
+        Err(contended(RETRACT, attempts))
     }
 
     pub(crate) async fn restore_record(&self, call: &Call, address: &Address) -> Result<Restored> {
@@ -102,7 +102,7 @@ impl Store {
                 return outcome(&items, Restored::Restored);
             }
         }
-        Err(contended(RESTORE))
+        Err(contended(RESTORE, attempts))
     }
 }
 

@@ -247,7 +247,7 @@ impl Store {
                 return attempts.refuse(name, Committed::Refused(outcomes));
             }
         }
-        Err(contended(name))
+        Err(contended(name, attempts))
     }
 
     /// What a refused transaction means for one operation; [`OperationOutcome::Passed`] where it does not stand in the
