@@ -15,11 +15,11 @@ mod delivery;
 mod identities;
 mod topic;
 
-use std::{env, sync::Arc};
+use std::sync::Arc;
 
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use lambda_runtime::{LambdaEvent, service_fn};
-use nameservice_dynamo::lambda_config;
+use nameservice_dynamo::{lambda_config, variable};
 use nameservice_feed::{Entry, Feed};
 use nameservice_model::{Change, chain};
 use nameservice_store::{Difference, Store};
@@ -184,8 +184,4 @@ impl Consumer {
         }));
         response
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -124,7 +124,8 @@ pub fn lambda_config() -> SdkConfig {
     builder.build()
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A variable of the environment; one that is set to nothing is not set.
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

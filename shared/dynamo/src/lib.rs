@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 pub use batches::{Unwritten, WRITE_BATCH};
-pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client};
+pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client, variable};
 pub use sending::{Attempts, Backoff, Failed, Judged, Refusal, Refusing, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};
 

@@ -1,15 +1,13 @@
 //! How a room becomes a Lambda function.
 
-use std::{
-    env,
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::{
     Router,
     http::{Extensions, Uri, uri::PathAndQuery},
 };
 use lambda_http::{Context, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
+use nameservice_dynamo::variable;
 use nameservice_feed::{DEFAULT_RETENTION, Feed};
 use nameservice_model::{NameService, chain};
 use nameservice_store::{Store, lambda_client};
@@ -147,10 +145,6 @@ async fn connect(store: Store) {
         Ok(()) => tracing::debug!(micros = start.elapsed().as_micros() as u64, "connected"),
         Err(error) => tracing::warn!(error = chain(&error), "the store did not answer during init"),
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Gives a request the path that the router knows.
