@@ -1,12 +1,13 @@
 //! The payloads under `events/`: each reaches its function the way a gateway's event does.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use http::StatusCode;
 use http_body_util::BodyExt;
 use lambda_http::tower::{Service as _, ServiceExt};
 use nameservice_cli::routes;
-use nameservice_http::{App, Auth, behind_gateway};
+use nameservice_http::{App, Auth};
+use nameservice_lambda::behind_gateway;
 use nameservice_tests::table::Table;
 
 /// Rooms that answer on routes that nobody else has.
@@ -37,8 +38,10 @@ async fn every_event_reaches_its_function_and_is_understood() {
         for case in names(&format!("events/{function}")) {
             let event = fs::read_to_string(folder("events").join(&function).join(&case)).unwrap();
             let request = lambda_http::request::from_str(&event).unwrap();
-            let mut service =
-                behind_gateway(routes::router(), App::new(table.store.clone(), table.feed.clone(), Auth::Gateway));
+            let mut service = behind_gateway(
+                routes::router(),
+                App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), Auth::Gateway),
+            );
             let response = service.ready().await.unwrap().call(request).await.unwrap();
             let status = response.status();
             let content_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -121,7 +122,7 @@ pub async fn start(
     // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
     // name as their host.
     let guarded = matches!(auth, Auth::Open) && address.ip().is_loopback();
-    let app = App::new(store, feed, auth);
+    let app = App::new(Arc::new(store), Arc::new(feed), auth);
     let shutdown = app.shutdown();
     let mut router = service(routes::router(), app);
     if guarded {

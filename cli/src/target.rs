@@ -1,6 +1,9 @@
 //! Which nameservice a command is for: a service somewhere, or a table that this process serves itself.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use aws_smithy_http_client::{
     Builder as HttpClient,
@@ -78,7 +81,7 @@ impl TargetArgs {
         } else {
             table.ping().await?;
         }
-        let router = service(routes::router(), App::new(table.store, table.feed, Auth::Open));
+        let router = service(routes::router(), App::new(Arc::new(table.store), Arc::new(table.feed), Auth::Open));
         Ok(Client::in_process(router, table.engine))
     }
 }

@@ -1,4 +1,4 @@
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ::change_stream::{Limits, route_within};
 use http_body_util::BodyExt as _;
@@ -429,7 +429,7 @@ async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
     listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = listener.listen(16).unwrap();
     let address = listener.local_addr().unwrap();
-    let app = App::new(table.store.clone(), table.feed.clone(), Auth::Open);
+    let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), Auth::Open);
     let rooms = route_within(limits).split_for_parts().0;
     let router = nameservice_http::service(rooms, app);
     let serving = tokio::spawn(async move { axum::serve(listener, router).await });

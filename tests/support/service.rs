@@ -1,6 +1,9 @@
 //! A running service in a line.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+};
 
 use axum::Router;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -82,7 +85,7 @@ impl Service {
     }
 
     async fn serving(rooms: Router<App>, table: Proxied, auth: Auth) -> Self {
-        let app = App::new(table.store.clone(), table.feed.clone(), auth);
+        let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
         let router = nameservice_http::service(rooms, app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
 //! The Lambda function `branch_create`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(branch_create::route())
+    nameservice_lambda::serve_lambda(branch_create::route())
 }

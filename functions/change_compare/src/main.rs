@@ -1,5 +1,5 @@
 //! The Lambda function `change_compare`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(change_compare::route())
+    nameservice_lambda::serve_lambda(change_compare::route())
 }

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use nameservice_http::{
-    App, Problem, REQUEST_ID, Shutdown, ends_by,
+    App, EndsBy, Problem, REQUEST_ID, Shutdown,
     extract::{Allowed, Read},
 };
 use nameservice_model::{ChangeFeed, Run};
@@ -40,7 +40,7 @@ impl FromRequestParts<App> for Session {
             caller,
             limits,
             headers: parts.headers.clone(),
-            ends_by: ends_by(&parts.extensions).and_then(|end| end.checked_sub(BEFORE_THE_END)),
+            ends_by: parts.extensions.get().and_then(|EndsBy(end)| end.checked_sub(BEFORE_THE_END)),
             shutdown: Shutdown::from_ref(app),
         })
     }

@@ -1,5 +1,5 @@
 //! The Lambda function `config_push`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(config_push::route())
+    nameservice_lambda::serve_lambda(config_push::route())
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `fluree`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_function_url(fluree::route())
+    nameservice_lambda::serve_function_url(fluree::route())
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `graph_source_publish`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(graph_source_publish::route())
+    nameservice_lambda::serve_lambda(graph_source_publish::route())
 }

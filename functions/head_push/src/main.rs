@@ -1,5 +1,5 @@
 //! The Lambda function `head_push`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(head_push::route())
+    nameservice_lambda::serve_lambda(head_push::route())
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `index_push`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(index_push::route())
+    nameservice_lambda::serve_lambda(index_push::route())
 }

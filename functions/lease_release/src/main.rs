@@ -1,5 +1,5 @@
 //! The Lambda function `lease_release`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(lease_release::route())
+    nameservice_lambda::serve_lambda(lease_release::route())
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `ledger_create`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(ledger_create::route())
+    nameservice_lambda::serve_lambda(ledger_create::route())
 }

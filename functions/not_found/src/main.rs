@@ -1,5 +1,5 @@
 //! The Lambda function `not_found`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_without_store(not_found::route())
+    nameservice_lambda::serve_without_store(not_found::route())
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `openapi_get`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_without_store(openapi_get::route())
+    nameservice_lambda::serve_without_store(openapi_get::route())
 }

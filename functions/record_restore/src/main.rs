@@ -1,5 +1,5 @@
 //! The Lambda function `record_restore`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(record_restore::route())
+    nameservice_lambda::serve_lambda(record_restore::route())
 }

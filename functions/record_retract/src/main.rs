@@ -1,5 +1,5 @@
 //! The Lambda function `record_retract`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(record_retract::route())
+    nameservice_lambda::serve_lambda(record_retract::route())
 }

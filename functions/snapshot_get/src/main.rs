@@ -1,5 +1,5 @@
 //! The Lambda function `snapshot_get`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(snapshot_get::route())
+    nameservice_lambda::serve_lambda(snapshot_get::route())
 }

@@ -4,5 +4,5 @@
 #![recursion_limit = "256"]
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_events(stream_consumer::run)
+    nameservice_lambda::serve_events(stream_consumer::run)
 }

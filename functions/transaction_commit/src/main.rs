@@ -1,5 +1,5 @@
 //! The Lambda function `transaction_commit`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_http::serve_lambda(transaction_commit::route())
+    nameservice_lambda::serve_lambda(transaction_commit::route())
 }

@@ -1,40 +1,61 @@
 //! What every handler draws on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use axum::extract::FromRef;
-use nameservice_feed::Feed;
 use nameservice_model::{
     AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
     Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
 };
-use nameservice_store::Store;
 use tokio::sync::watch;
 
 use crate::auth::Auth;
 
-/// The backend behind the narrow traits. Handlers see the traits alone, so another one is put in here.
-pub type Backend = Store;
+/// Everything that the handlers ask of a backend, beside its change feed.
+pub trait Backend:
+    AdminPublisher
+    + ConfigPublisher
+    + GraphSourcePublisher
+    + LeasePublisher
+    + NameService
+    + Publisher
+    + RefPublisher
+    + StatusPublisher
+    + TransactionPublisher
+{
+}
+
+impl<T> Backend for T where
+    T: AdminPublisher
+        + ConfigPublisher
+        + GraphSourcePublisher
+        + LeasePublisher
+        + NameService
+        + Publisher
+        + RefPublisher
+        + StatusPublisher
+        + TransactionPublisher
+{
+}
 
 /// The state of the service: the backend, its change feed, and how callers are recognised. Cheap to clone.
 ///
-/// A handler takes the one trait that it needs, `State(refs): State<Arc<dyn RefPublisher>>`. The trait object is made
-/// from the concrete backend there and then, so a binary carries the code of the traits that its handlers name.
+/// A handler takes the one trait that it needs, `State(refs): State<Arc<dyn RefPublisher>>`.
 #[derive(Clone)]
 pub struct App {
-    backend: Arc<Backend>,
-    feed: Arc<Feed>,
+    backend: Arc<dyn Backend>,
+    feed: Arc<dyn ChangeFeed>,
     pub(crate) auth: Arc<Auth>,
     shutdown: Shutdown,
 }
 
 impl App {
-    /// A service over this store and its feed for these callers.
-    pub fn new(store: Store, feed: Feed, auth: Auth) -> Self {
-        Self { backend: Arc::new(store), feed: Arc::new(feed), auth: Arc::new(auth), shutdown: Shutdown::default() }
+    /// Returns a service over this backend and its feed for these callers.
+    pub fn new(backend: Arc<dyn Backend>, feed: Arc<dyn ChangeFeed>, auth: Auth) -> Self {
+        Self { backend, feed, auth: Arc::new(auth), shutdown: Shutdown::default() }
     }
 
-    /// With this a server tells answers without an end that it wants to stop.
+    /// With this a server ends the answers that have no end.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
@@ -73,13 +94,18 @@ impl FromRef<App> for Shutdown {
     }
 }
 
+/// When whoever runs the service ends this request, finished or not: the deadline of a Lambda invocation. It is one of
+/// the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct EndsBy(pub SystemTime);
+
 /// Whether the service is about to stop. A server waits for running answers before it stops; those that have no end by
 /// themselves end when this begins.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(Arc<watch::Sender<bool>>);
 
 impl Shutdown {
-    /// Tells everybody. It cannot be taken back.
+    /// Begins the shutdown. It cannot be taken back.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }

@@ -1,13 +1,13 @@
 //! Who calls, and what they may do.
 
 use std::{
+    collections::HashMap,
     fmt,
     time::{Duration, SystemTime},
 };
 
 use axum::http::{HeaderMap, header, request::Parts};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use lambda_http::request::RequestContext;
 use nameservice_model::{Address, Object};
 use serde_json::Value;
 use wildmatch::WildMatch;
@@ -50,12 +50,26 @@ impl Scope {
 pub enum Auth {
     /// Everybody may do everything: for one machine, on loopback.
     Open,
-    /// Somebody in front has checked the caller, and says so in the Lambda event: API Gateway's JWT authorizer (its
-    /// identity source must be the `Authorization` header), or IAM. An IAM caller may do everything: what it may not,
-    /// its policy withholds by route.
+    /// A gateway in front has checked the caller, and says so in an [`Authorizer`].
     Gateway,
     /// The service checks the token itself.
     Verified(Verifier),
+}
+
+/// What a gateway in front of the service says of a caller that it has checked. Whoever serves behind one puts this into
+/// the extensions of each request, from where the network cannot reach.
+#[derive(Clone, Debug)]
+pub enum Authorizer {
+    /// IAM: this caller may do everything. What it may not, its policy withholds by route.
+    Iam {
+        /// Who.
+        arn: String,
+    },
+    /// A JWT authorizer, whose identity source must be the `Authorization` header.
+    Jwt {
+        /// The gateway's copy of the claims, each as text.
+        claims: HashMap<String, String>,
+    },
 }
 
 impl Auth {
@@ -75,19 +89,15 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(Problem::no_token()) }
 }
 
-/// The context comes from the Lambda event, never from the network: only the gateway can set it.
 fn from_gateway(parts: &Parts) -> Result<Principal, Problem> {
-    let authorizer =
-        parts.extensions.get::<RequestContext>().and_then(RequestContext::authorizer).ok_or_else(Problem::no_token)?;
-    if let Some(iam) = &authorizer.iam {
-        let arn = iam.user_arn.as_deref().ok_or_else(Problem::no_token)?;
-        return Ok(Principal::unlimited(&format!("iam {arn}")));
-    }
-    let verified = authorizer.jwt.as_ref().ok_or_else(Problem::no_token)?;
+    let verified = match parts.extensions.get::<Authorizer>().ok_or_else(Problem::no_token)? {
+        Authorizer::Iam { arn } => return Ok(Principal::unlimited(&format!("iam {arn}"))),
+        Authorizer::Jwt { claims } => claims,
+    };
     // The gateway flattens arrays in its copy of the claims, so they are read from the token that it has verified.
     // That it is the same token shows in what the copy keeps as it is.
     let claims = unverified_claims(bearer(&parts.headers)?)?;
-    let same = ["iss", "sub", "jti"].iter().all(|name| match (verified.claims.get(*name), claims.get(*name)) {
+    let same = ["iss", "sub", "jti"].iter().all(|name| match (verified.get(*name), claims.get(*name)) {
         (Some(copy), Some(Value::String(claim))) => copy == claim,
         (copy, claim) => copy.is_none() && claim.is_none(),
     });
@@ -249,17 +259,19 @@ mod tests {
         Address::parse(text).unwrap()
     }
 
-    fn parts(context: Value, token: Option<&str>) -> Parts {
+    fn parts(authorizer: Option<Authorizer>, token: Option<&str>) -> Parts {
         let mut request = Request::new(());
-        request.extensions_mut().insert(RequestContext::ApiGatewayV2(serde_json::from_value(context).unwrap()));
+        if let Some(authorizer) = authorizer {
+            request.extensions_mut().insert(authorizer);
+        }
         if let Some(token) = token {
             request.headers_mut().insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
         }
         request.into_parts().0
     }
 
-    fn context(authorizer: Value) -> Value {
-        json!({"stage": "$default", "timeEpoch": 0, "authorizer": authorizer, "http": {"method": "GET"}})
+    fn copy(claims: Value) -> Option<Authorizer> {
+        Some(Authorizer::Jwt { claims: serde_json::from_value(claims).unwrap() })
     }
 
     fn unsigned(claims: Value) -> String {
@@ -333,17 +345,17 @@ mod tests {
     #[test]
     fn the_gateway_must_have_verified_the_very_token() {
         let claims = json!({"iss": "i", "sub": "s", "scope": "nameservice:read", "nameservice:addresses": ["a:*"]});
-        let copy = json!({"jwt": {"claims": {"iss": "i", "sub": "s", "nameservice:addresses": "[a:*]"}}});
+        let copied = copy(json!({"iss": "i", "sub": "s", "nameservice:addresses": "[a:*]"}));
         let token = unsigned(claims);
-        let caller = Auth::Gateway.principal(&parts(context(copy.clone()), Some(&token))).unwrap();
+        let caller = Auth::Gateway.principal(&parts(copied.clone(), Some(&token))).unwrap();
         assert!(caller.may(Scope::Read, &address("a")) && !caller.may(Scope::Read, &address("b")));
 
         let forged = unsigned(json!({"iss": "i", "sub": "other", "scope": "nameservice:admin"}));
         for refused in [
-            parts(context(copy.clone()), Some(&forged)),
-            parts(context(copy.clone()), Some("nonsense")),
-            parts(context(copy), None),
-            parts(context(json!({})), Some(&token)),
+            parts(copied.clone(), Some(&forged)),
+            parts(copied.clone(), Some("nonsense")),
+            parts(copied, None),
+            parts(None, Some(&token)),
             Request::new(()).into_parts().0,
         ] {
             assert_eq!(Auth::Gateway.principal(&refused).unwrap_err().kind(), Kind::Unauthorized);
@@ -352,8 +364,8 @@ mod tests {
 
     #[test]
     fn an_iam_caller_of_the_gateway_may_do_everything() {
-        let iam = json!({"iam": {"userArn": "arn:aws:iam::1:user/a"}});
-        let caller = Auth::Gateway.principal(&parts(context(iam), None)).unwrap();
+        let iam = Authorizer::Iam { arn: "arn:aws:iam::1:user/a".into() };
+        let caller = Auth::Gateway.principal(&parts(Some(iam), None)).unwrap();
         assert!(caller.may(Scope::Admin, &address("a")));
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     Problem,
     extract::{Needs, Target},
-    lambda::escaped,
+    path::escape_path,
     shapes::{self, PushAnswer, PushStatus},
 };
 
@@ -65,7 +65,7 @@ pub fn created(record: &Record) -> Response {
 
 /// Where a record is, escaped for a header.
 fn location(address: &Address) -> (HeaderName, HeaderValue) {
-    let path = escaped(&format!("/v1/records/{address}"));
+    let path = escape_path(&format!("/v1/records/{address}"));
     // Every character that is not visible ASCII is escaped by now.
     (header::LOCATION, HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/v1/records")))
 }

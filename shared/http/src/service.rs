@@ -107,6 +107,8 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::{http::StatusCode, http::header, routing::get};
     use nameservice_feed::Feed;
     use nameservice_store::{Store, endpoint_client};
@@ -128,7 +130,8 @@ mod tests {
                 axum::routing::put(async |_: Target<Write>, Json(body): Json<serde_json::Value>| body.to_string()),
             );
         let nowhere = endpoint_client("http://127.0.0.1:1");
-        service(router, App::new(Store::new(nowhere.clone(), "t"), Feed::new(nowhere, "t-feed"), Auth::Open))
+        let feed = Feed::new(nowhere.clone(), "t-feed");
+        service(router, App::new(Arc::new(Store::new(nowhere, "t")), Arc::new(feed), Auth::Open))
     }
 
     fn request(method: &str, path: &str) -> axum::http::request::Builder {

@@ -1,0 +1,77 @@
+//! The variables that configure a function. What each is for stands in the Terraform module.
+
+use std::{str::FromStr, time::Duration};
+
+use nameservice_dynamo::variable;
+use nameservice_feed::{DEFAULT_RETENTION, Feed};
+use nameservice_model::BoxError;
+use nameservice_store::{Store, lambda_client};
+use tracing::Level;
+
+/// Names the table.
+const TABLE: &str = "NAMESERVICE_TABLE";
+/// Names the table of its change feed.
+const FEED_TABLE: &str = "NAMESERVICE_FEED_TABLE";
+/// How long changes can be read, in seconds.
+const FEED_RETENTION: &str = "NAMESERVICE_FEED_RETENTION_SECONDS";
+/// Set by Lambda from the function's logging configuration.
+const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
+
+/// A variable of the environment that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the environment variable {name} is `{value}`, which is not {wanted}")]
+pub struct InvalidVariable {
+    name: &'static str,
+    value: String,
+    wanted: &'static str,
+    #[source]
+    source: Option<BoxError>,
+}
+
+/// The store and its feed, over one client that reads nothing but the environment.
+pub(crate) fn connections() -> Result<(Store, Feed), InvalidVariable> {
+    let retention = retention(variable(FEED_RETENTION))?;
+    let client = lambda_client();
+    let table = variable(TABLE).unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned());
+    let feed = Feed::new(client.clone(), variable(FEED_TABLE).unwrap_or_else(|| Feed::table_of(&table)));
+    Ok((Store::new(client, table), feed.with_retention(retention)))
+}
+
+/// Returns the level at which to log. Lambda sets the variable and checks it; a level that tracing does not have
+/// (`FATAL`) is logged as the next one below.
+pub(crate) fn log_level() -> Level {
+    match variable(LOG_LEVEL).as_deref() {
+        Some("FATAL") => Level::ERROR,
+        level => level.and_then(|level| level.parse().ok()).unwrap_or(Level::INFO),
+    }
+}
+
+fn retention(value: Option<String>) -> Result<Duration, InvalidVariable> {
+    let Some(value) = value else { return Ok(DEFAULT_RETENTION) };
+    let invalid = |source: Option<BoxError>| InvalidVariable {
+        name: FEED_RETENTION,
+        value: value.clone(),
+        wanted: "a whole number of seconds above 0",
+        source,
+    };
+    match u64::from_str(&value) {
+        Ok(0) => Err(invalid(None)),
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(error) => Err(invalid(Some(error.into()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retention_that_is_no_number_of_seconds_is_an_error_that_names_the_variable() {
+        assert_eq!(retention(None).unwrap(), DEFAULT_RETENTION);
+        assert_eq!(retention(Some("3600".into())).unwrap(), Duration::from_secs(3600));
+        for value in ["7d", "0", "-1", "1.5", " 5", "99999999999999999999"] {
+            let error = retention(Some(value.into())).unwrap_err().to_string();
+            assert!(error.contains(FEED_RETENTION) && error.contains(value), "{error}");
+        }
+    }
+}

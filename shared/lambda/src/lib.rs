@@ -1,0 +1,59 @@
+//! How a route becomes a Lambda function: configuration from the environment, logging, connections, and the runtime's
+//! loop.
+//!
+//! A function's `main.rs` is one call: [`serve_lambda`] behind API Gateway, [`serve_function_url`] and
+//! [`serve_streaming_url`] at a function URL, [`serve_without_store`] for a route that reads no table, and
+//! [`serve_events`] for a function that takes something else than HTTP requests.
+
+mod environment;
+#[cfg(feature = "http")]
+mod http;
+
+use std::time::Instant;
+
+use nameservice_feed::Feed;
+use nameservice_model::{NameService, chain};
+use nameservice_store::Store;
+
+pub use environment::InvalidVariable;
+#[cfg(feature = "http")]
+pub use http::{behind_gateway, serve_function_url, serve_lambda, serve_streaming_url, serve_without_store};
+
+/// Runs a function that is called with something else than HTTP requests, over the store and the feed that its
+/// environment names. The function runs the runtime's loop itself.
+pub fn serve_events<F, E>(function: impl FnOnce(Store, Feed) -> F) -> Result<(), E>
+where
+    F: Future<Output = Result<(), E>>,
+    E: From<std::io::Error> + From<InvalidVariable>,
+{
+    log();
+    runtime()?.block_on(async {
+        let (store, feed) = environment::connections()?;
+        tokio::spawn(connect(store.clone()));
+        function(store, feed).await
+    })
+}
+
+/// One thread: Lambda sends one request at a time.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Logs as JSON lines, which CloudWatch reads.
+fn log() {
+    tracing_subscriber::fmt()
+        .json()
+        .with_max_level(environment::log_level())
+        .with_current_span(false)
+        .with_ansi(false)
+        .init();
+}
+
+/// Opens the connection that the first request will use. A failure is for that request to report.
+async fn connect(store: Store) {
+    let start = Instant::now();
+    match store.ping().await {
+        Ok(()) => tracing::debug!(micros = start.elapsed().as_micros() as u64, "connected"),
+        Err(error) => tracing::warn!(error = chain(&error), "the store did not answer during init"),
+    }
+}
