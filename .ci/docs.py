@@ -1,0 +1,295 @@
+"""Whether the documentation is true, as far as a program can tell.
+
+    docs.py PROGRAM       PROGRAM is the built `nameservice`
+
+- Links lead to files and headings that exist; every page of docs/ is in its summary.
+- Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own. What follows a block as
+  `json` or `text` is what its last command prints, with `…` for anything. `<!-- exit: N -->` before a block is the exit
+  code it ends with; `<!-- not run: why -->` keeps a block from running.
+- Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEFAULT_URL = "http://127.0.0.1:8080"
+FENCE = re.compile(r"^(\s*)```(\w*)")
+NOTE = re.compile(r"^\s*<!-- (not run|exit): (.*) -->$")
+OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
+
+problems = []
+
+
+def wrong(page, what):
+    problems.append(f"{page.relative_to(ROOT)}: {what}")
+
+
+class Block:
+    def __init__(self, language, line, note):
+        self.language, self.line, self.lines = language, line, []
+        self.reason = note[1] if note and note[0] == "not run" else None
+        self.exit = int(note[1]) if note and note[0] == "exit" else 0
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+
+class Page:
+    """A Markdown file: its text without code blocks, and the code blocks."""
+
+    def __init__(self, path):
+        self.path, self.prose, self.blocks = path, [], []
+        note, block, indent = None, None, ""
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            fence = FENCE.match(line)
+            if block is not None:
+                if fence and not fence[2]:
+                    self.blocks.append(block)
+                    block = None
+                else:
+                    block.lines.append(line.removeprefix(indent))
+            elif fence:
+                indent, block, note = fence[1], Block(fence[2], number, note), None
+            else:
+                if line.strip():
+                    found = NOTE.match(line)
+                    note = (found[1], found[2]) if found else None
+                self.prose.append(line)
+
+    def anchors(self):
+        seen = {}
+        for line in self.prose:
+            if heading := re.match(r"#+ (.*)", line):
+                text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1]).strip().lower()
+                slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+                seen[slug] = seen.get(slug, 0) + 1
+                yield slug if seen[slug] == 1 else f"{slug}-{seen[slug] - 1}"
+
+    def spans(self):
+        return re.findall(r"`([^`]+)`", "\n".join(self.prose))
+
+
+def check_links(pages):
+    for page in pages.values():
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", "\n".join(page.prose))):
+            if re.match(r"[a-z]+:", target):
+                continue
+            file, _, anchor = target.partition("#")
+            to = (page.path.parent / file).resolve() if file else page.path
+            if not to.exists():
+                wrong(page.path, f"the link {target} leads nowhere")
+            elif anchor and anchor not in pages.get(to, Page(to)).anchors():
+                wrong(page.path, f"the link {target} leads to no heading")
+            elif ROOT / "docs" in page.path.parents and ROOT / "docs" not in to.parents:
+                wrong(page.path, f"the link {target} leads out of the book: name the file instead")
+    summary = ROOT / "docs/SUMMARY.md"
+    listed = {(summary.parent / file).resolve() for file in re.findall(r"\(([^)]*\.md)\)", summary.read_text())}
+    for path in pages:
+        if ROOT / "docs" in path.parents and path != summary and path not in listed:
+            wrong(path, "is not in docs/SUMMARY.md")
+
+
+def command_lines(page):
+    """Command lines of the program, from blocks and from the text."""
+    for block in page.blocks:
+        if block.language == "sh":
+            yield from block.text.replace("\\\n", " ").splitlines()
+    yield from page.spans()
+
+
+def check_commands(pages, program):
+    helps = {}
+
+    def help_of(words):
+        if words not in helps:
+            run = subprocess.run([program, *words, "--help"], capture_output=True, text=True)
+            helps[words] = run.stdout if run.returncode == 0 else None
+        return helps[words]
+
+    commands = set(re.findall(r"^  ([a-z][\w-]*)", help_of(()).split("Commands:")[1].split("\n\n")[0], re.M))
+    aliases = set(re.findall(r"^([\w-]+) = ", (ROOT / ".cargo/config.toml").read_text(), re.M))
+    known = {"build", "test", "run", "install", "lambda", "check", "clippy", "fmt", "doc", "bench", "package", "deny",
+             "mutants"}
+    for page in pages.values():
+        for line in command_lines(page):
+            line = line.replace("cargo run -q -p nameservice-cli --", "nameservice")
+            line = line.replace("cargo run -p nameservice-cli --", "nameservice").strip()
+            if cargo := re.match(r"cargo ([a-z-]+)", line):
+                if cargo[1] not in known | aliases:
+                    wrong(page.path, f"`{line}`: cargo has no such command here")
+            if not line.startswith("nameservice "):
+                continue
+            try:
+                words = shlex.split(line.split(" -- ")[0], comments=True)[1:]
+            except ValueError:
+                words = line.split()[1:]
+            if not words or words[0].startswith("-") or words[0] not in commands:
+                if words and not re.match(r"[<\[…-]", words[0]):
+                    wrong(page.path, f"`{line}`: there is no such command")
+                continue
+            path, text = (words[0],), help_of((words[0],))
+            if len(words) > 1 and "Commands:" in text and (deeper := help_of((words[0], words[1]))):
+                path, text = (words[0], words[1]), deeper
+            for option in (word.split("=")[0] for word in words if word.startswith("--")):
+                if option not in re.findall(r"--[\w-]+", text):
+                    wrong(page.path, f"`{line}`: `{' '.join(path)}` has no option {option}")
+
+
+def check_names(pages):
+    sources = "\n".join(
+        pathlib.Path(path).read_text()
+        for pattern in ("shared/**/*.rs", "functions/**/*.rs", "cli/**/*.rs", "tests/**/*.rs", "infra/*.tf", ".ci/*")
+        for path in glob.glob(str(ROOT / pattern), recursive=True)
+        if os.path.isfile(path) and "/target/" not in path
+    )
+    for page in pages.values():
+        for span in page.spans():
+            if OWN_PATH.match(span) and not glob.glob(str(ROOT / span)) and "*" not in span:
+                wrong(page.path, f"there is no {span}")
+        for variable in set(re.findall(r"\bNAMESERVICE_[A-Z_]+[A-Z]", page.path.read_text())):
+            if variable not in sources and variable.removeprefix("NAMESERVICE_") not in sources:
+                wrong(page.path, f"nothing reads {variable}")
+    answers = pages[ROOT / "docs/answers.md"]
+    for slug in re.findall(r"`([a-z]+(?:-[a-z]+)+)`", "\n".join(line for line in answers.prose if "| " in line)):
+        if f'"{slug}"' not in sources:
+            wrong(answers.path, f"there is no problem {slug}")
+
+
+def check_routes(pages, url):
+    """The routes of the specification are those of the service."""
+    page = pages[ROOT / "docs/specification.md"]
+    document = json.load(urllib.request.urlopen(f"{url}/v1/openapi.json"))
+    shape = lambda route: re.sub(r"\{[^}]*\}", "{}", route)
+    served = {
+        shape(f"{method.upper()} {path}")
+        for path, item in document["paths"].items()
+        for method in item
+        if method in ("get", "put", "post", "delete")
+    }
+    named = {shape(re.sub(r"\?.*", "", span)) for span in page.spans() if re.match(r"(GET|PUT|POST|DELETE) /", span)}
+    named = {re.sub(r"/(commit|index|init)$", "", route) if "refs" in route else route for route in named}
+    for route in sorted(served - named):
+        wrong(page.path, f"does not have the route {route}")
+    for route in sorted(named - served - {"GET /v1/docs", "GET /v1/openapi.json"}):
+        wrong(page.path, f"there is no route {route}")
+
+
+class Service:
+    """`nameservice serve --memory` on a port of its own, and a folder where `nameservice` is a command."""
+
+    def __init__(self, program):
+        self.folder = tempfile.TemporaryDirectory()
+        os.symlink(program, f"{self.folder.name}/nameservice")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = open(f"{self.folder.name}/log", "w")
+        self.process = subprocess.Popen(
+            [program, "serve", "--memory", "--listen", f"127.0.0.1:{port}"], stdout=self.log, stderr=self.log
+        )
+
+    def __enter__(self):
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{self.url}/v1/health").close()
+                return self
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        sys.exit("the service did not start: " + pathlib.Path(self.log.name).read_text())
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+    def run(self, script):
+        environment = {**os.environ, "NAMESERVICE_URL": self.url, "PATH": f"{self.folder.name}:{os.environ['PATH']}"}
+        script = script.replace(DEFAULT_URL, self.url)
+        return subprocess.run(
+            ["timeout", "60", "bash", "-euo", "pipefail", "-c", script],
+            capture_output=True, text=True, env=environment, cwd=self.folder.name,
+        )
+
+
+def fits(shown, printed):
+    """`…` is any text; members and spaces between tokens of JSON are as they come."""
+    if isinstance(shown, str) and isinstance(printed, str):
+        return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed, re.S) is not None
+    if isinstance(shown, dict) and isinstance(printed, dict):
+        return all(name in printed and fits(value, printed[name]) for name, value in shown.items())
+    if isinstance(shown, list) and isinstance(printed, list):
+        return len(shown) == len(printed) and all(map(fits, shown, printed))
+    return shown == printed
+
+
+def run_page(page, program):
+    blocks = [block for block in page.blocks if block.language == "sh" and not block.reason]
+    is_guide = page.path == ROOT / "README.md" or ROOT / "docs" in page.path.parents
+    if not blocks or not is_guide:
+        return 0
+    with Service(program) as service:
+        previous, settings = None, ""
+        for block in page.blocks:
+            where = f"the block in line {block.line}"
+            if block.language == "sh" and not block.reason:
+                done = service.run(settings + block.text)
+                # A reader has them still in the next block.
+                settings += "".join(f"{line}\n" for line in block.lines if re.match(r"[A-Z_]+=\S+$", line))
+                previous = done.stdout
+                if done.returncode != block.exit:
+                    wrong(page.path, f"{where} exits with {done.returncode}: {done.stdout}{done.stderr}")
+                elif '"status":5' in done.stdout.replace(" ", ""):
+                    wrong(page.path, f"{where} is answered with a failure: {done.stdout}")
+                continue
+            if previous is None:
+                continue
+            if block.language == "json":
+                # The last document that was printed: a block may ask more than once.
+                decoder, at, document = json.JSONDecoder(), 0, None
+                text = previous.strip()
+                while at < len(text):
+                    document, at = decoder.raw_decode(text, at)
+                    at += len(text[at:]) - len(text[at:].lstrip())
+                if not fits(json.loads(block.text), document):
+                    wrong(page.path, f"{where} is not what is printed: {json.dumps(document)}")
+            elif block.language == "text" and not fits(block.text.strip(), previous.strip()):
+                wrong(page.path, f"{where} is not what is printed: {previous}")
+            previous = None
+    return len(blocks)
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    files = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )
+    pages = {path: Page(path) for path in (ROOT / name for name in files.stdout.split()) if path.exists()}
+    check_links(pages)
+    check_commands(pages, program)
+    check_names(pages)
+    with Service(program) as service:
+        check_routes(pages, service.url)
+    run = {page.path.relative_to(ROOT): run_page(page, program) for page in pages.values()}
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(f"{len(pages)} pages, {sum(run.values())} blocks run, {len(problems)} problems")
+    sys.exit(bool(problems))
+
+
+main()
