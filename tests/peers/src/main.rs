@@ -1,0 +1,478 @@
+//! Measures the service beside its peers: the same load, from the same tool, on the same machine, in one run.
+//!
+//! ```text
+//! cargo bench-peers                          # everything, about ten minutes
+//! cargo bench-peers --only pushes --seconds 2
+//! ```
+//!
+//! etcd (Debian's `etcd-server`) is measured where it is installed, through its HTTP/JSON gateway. `--dynamodb-url` adds the
+//! service over another engine that speaks DynamoDB. All sync every commit. Servers and load share the processors.
+
+#![allow(clippy::print_stdout, reason = "it is a report")]
+
+mod clients;
+mod http1;
+mod load;
+mod process;
+mod readers;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, ValueEnum};
+use tokio::process::Command;
+
+use crate::{
+    clients::{Create, Peer, Push, Read},
+    load::{Figures, Load, measure},
+    process::{Server, free_port, slow_sync},
+};
+
+/// Records that are read, and, from the first on, pushed.
+const RECORDS: usize = 1_000;
+/// Connections where a measurement does not vary them.
+const MANY: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Pushes,
+    Reads,
+    Hot,
+    Beside,
+    Events,
+    Slow,
+    Million,
+    Idle,
+}
+
+/// Measures the service beside its peers.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How long each measurement takes
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Numbers of connections, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "2,32,128")]
+    connections: Vec<usize>,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// How many records the part `million` creates
+    #[arg(long, default_value_t = 1_000_000)]
+    records: usize,
+    /// The program to measure [default: the one of this profile]
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Also measure the service over the DynamoDB at this URL
+    #[arg(long)]
+    dynamodb_url: Option<String>,
+    /// Where the data goes while it is measured [default: a temporary directory]
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let measured = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match measured {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is measured, and how it is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject<'a> {
+    /// The service over its embedded backend.
+    Embedded,
+    /// The service over a DynamoDB at this URL.
+    DynamoDb(&'a str),
+    Etcd,
+}
+
+impl Subject<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "nameservice",
+            Self::DynamoDb(_) => "nameservice over DynamoDB",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    fn peer(self) -> Peer {
+        if self == Self::Etcd { Peer::Etcd } else { Peer::Nameservice }
+    }
+}
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    program: PathBuf,
+    scratch: &'a Path,
+}
+
+async fn run(arguments: &Arguments) -> io::Result<()> {
+    let scratch = match &arguments.data {
+        Some(directory) => tempfile::tempdir_in(directory)?,
+        None => tempfile::tempdir()?,
+    };
+    let bench = Bench { arguments, program: program(arguments)?, scratch: scratch.path() };
+    let profile = if cfg!(debug_assertions) { "dev" } else { "optimised" };
+    let processors = std::thread::available_parallelism()?;
+    println!(
+        "{} s a measurement, {processors} processors shared with the load, profile {profile}\n",
+        arguments.seconds
+    );
+    let mut subjects = vec![Subject::Embedded];
+    match std::process::Command::new("etcd").arg("--version").output() {
+        Ok(_) => subjects.push(Subject::Etcd),
+        Err(_) => println!("etcd is not installed: measured without it\n"),
+    }
+    subjects.extend(arguments.dynamodb_url.as_deref().map(Subject::DynamoDb));
+    if bench.does(Part::Pushes) || bench.does(Part::Reads) {
+        bench.throughput(&subjects).await?;
+    }
+    if bench.does(Part::Hot) {
+        bench.hot(&subjects).await?;
+    }
+    if bench.does(Part::Beside) {
+        bench.beside(&subjects).await?;
+    }
+    if bench.does(Part::Events) {
+        bench.events().await?;
+    }
+    if bench.does(Part::Slow) {
+        bench.slow().await?;
+    }
+    if bench.does(Part::Million) {
+        bench.million().await?;
+    }
+    if bench.does(Part::Idle) {
+        bench.idle().await?;
+    }
+    Ok(())
+}
+
+/// The program of the profile in which this one was built; built now if it is not there.
+fn program(arguments: &Arguments) -> io::Result<PathBuf> {
+    if let Some(program) = &arguments.program {
+        return Ok(program.clone());
+    }
+    let directory = std::env::current_exe()?.parent().map(Path::to_owned).unwrap_or_default();
+    let profile = directory.file_name().and_then(|name| name.to_str()).map_or("dev", |name| match name {
+        "debug" => "dev",
+        other => other,
+    });
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = std::process::Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--package", "nameservice-cli"])
+        .args(["--profile", profile])
+        .status()?;
+    match built.success() {
+        true => Ok(directory.join("nameservice")),
+        false => Err(io::Error::other("the program could not be built")),
+    }
+}
+
+impl Bench<'_> {
+    fn does(&self, part: Part) -> bool {
+        self.arguments.only.is_empty() || self.arguments.only.contains(&part)
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.arguments.seconds)
+    }
+
+    /// Starts a server with its data in a directory of this name.
+    async fn start(&self, subject: Subject<'_>, directory: &str, slow: Option<(&Path, u64)>) -> io::Result<Server> {
+        let (port, data) = (free_port()?, self.scratch.join(directory));
+        let mut command = match subject {
+            Subject::Etcd => {
+                let peers = format!("http://127.0.0.1:{}", free_port()?);
+                let clients = format!("http://127.0.0.1:{port}");
+                let mut command = Command::new("etcd");
+                command.arg("--data-dir").arg(&data).args(["--log-level", "error"]);
+                command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+                command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+                command.args(["--initial-cluster", &format!("default={peers}")]);
+                command
+            }
+            Subject::Embedded | Subject::DynamoDb(_) => {
+                let mut command = Command::new(&self.program);
+                command.arg("serve").args(["--listen", &format!("127.0.0.1:{port}")]).env("RUST_LOG", "error");
+                match subject {
+                    Subject::DynamoDb(url) => command.args(["--endpoint-url", url]),
+                    _ => command.arg("--data").arg(&data),
+                };
+                command
+            }
+        };
+        if let Some((library, us)) = slow {
+            command.env("LD_PRELOAD", library).env("SLOW_SYNC_US", us.to_string());
+        }
+        Server::start(command, port).await
+    }
+
+    /// Creates records of these names, over a few connections.
+    async fn create(&self, server: &Server, peer: Peer, names: &[String]) -> io::Result<()> {
+        let chunks = names.chunks(names.len().div_ceil(MANY)).map(<[String]>::to_vec);
+        let clients = chunks.map(|names| (names.len(), Create { peer, names: names.into_iter() }));
+        let mut tasks = tokio::task::JoinSet::new();
+        for (count, mut client) in clients {
+            let mut connection = http1::Connection::open(server.port).await?;
+            tasks.spawn(async move {
+                let mut text = Vec::new();
+                for _ in 0..count {
+                    load::Client::request(&mut client, &mut text);
+                    let answer = connection.exchange(&text).await?;
+                    if answer.status >= 300 {
+                        let body = String::from_utf8_lossy(answer.body).into_owned();
+                        return Err(io::Error::other(format!("creating a record: {} {body}", answer.status)));
+                    }
+                }
+                Ok(())
+            });
+        }
+        while let Some(created) = tasks.join_next().await {
+            created.map_err(io::Error::other)??;
+        }
+        Ok(())
+    }
+
+    async fn with_records(
+        &self,
+        subject: Subject<'_>,
+        directory: &str,
+        slow: Option<(&Path, u64)>,
+    ) -> io::Result<Server> {
+        let server = self.start(subject, directory, slow).await?;
+        self.create(&server, subject.peer(), &names(RECORDS)).await?;
+        Ok(server)
+    }
+
+    async fn throughput(&self, subjects: &[Subject<'_>]) -> io::Result<()> {
+        for (part, title) in [(Part::Pushes, "pushes (compare-and-set)"), (Part::Reads, "reads")] {
+            if !self.does(part) {
+                continue;
+            }
+            heading(
+                title,
+                &["connections", "server", "requests/s", "p50 ms", "p99 ms", "CPU of the server", "RSS MiB"],
+            );
+            let mut servers = Vec::new();
+            for subject in subjects {
+                let directory = format!("{}-{title}", subject.name());
+                servers.push((*subject, self.with_records(*subject, &directory, None).await?));
+            }
+            for &connections in &self.arguments.connections {
+                let mut rates = Vec::new();
+                for (subject, server) in &servers {
+                    let cpu = server.cpu();
+                    let figures = match part {
+                        Part::Pushes => measure(server.port, pushers(subject.peer(), connections), self.time()).await?,
+                        _ => measure(server.port, readers_of(subject.peer(), connections), self.time()).await?,
+                    };
+                    let cpu = (server.cpu() - cpu) / self.arguments.seconds as f64;
+                    row(&[
+                        connections.to_string(),
+                        subject.name().into(),
+                        format!("{:.0}", figures.rate()),
+                        format!("{:.2}", figures.percentile(0.5)),
+                        format!("{:.2}", figures.percentile(0.99)),
+                        format!("{:.0} %", cpu * 100.0),
+                        format!("{:.0}", server.rss()),
+                    ]);
+                    rates.push((*subject, figures.rate()));
+                }
+                if let [(_, ours), .., (Subject::Etcd, theirs)] | [(_, ours), (Subject::Etcd, theirs), ..] = rates[..] {
+                    row(&[connections.to_string(), "× etcd".into(), format!("{:.1}", ours / theirs)]);
+                }
+            }
+            println!();
+            for (_, server) in servers {
+                server.kill().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn hot(&self, subjects: &[Subject<'_>]) -> io::Result<()> {
+        heading("one record, 32 compare-and-set writers", &["server", "useful pushes/s", "answers/s"]);
+        for subject in subjects {
+            let server = self.with_records(*subject, &format!("{}-hot", subject.name()), None).await?;
+            let clients = (0..MANY).map(|_| Push::new(subject.peer(), name(0)));
+            let figures = measure(server.port, clients, self.time()).await?;
+            let answers = figures.answers as f64 / self.arguments.seconds as f64;
+            row(&[subject.name().into(), format!("{:.0}", figures.rate()), format!("{answers:.0}")]);
+            server.kill().await?;
+        }
+        println!();
+        Ok(())
+    }
+
+    async fn beside(&self, subjects: &[Subject<'_>]) -> io::Result<()> {
+        heading("32 readers beside 32 writers", &["server", "reads/s alone", "beside writers", "kept", "pushes/s"]);
+        for subject in subjects {
+            let server = self.with_records(*subject, &format!("{}-beside", subject.name()), None).await?;
+            self.reads_beside_writers(*subject, &server).await?;
+            server.kill().await?;
+        }
+        println!();
+        Ok(())
+    }
+
+    async fn reads_beside_writers(&self, subject: Subject<'_>, server: &Server) -> io::Result<()> {
+        let peer = subject.peer();
+        let alone = measure(server.port, readers_of(peer, MANY), self.time()).await?;
+        let writing = Load::start(server.port, pushers(peer, MANY)).await?;
+        let beside = measure(server.port, readers_of(peer, MANY), self.time()).await?;
+        let written = writing.stop().await?;
+        row(&[
+            subject.name().into(),
+            format!("{:.0}", alone.rate()),
+            format!("{:.0}", beside.rate()),
+            format!("{:.0} %", beside.rate() / alone.rate() * 100.0),
+            format!("{:.0}", written.rate()),
+        ]);
+        Ok(())
+    }
+
+    async fn events(&self) -> io::Result<()> {
+        let server = self.with_records(Subject::Embedded, "events", None).await?;
+        heading("from a push to a reader of /v1/events", &["", "p50 ms", "p99 ms"]);
+        let show = |what: &str, figures: &Figures| {
+            row(&[what.into(), format!("{:.2}", figures.percentile(0.5)), format!("{:.2}", figures.percentile(0.99))]);
+        };
+        show("quiet", &readers::latencies(server.port, &name(RECORDS - 1), self.time()).await?);
+        let writing = Load::start(server.port, pushers(Peer::Nameservice, MANY)).await?;
+        show("beside 32 writers", &readers::latencies(server.port, &name(RECORDS - 2), self.time()).await?);
+        writing.stop().await?;
+        println!();
+        server.kill().await?;
+
+        heading("pushes of 32 writers beside readers", &["readers", "pushes/s", "kept", "events/s", "RSS MiB"]);
+        let server = self.with_records(Subject::Embedded, "fan-out", None).await?;
+        let mut alone = None;
+        for (what, count, filter) in [
+            ("none", 0, readers::Filter::Nothing),
+            ("10,000 whose filters match nothing", 10_000, readers::Filter::Nothing),
+            ("100 that follow a record each", 100, readers::Filter::One),
+            ("100 that follow everything", 100, readers::Filter::All),
+        ] {
+            let reading = readers::Readers::start(server.port, count, filter).await?;
+            let figures = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?;
+            let events = reading.stop().await as f64 / self.arguments.seconds as f64;
+            let alone = *alone.get_or_insert(figures.rate());
+            row(&[
+                what.into(),
+                format!("{:.0}", figures.rate()),
+                format!("{:.0} %", figures.rate() / alone * 100.0),
+                format!("{events:.0}"),
+                format!("{:.0}", server.rss()),
+            ]);
+        }
+        println!();
+        server.kill().await
+    }
+
+    /// The same with a disk whose sync takes longer. (etcd is not slowed: it does not sync through the C library.)
+    async fn slow(&self) -> io::Result<()> {
+        let Some(library) = slow_sync(self.scratch)? else {
+            println!("there is no C compiler `cc`: a slow disk cannot be measured\n");
+            return Ok(());
+        };
+        for ms in [2, 10] {
+            let slow = Some((library.as_path(), ms * 1000));
+            heading(&format!("pushes with {ms} ms more a sync"), &["connections", "pushes/s", "p50 ms", "p99 ms"]);
+            let server = self.with_records(Subject::Embedded, &format!("slow-{ms}"), slow).await?;
+            for &connections in &self.arguments.connections {
+                let figures = measure(server.port, pushers(Peer::Nameservice, connections), self.time()).await?;
+                row(&[
+                    connections.to_string(),
+                    format!("{:.0}", figures.rate()),
+                    format!("{:.2}", figures.percentile(0.5)),
+                    format!("{:.2}", figures.percentile(0.99)),
+                ]);
+            }
+            println!();
+            heading(
+                &format!("32 readers beside 32 writers with {ms} ms more a sync"),
+                &["server", "reads/s alone", "beside writers", "kept", "pushes/s"],
+            );
+            self.reads_beside_writers(Subject::Embedded, &server).await?;
+            println!();
+            server.kill().await?;
+        }
+        Ok(())
+    }
+
+    async fn million(&self) -> io::Result<()> {
+        let count = self.arguments.records;
+        heading(&format!("{count} records"), &["", ""]);
+        let server = self.start(Subject::Embedded, "million", None).await?;
+        let begun = Instant::now();
+        self.create(&server, Peer::Nameservice, &names(count)).await?;
+        row(&["created".into(), format!("{:.0}/s", count as f64 / begun.elapsed().as_secs_f64())]);
+        row(&["RSS once created".into(), format!("{:.0} MiB", server.rss())]);
+        server.kill().await?;
+        let server = self.start(Subject::Embedded, "million", None).await?;
+        row(&["started after kill -9 in".into(), format!("{:.1} s", server.started_in.as_secs_f64())]);
+        row(&["RSS once started".into(), format!("{:.0} MiB", server.rss())]);
+        let figures = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?;
+        row(&["pushes at 32 connections".into(), format!("{:.0}/s", figures.rate())]);
+        println!();
+        server.kill().await
+    }
+
+    async fn idle(&self) -> io::Result<()> {
+        heading("with nothing to do", &["server", "CPU", "RSS MiB"]);
+        for subject in [Subject::Embedded] {
+            let server = self.with_records(subject, "idle", None).await?;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let cpu = server.cpu();
+            tokio::time::sleep(self.time()).await;
+            let cpu = (server.cpu() - cpu) / self.arguments.seconds as f64;
+            row(&[subject.name().into(), format!("{:.1} %", cpu * 100.0), format!("{:.0}", server.rss())]);
+            server.kill().await?;
+        }
+        println!();
+        Ok(())
+    }
+}
+
+fn name(n: usize) -> String {
+    format!("ledger-{n}:main")
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(name).collect()
+}
+
+fn pushers(peer: Peer, connections: usize) -> impl Iterator<Item = Push> {
+    // A client that does not know what is stored learns it from its first conflict.
+    (0..connections).map(move |n| Push::new(peer, name(n)))
+}
+
+fn readers_of(peer: Peer, connections: usize) -> impl Iterator<Item = Read> {
+    (0..connections).map(move |n| Read { peer, names: names(RECORDS), at: n * 7 })
+}
+
+fn heading(title: &str, columns: &[&str]) {
+    println!("### {title}\n");
+    row(&columns.iter().map(|&column| column.to_owned()).collect::<Vec<_>>());
+    row(&vec!["---".to_owned(); columns.len()]);
+}
+
+fn row(cells: &[String]) {
+    println!("| {} |", cells.join(" | "));
+}
