@@ -1,7 +1,7 @@
 locals {
   tables = { table = aws_dynamodb_table.this.name, feed = aws_dynamodb_table.feed.name }
 
-  # What DynamoDB counts by operation: the actions of all functions, and the transactions that actions do not tell of.
+  # The operations with DynamoDB metrics: the actions of all functions, and transactions, which have no action of their own.
   operations = sort(distinct(concat(
     ["TransactWriteItems"],
     [
@@ -10,30 +10,30 @@ locals {
     ],
   )))
 
-  # Functions whose duration is work. The others wait for changes by design.
+  # Functions that answer immediately. The others wait for changes by design.
   prompt = { for name, function in local.function : name => function if length(function.routes) > 0 && function.concurrency == -1 && function.timeout <= 15 }
 
-  # Counted by DynamoDB for each operation of a table; one alarm adds them up.
+  # Metrics that DynamoDB reports per operation of a table; one alarm sums them.
   by_operation = merge([
     for table, table_name in local.tables : {
       "${table}-throttled" = {
-        description = "DynamoDB throttles ${table_name}: a partition is hot, or the account's quota is reached. Callers are retried for ten seconds, then get 503."
+        description = "DynamoDB throttles ${table_name}: a partition is hot, or the account's quota is reached. Requests are retried for ten seconds, then answered with 503."
         metric      = "ThrottledRequests"
         table       = table_name
       }
       "${table}-system-errors" = {
-        description = "DynamoDB itself fails on ${table_name}. See the AWS Health Dashboard."
+        description = "DynamoDB reports internal errors on ${table_name}. See the AWS Health Dashboard."
         metric      = "SystemErrors"
         table       = table_name
       }
     }
   ]...)
 
-  # One metric each.
+  # Alarms on a single metric.
   by_metric = merge(
     {
       for table, table_name in local.tables : "${table}-conflicts" => {
-        description = "Many refused conditions on ${table_name}: writers contend for the same records. Normal in small numbers."
+        description = "Many failed conditions on ${table_name}: writers contend for the same records. Normal in small numbers."
         namespace   = "AWS/DynamoDB"
         metric      = "ConditionalCheckFailedRequests"
         dimensions  = { TableName = table_name }
@@ -43,7 +43,7 @@ locals {
     },
     {
       for name, function in local.prompt : "${name}-p99" => {
-        description = "One in a hundred calls of ${name} takes longer than it should."
+        description = "The p99 duration of ${name} is above its threshold."
         namespace   = "AWS/Lambda"
         metric      = "Duration"
         dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
@@ -53,7 +53,7 @@ locals {
     },
     {
       iterator-age = {
-        description = "The change feed lags behind the table. The stream keeps 24 hours: look at the consumer's log before they are over."
+        description = "The change feed lags behind the table. The stream keeps records for 24 hours: read the consumer's log before they expire."
         namespace   = "AWS/Lambda"
         metric      = "IteratorAge"
         dimensions  = { FunctionName = aws_lambda_function.this["stream_consumer"].function_name }
@@ -61,7 +61,7 @@ locals {
         threshold   = var.alarm_thresholds.iterator_age_ms
       }
       dead-letters = {
-        description = "The consumer could not read a stream record. The message in the queue says why."
+        description = "The consumer could not read a stream record. The message in the queue has the record and the reason."
         namespace   = "AWS/SQS"
         metric      = "ApproximateNumberOfMessagesVisible"
         dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
@@ -69,7 +69,7 @@ locals {
         threshold   = 0
       }
       server-errors = {
-        description = "The API answers with 500 and above. The log /aws/apigateway/${var.name} has the routes, the functions' logs the causes."
+        description = "The API answers with 5xx. The log group /aws/apigateway/${var.name} shows the routes, the functions' logs the causes."
         namespace   = "AWS/ApiGateway"
         metric      = "5xx"
         dimensions  = { ApiId = aws_apigatewayv2_api.this.id, Stage = aws_apigatewayv2_stage.this.name }
@@ -139,7 +139,7 @@ resource "aws_cloudwatch_metric_alarm" "latency" {
   for_each = local.tables
 
   alarm_name          = "${var.name}-${each.key}-latency"
-  alarm_description   = "The slowest operation of DynamoDB on ${each.value} takes longer than it should, on average."
+  alarm_description   = "The average latency of the slowest DynamoDB operation on ${each.value} is above its threshold."
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.alarm_thresholds.store_latency_ms
   evaluation_periods  = 3
@@ -155,7 +155,7 @@ resource "aws_cloudwatch_metric_alarm" "latency" {
   }
 
   dynamic "metric_query" {
-    # A scan of the whole table is slow by nature.
+    # A scan of the whole table is expected to be slow.
     for_each = setsubtract(local.operations, ["Scan"])
 
     content {

@@ -1,7 +1,7 @@
 locals {
   by_token = var.authorization == "JWT"
 
-  # What a route's caller must have, one of. The gateway knows no order of scopes, so each names those above it.
+  # The scopes of which a route's caller must have one. The gateway knows no order of scopes, so each lists those above it.
   scopes = {
     read  = ["nameservice:read", "nameservice:write", "nameservice:admin"]
     write = ["nameservice:write", "nameservice:admin"]
@@ -14,7 +14,7 @@ locals {
 
 resource "aws_apigatewayv2_api" "this" {
   name          = var.name
-  description   = "Where the heads, indexes, states and configurations of ledgers and graph sources are."
+  description   = "Versioned pointers to the heads, indexes, states and configurations of ledgers and graph sources."
   protocol_type = "HTTP"
 
   dynamic "cors_configuration" {
@@ -61,12 +61,12 @@ resource "aws_apigatewayv2_integration" "this" {
   integration_type       = "AWS_PROXY"
   integration_uri        = aws_lambda_function.this[each.key].invoke_arn
   payload_format_version = "2.0"
-  # The most that the gateway can wait: long polls take twenty seconds.
+  # The gateway's maximum: long polls take up to twenty seconds.
   timeout_milliseconds = 30000
 }
 
-# Every route with a scope has an authorizer. Open are health, the documentation and $default; with tokens Fluree's too, since
-# its function checks them itself.
+# Every route with a scope has an authorizer. Health, documentation and $default are open; with JWTs Fluree's routes are too,
+# since their function verifies tokens itself.
 resource "aws_apigatewayv2_route" "this" {
   for_each = local.routes
 
@@ -83,7 +83,7 @@ resource "aws_apigatewayv2_route" "this" {
   authorization_scopes = local.by_token && local.function[each.value].scope != null ? local.scopes[local.function[each.value].scope] : null
 }
 
-# The gateway may invoke a function for that function's routes, and for no others.
+# The gateway may invoke a function for that function's routes only.
 resource "aws_lambda_permission" "route" {
   for_each = local.routes
 
@@ -127,8 +127,8 @@ resource "aws_apigatewayv2_stage" "this" {
 }
 
 resource "aws_cloudwatch_log_group" "api" {
-  #checkov:skip=CKV_AWS_158:As the functions' logs.
-  #checkov:skip=CKV_AWS_338:As the functions' logs.
+  #checkov:skip=CKV_AWS_158:See the functions' log groups.
+  #checkov:skip=CKV_AWS_338:See the functions' log groups.
   name              = "/aws/apigateway/${var.name}"
   retention_in_days = var.log_retention_in_days
 }

@@ -1,5 +1,5 @@
 locals {
-  # One widget a line: title, metrics, and what is not the default.
+  # Widgets: title, metrics, and properties that differ from the defaults.
   widgets = [
     {
       title   = "API: requests and errors"
@@ -27,7 +27,7 @@ locals {
       stat    = "Maximum"
     },
     {
-      title   = "Waiting readers turned away"
+      title   = "Waiting readers, throttled"
       metrics = [for name in ["change_list", "change_stream"] : ["AWS/Lambda", "Throttles", "FunctionName", aws_lambda_function.this[name].function_name]]
       stat    = "Sum"
     },
@@ -46,7 +46,7 @@ locals {
       stat = "Sum"
     },
     {
-      title   = "Tables: refused conditions"
+      title   = "Tables: failed conditions"
       metrics = [for name in values(local.tables) : ["AWS/DynamoDB", "ConditionalCheckFailedRequests", "TableName", name]]
       stat    = "Sum"
     },

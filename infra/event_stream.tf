@@ -1,5 +1,5 @@
-# HTTP APIs buffer what they answer; a function URL passes it on as it comes. With tokens the function itself checks them.
-# The provider adds the two permissions that an open URL needs; with IAM the callers' own policies give theirs.
+# HTTP APIs buffer responses; a function URL streams them. With JWTs the function verifies tokens itself. The provider adds the
+# two permissions that an open URL needs; with IAM the callers' own policies grant access.
 resource "aws_lambda_function_url" "this" {
   for_each = { for name, function in local.function : name => function if length(function.url) > 0 }
 

@@ -1,6 +1,6 @@
-# The change feed, the counter that numbers it, and what tells a redelivered stream record.
+# The change feed, the counter that numbers its changes, and the ids of stream records that were appended already.
 resource "aws_dynamodb_table" "feed" {
-  #checkov:skip=CKV_AWS_119:As the table whose changes it holds.
+  #checkov:skip=CKV_AWS_119:See the table whose changes it holds.
   name                        = "${var.table_name}-feed"
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "id"
@@ -30,7 +30,7 @@ resource "aws_dynamodb_table" "feed" {
     projection_type = "ALL"
   }
 
-  # Seven days for changes, two for the memory of redeliveries: the consumer writes when.
+  # Set by the consumer: seven days for changes by default, two for the ids of stream records.
   ttl {
     attribute_name = "ttl"
     enabled        = true

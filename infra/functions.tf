@@ -1,15 +1,16 @@
-# THE list of functions: each folder under functions/ is one entry. Everything else in this module is made of it: roles and
-# their policies, log groups, routes, permissions, alarms. tests/infra holds it to the Rust: to the folders, to the routes
-# of the OpenAPI document, and to what each function was seen to send to DynamoDB.
+# The list of functions: each folder under functions/ has one entry. Everything else in this module is derived from it: roles
+# and policies, log groups, routes, permissions, alarms. Tests in tests/infra compare it with the Rust code: with the folders,
+# the routes of the OpenAPI document, and the requests that each function sends to DynamoDB.
 #
-#   routes           what the HTTP API sends to it
-#   url              what it answers at a function URL of its own, where answers can be streams
-#   scope            the least scope of a caller; `read` is included in `write`, `write` in `admin`. None: open to everybody
-#   verifies_tokens  it checks tokens itself: Fluree's have claims instead of scopes, and a function URL has no authorizer
-#   actions          all that its role may do, by local.resources. `GetItem` on the table is also what every function opens
-#                    its connection with while it starts
-#   memory, timeout  in MB, in seconds. A request to the store is given up after 13 seconds at most
-#   concurrency      reserved for it, and the most that it gets
+#   routes           routes of the HTTP API
+#   url              routes of a function URL of its own, where responses can be streamed
+#   scope            the scope that callers need; `write` includes `read`, `admin` includes `write`. None: open to everyone
+#   verifies_tokens  the function verifies tokens itself: Fluree's have claims instead of scopes, and a function URL has no
+#                    authorizer
+#   actions          all actions that its role allows, by key of local.resources. Every function also uses `GetItem` on the
+#                    table to open its connection during init
+#   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
+#   concurrency      reserved concurrency, which is also its limit
 locals {
   functions = {
     branch_create = {
@@ -258,7 +259,7 @@ locals {
     }
   }
 
-  # What an entry may leave out.
+  # Defaults of an entry.
   defaults = {
     routes          = []
     url             = []
@@ -272,7 +273,7 @@ locals {
 
   function = { for name, function in local.functions : name => merge(local.defaults, function) }
 
-  # What `actions` may name.
+  # The resources that `actions` may name.
   resources = {
     table               = aws_dynamodb_table.this.arn
     "gsi1-kind"         = "${aws_dynamodb_table.this.arn}/index/gsi1-kind"

@@ -1,4 +1,4 @@
-# One role a function, with just the actions of its entry in local.functions, and its own log group.
+# One role per function, with only the actions of its entry in local.functions, and its own log group.
 
 resource "aws_iam_role" "this" {
   for_each = local.function

@@ -1,11 +1,11 @@
-# What becomes of each entry of local.functions.
+# One Lambda function and one log group per entry of local.functions.
 
 resource "aws_lambda_function" "this" {
-  #checkov:skip=CKV_AWS_50:Nothing here sends traces; the gateway's request id is in every line of the logs.
-  #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for what it cannot read.
-  #checkov:skip=CKV_AWS_117:They talk to DynamoDB, SNS and SQS alone. A VPC would add endpoints to pay for and nothing to reach.
+  #checkov:skip=CKV_AWS_50:No function sends traces; the gateway's request id is in every log line.
+  #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for records that it cannot read.
+  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS and SQS only. A VPC would add endpoints to pay for and nothing to reach.
   #checkov:skip=CKV_AWS_173:The environment holds names and public keys, no secrets.
-  #checkov:skip=CKV_AWS_272:Signing needs a profile of the account's own. The artifacts are built where they are deployed from.
+  #checkov:skip=CKV_AWS_272:Signing needs a profile of the account. The artifacts are built where they are deployed from.
   for_each = local.function
 
   function_name                  = "${var.name}-${each.key}"
@@ -44,13 +44,13 @@ resource "aws_lambda_function" "this" {
     system_log_level      = "WARN"
   }
 
-  # A function that ran before its permissions would log nothing of what it lacked.
+  # A function that runs before its policy exists cannot log that it lacks permissions.
   depends_on = [aws_iam_role_policy.this]
 }
 
 resource "aws_cloudwatch_log_group" "function" {
   #checkov:skip=CKV_AWS_158:Encrypted with CloudWatch's own key. Logs hold addresses and errors, no payloads and no tokens.
-  #checkov:skip=CKV_AWS_338:How long is a variable: what is logged is for operating, not for the record.
+  #checkov:skip=CKV_AWS_338:The retention is a variable: these logs are for operating, not for audits.
   for_each = local.function
 
   name              = "/aws/lambda/${var.name}-${each.key}"

@@ -1,39 +1,39 @@
 output "api_url" {
-  description = "Where the service is: `export NAMESERVICE_URL=…` for the command line, `<api_url>/v1/docs` in a browser."
+  description = "URL of the API: `export NAMESERVICE_URL=…` for the command line, `<api_url>/v1/docs` in a browser."
   value       = aws_apigatewayv2_api.this.api_endpoint
 }
 
 output "events_url" {
-  description = "Where events are streamed: `<events_url>v1/events`, and `<events_url>fluree/events` for Fluree's servers."
+  description = "URL of the event streams: `<events_url>v1/events`, and `<events_url>fluree/events` for Fluree's servers."
   value       = aws_lambda_function_url.this["change_stream"].function_url
 }
 
 output "table_name" {
-  description = "The nameservice table, for `nameservice --aws --table …` and for Fluree's `dynamodbTable`."
+  description = "Name of the nameservice table, for `nameservice --aws --table …` and for Fluree's `dynamodbTable`."
   value       = aws_dynamodb_table.this.name
 }
 
 output "feed_table_name" {
-  description = "The table of the change feed."
+  description = "Name of the change feed's table."
   value       = aws_dynamodb_table.feed.name
 }
 
 output "topic_arn" {
-  description = "The SNS topic of all changes, to subscribe to with a filter policy."
+  description = "SNS topic of all changes; subscribe with a filter policy."
   value       = aws_sns_topic.changes.arn
 }
 
 output "dead_letter_queue_url" {
-  description = "Where stream records that could not be read are kept for 14 days."
+  description = "SQS queue that keeps stream records which could not be read for 14 days."
   value       = aws_sqs_queue.dead_letters.id
 }
 
 output "function_names" {
-  description = "The Lambda functions, by operation."
+  description = "Names of the Lambda functions, by operation."
   value       = { for name, function in aws_lambda_function.this : name => function.function_name }
 }
 
 output "dashboard_url" {
-  description = "The dashboard."
+  description = "URL of the CloudWatch dashboard."
   value       = "https://${var.region}.console.aws.amazon.com/cloudwatch/home?region=${var.region}#dashboards/dashboard/${aws_cloudwatch_dashboard.this.dashboard_name}"
 }

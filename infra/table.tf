@@ -1,6 +1,6 @@
-# The table that this service and Fluree's servers share. shared/store/src/schema.rs draws it; tests/infra holds the two together.
+# The table that this service and Fluree's servers share. shared/store/src/schema.rs documents it; tests/infra compares the two.
 resource "aws_dynamodb_table" "this" {
-  #checkov:skip=CKV_AWS_119:Encrypted with the key that AWS manages. A key of the customer's own would be billed and asked for every data key, and each function and Fluree server would need a grant on it.
+  #checkov:skip=CKV_AWS_119:Encrypted with the key that AWS manages. A customer-managed key would be billed per request, and each function and Fluree server would need a grant on it.
   name                        = var.table_name
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "pk"
@@ -57,7 +57,7 @@ resource "aws_dynamodb_table" "this" {
     projection_type = "KEYS_ONLY"
   }
 
-  # Rows of Fluree's commit log expire by it.
+  # Fluree's commit log rows expire.
   ttl {
     attribute_name = "ttl"
     enabled        = true

@@ -1,28 +1,28 @@
 variable "region" {
-  description = "AWS region of everything here, for example `eu-central-1`."
+  description = "AWS region of all resources, for example `eu-central-1`."
   type        = string
   nullable    = false
 
   validation {
     condition     = can(regex("^[a-z]{2,4}(-[a-z]+)+-[0-9]$", var.region))
-    error_message = "This is no name of a region, such as eu-central-1."
+    error_message = "This is not the name of a region, such as eu-central-1."
   }
 }
 
 variable "name" {
-  description = "What the names of all resources but the tables begin with. Two deployments in one account and region need two names."
+  description = "Prefix of the names of all resources except the tables. Deployments in the same account and region need different names."
   type        = string
   default     = "nameservice"
   nullable    = false
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{0,30}$", var.name))
-    error_message = "At most 31 lower-case letters, digits and hyphens, a letter first: names of functions and roles are made of it."
+    error_message = "At most 31 lower-case letters, digits and hyphens, starting with a letter: the names of functions and roles begin with it."
   }
 }
 
 variable "tags" {
-  description = "Tags of every resource, beside `Application` and `Deployment`."
+  description = "Tags of every resource, in addition to `Application` and `Deployment`."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -31,7 +31,7 @@ variable "tags" {
 # --- tables ---
 
 variable "table_name" {
-  description = "The nameservice table. Fluree servers that share it name it `dynamodbTable`. The feed's table is `<table_name>-feed`."
+  description = "Name of the nameservice table. Fluree servers that share it set it as `dynamodbTable`. The feed's table is `<table_name>-feed`."
   type        = string
   default     = "fluree-nameservice"
   nullable    = false
@@ -43,47 +43,47 @@ variable "table_name" {
 }
 
 variable "deletion_protection" {
-  description = "Whether DynamoDB refuses to delete the tables. Apply `false` before a `terraform destroy`."
+  description = "Whether deleting the tables is blocked. Apply `false` before `terraform destroy`."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "recovery_period_in_days" {
-  description = "How far back the tables can be restored to any second."
+  description = "Days of point-in-time recovery of both tables."
   type        = number
   default     = 35
   nullable    = false
 
   validation {
     condition     = var.recovery_period_in_days >= 1 && var.recovery_period_in_days <= 35
-    error_message = "DynamoDB takes 1 to 35 days."
+    error_message = "DynamoDB allows 1 to 35 days."
   }
 }
 
 variable "feed_retention_in_days" {
-  description = "How long changes can be read. A reader that stays away longer starts again from a snapshot."
+  description = "Days for which changes can be read. A reader that is further behind starts again from a snapshot."
   type        = number
   default     = 7
   nullable    = false
 
   validation {
     condition     = var.feed_retention_in_days >= 2 && floor(var.feed_retention_in_days) == var.feed_retention_in_days
-    error_message = "Whole days, and more than the one that the table's stream can be behind."
+    error_message = "At least 2 whole days: the table's stream can be one day behind."
   }
 }
 
 # --- functions ---
 
 variable "artifacts" {
-  description = "The folder in which `cargo lambda build --output-format zip` left `<function>/bootstrap.zip`. Another release's folder rolls back to it."
+  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it. Set another release's folder to roll back."
   type        = string
   default     = "../target/lambda"
   nullable    = false
 }
 
 variable "architecture" {
-  description = "What the artifacts were built for: `arm64` (cheaper) or `x86_64`."
+  description = "Architecture of the artifacts: `arm64` (cheaper) or `x86_64`."
   type        = string
   default     = "arm64"
   nullable    = false
@@ -95,7 +95,7 @@ variable "architecture" {
 }
 
 variable "log_level" {
-  description = "What the functions log, at least: `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`."
+  description = "Lowest level that the functions log: `TRACE`, `DEBUG`, `INFO`, `WARN` or `ERROR`."
   type        = string
   default     = "INFO"
   nullable    = false
@@ -107,19 +107,19 @@ variable "log_level" {
 }
 
 variable "log_retention_in_days" {
-  description = "How long the logs of functions and gateway are kept. CloudWatch takes certain numbers only."
+  description = "Days for which the logs of functions and gateway are kept, one of the values that CloudWatch allows."
   type        = number
   default     = 90
   nullable    = false
 
   validation {
     condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_in_days)
-    error_message = "CloudWatch takes 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653."
+    error_message = "CloudWatch allows 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653."
   }
 }
 
 variable "long_poll_concurrency" {
-  description = "How many `GET /v1/changes?wait=…` may wait at the same time. They are taken from the account's concurrency, so that waiting readers never starve the writers; -1 reserves and limits nothing."
+  description = "How many `GET /v1/changes?wait=…` may wait at the same time. Reserved from the account's concurrency, so that waiting readers never starve writers; -1 sets neither a reservation nor a limit."
   type        = number
   default     = 100
   nullable    = false
@@ -143,7 +143,7 @@ variable "event_stream_concurrency" {
 }
 
 variable "permissions_boundary_arn" {
-  description = "A policy that bounds the functions' roles, where the account demands one."
+  description = "ARN of a permissions boundary for the functions' roles, where the account requires one."
   type        = string
   default     = null
 }
@@ -151,7 +151,7 @@ variable "permissions_boundary_arn" {
 # --- API ---
 
 variable "authorization" {
-  description = "How callers are recognised: `JWT` (tokens of `jwt_issuer`) or `AWS_IAM` (signed requests; what a caller may not do, its own policy withholds by route)."
+  description = "How callers authenticate: `JWT` (tokens of `jwt_issuer`) or `AWS_IAM` (signed requests; the callers' own policies allow routes)."
   type        = string
   default     = "JWT"
   nullable    = false
@@ -163,45 +163,45 @@ variable "authorization" {
 }
 
 variable "jwt_issuer" {
-  description = "The issuer that tokens must name (`iss`), as an https URL. The gateway fetches its keys from `<issuer>/.well-known/openid-configuration`."
+  description = "Required issuer of tokens (`iss`), an https URL. The gateway fetches its keys from `<issuer>/.well-known/openid-configuration`."
   type        = string
   default     = null
 
   validation {
     condition     = var.authorization != "JWT" || can(regex("^https://[^/]+", var.jwt_issuer))
-    error_message = "With authorization = \"JWT\" an https URL is needed: the gateway fetches the issuer's keys from it."
+    error_message = "With authorization = \"JWT\" an https URL is required: the gateway fetches the issuer's keys from it."
   }
 }
 
 variable "jwt_audience" {
-  description = "Whom tokens must be for: `aud`, or `client_id` in a token without one."
+  description = "Required audience of tokens: `aud`, or `client_id` in a token without one."
   type        = string
   default     = null
 
   validation {
     condition     = var.authorization != "JWT" || try(length(var.jwt_audience) > 0, false)
-    error_message = "With authorization = \"JWT\" an audience is needed."
+    error_message = "With authorization = \"JWT\" an audience is required."
   }
 }
 
 variable "jwks" {
-  description = "The issuer's JSON Web Key Set (its text), for the functions that check tokens themselves: Fluree's routes and the event streams. Apply again when the issuer's keys change."
+  description = "The issuer's JSON Web Key Set (its text), for the functions that verify tokens themselves: Fluree's routes and the event streams. Apply again when the issuer's keys change."
   type        = string
   default     = null
 
   validation {
     condition     = var.authorization != "JWT" || try(length(jsondecode(var.jwks).keys) > 0, false)
-    error_message = "With authorization = \"JWT\" a key set with at least one key is needed, for example: export TF_VAR_jwks=$(cat jwks.json)"
+    error_message = "With authorization = \"JWT\" a key set with at least one key is required, for example: export TF_VAR_jwks=$(cat jwks.json)"
   }
 
   validation {
     condition     = try(length(var.jwks) <= 3072, true)
-    error_message = "It must fit a function's environment, which is 4 KB: keep the keys that sign today, at most 3 KB of them."
+    error_message = "At most 3 KB, because a function's environment has 4 KB: keep only the keys that are in use."
   }
 }
 
 variable "cors_allow_origins" {
-  description = "Web pages of these origins may call the API. None by default."
+  description = "Origins of web pages that may call the API. None by default."
   type        = list(string)
   default     = []
   nullable    = false
@@ -213,14 +213,14 @@ variable "cors_allow_origins" {
 }
 
 variable "throttling_rate_limit" {
-  description = "Requests a second that the API takes, over all routes and callers. More are answered with 429."
+  description = "Sustained requests per second over all routes and callers. More are answered with 429."
   type        = number
   default     = 1000
   nullable    = false
 }
 
 variable "throttling_burst_limit" {
-  description = "Requests that the API takes at once above the rate."
+  description = "Burst of requests above the sustained rate."
   type        = number
   default     = 2000
   nullable    = false
@@ -229,7 +229,7 @@ variable "throttling_burst_limit" {
 # --- alarms ---
 
 variable "alarm_actions" {
-  description = "ARNs that alarms and their ends are sent to, such as an SNS topic. Without any the alarms only show in the console."
+  description = "ARNs to notify when an alarm starts or ends, such as an SNS topic. Without any, alarms show only in the console."
   type        = list(string)
   default     = []
   nullable    = false
@@ -237,12 +237,12 @@ variable "alarm_actions" {
 
 variable "alarm_thresholds" {
   description = <<-EOT
-    What is too much:
-    - `conditional_check_failures`: refused conditions in five minutes. They are how conflicts are found: normal in small numbers.
+    Thresholds of the alarms:
+    - `conditional_check_failures`: failed conditions in five minutes. Every conflict is one: normal in small numbers.
     - `store_latency_ms`: average latency of DynamoDB over five minutes.
     - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
-    - `iterator_age_ms`: how far the change feed may lag behind the table. The stream keeps 24 hours.
-    - `server_errors`: answers of 500 and above in five minutes.
+    - `iterator_age_ms`: lag of the change feed behind the table. The stream keeps records for 24 hours.
+    - `server_errors`: 5xx responses in five minutes.
   EOT
   type = object({
     conditional_check_failures = optional(number, 1000)

@@ -1,11 +1,11 @@
 terraform {
-  # 1.9: a variable's validation may look at another variable
+  # 1.9: the validation of a variable may refer to other variables
   required_version = ">= 1.9"
 
   required_providers {
     aws = {
       source = "hashicorp/aws"
-      # 6.29: a function URL brings both permissions that AWS asks for
+      # 6.29: a function URL creates both permissions that AWS requires
       version = "~> 6.29"
     }
   }

@@ -1,4 +1,4 @@
-# What comes of the defaults. All resources are made up by Terraform (mock_provider), so that computed values are known.
+# The module with its defaults. Resources are mocked (mock_provider), so that computed values are known.
 
 mock_provider "aws" {}
 
@@ -22,12 +22,12 @@ run "functions" {
 
   assert {
     condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == 100 && aws_lambda_function.this["change_stream"].reserved_concurrent_executions == 100 && aws_lambda_function.this["head_push"].reserved_concurrent_executions == -1
-    error_message = "Only those that wait have concurrency of their own."
+    error_message = "Only functions that wait reserve concurrency."
   }
 
   assert {
     condition     = toset([for name, function in aws_lambda_function.this : name if contains(keys(function.environment[0].variables), "NAMESERVICE_JWKS")]) == toset(["change_stream", "fluree"])
-    error_message = "Keys are for the functions that check tokens themselves."
+    error_message = "Only functions that verify tokens themselves get keys."
   }
 
   assert {
@@ -37,12 +37,12 @@ run "functions" {
 
   assert {
     condition     = aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.id && aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
-    error_message = "The consumer must know its queue and the feed."
+    error_message = "The consumer needs its queue and the feed's table."
   }
 }
 
 run "permissions" {
-  # What a policy allows, written out as "action on resource", is the list's entry and the function's own log.
+  # What a policy allows, written as "action on resource", is the entry in the list and the function's own log.
   assert {
     condition = alltrue([
       for name, policy in aws_iam_role_policy.this :
@@ -52,7 +52,7 @@ run "permissions" {
         flatten([for resource, actions in local.function[name].actions : [for action in actions : "${action} on ${local.resources[resource]}"]]),
       ))
     ])
-    error_message = "A role may do something else than local.functions says."
+    error_message = "A role allows something else than local.functions lists."
   }
 
   assert {
@@ -69,7 +69,7 @@ run "permissions" {
 
   assert {
     condition     = alltrue(flatten([for policy in aws_iam_role_policy.this : [for statement in jsondecode(policy.policy).Statement : [for action in flatten([statement.Action]) : !strcontains(action, "*")]]]))
-    error_message = "A wildcard is no least privilege."
+    error_message = "A wildcard is not least privilege."
   }
 
   assert {
@@ -78,12 +78,12 @@ run "permissions" {
         for action in flatten(values(function.actions)) : !can(regex("Put|Update|Delete|Write|Publish|Send|Create", action))
       ] if function.scope == "read" || contains(["health_get", "change_stream"], name)
     ]))
-    error_message = "A function that reads could write."
+    error_message = "A function that only reads may write."
   }
 
   assert {
     condition     = keys(local.function["not_found"].actions) == [] && keys(local.function["openapi_get"].actions) == []
-    error_message = "What needs no store must not reach it."
+    error_message = "A function that needs no table may use one."
   }
 }
 
@@ -94,12 +94,12 @@ run "routes" {
       "GET /fluree/nameservice/snapshot", "GET /fluree/storage/ns/{address+}", "POST /fluree/nameservice/refs/{address+}",
       "GET /v1/fluree/nameservice/snapshot", "GET /v1/fluree/storage/ns/{address+}", "POST /v1/fluree/nameservice/refs/{address+}",
     ])
-    error_message = "These routes are open at the gateway, and no others."
+    error_message = "Exactly these routes are open at the gateway."
   }
 
   assert {
     condition     = alltrue([for it in aws_apigatewayv2_route.this : it.authorizer_id == aws_apigatewayv2_authorizer.jwt[0].id && contains(it.authorization_scopes, "nameservice:admin") if it.authorization_type != "NONE"])
-    error_message = "A guarded route has the authorizer, and takes administrators."
+    error_message = "A guarded route lacks the authorizer, or rejects administrators."
   }
 
   assert {
@@ -113,12 +113,12 @@ run "routes" {
 
   assert {
     condition     = length(aws_lambda_permission.route) == length(aws_apigatewayv2_route.this) && aws_lambda_permission.route["PUT /v1/heads/{address+}"].source_arn == "${aws_apigatewayv2_api.this.execution_arn}/*/PUT/v1/heads/*" && aws_lambda_permission.route["$default"].source_arn == "${aws_apigatewayv2_api.this.execution_arn}/*/$default"
-    error_message = "The gateway may invoke a function for its routes alone."
+    error_message = "The gateway may invoke a function for its own routes only."
   }
 
   assert {
     condition     = alltrue([for it in aws_apigatewayv2_integration.this : it.payload_format_version == "2.0"])
-    error_message = "The functions read payload format 2.0."
+    error_message = "The functions require payload format 2.0."
   }
 
   assert {
@@ -140,7 +140,7 @@ run "change_feed" {
 
   assert {
     condition     = [for filter in aws_lambda_event_source_mapping.changes.filter_criteria[0].filter : jsondecode(filter.pattern)] == [{ dynamodb = { Keys = { sk = { S = ["meta", "head", "index", "status", "config"] } } } }]
-    error_message = "The mapping passes on what can be a change."
+    error_message = "The mapping delivers exactly the items that can be changes."
   }
 
   assert {
@@ -157,16 +157,16 @@ run "alarms" {
 
   assert {
     condition     = length(local.operations) <= 9
-    error_message = "CloudWatch takes ten metrics in an alarm's expression, with the sum."
+    error_message = "CloudWatch allows ten metrics in an alarm, including the sum."
   }
 
   assert {
     condition     = alltrue([for name in ["change_list", "change_stream", "stream_consumer"] : !contains(keys(local.prompt), name)])
-    error_message = "Waiting is no reason for an alarm."
+    error_message = "Functions that wait have no duration alarm."
   }
 
   assert {
     condition     = length(jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets) == length(local.widgets)
-    error_message = "The dashboard is no JSON document of its widgets."
+    error_message = "The dashboard is not a JSON document of its widgets."
   }
 }

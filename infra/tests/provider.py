@@ -1,11 +1,11 @@
-"""Runs a command while a provider "hashicorp/aws" is at hand that knows the schema of the real one and nothing else.
+"""Runs a command with a provider "hashicorp/aws" that has the schema of the real one and nothing else.
 
     python3 provider.py PACKAGE -- terraform validate
 
 PACKAGE is an unpacked copy of the npm package @cdktn/provider-aws, which is generated from the schema of the provider
-release that its README names. What Terraform needs is read out of its JavaScript, for the resources that the module
-beside this folder uses: names, types, nesting, and what is required. That is enough for `terraform validate`, and for
-`terraform test` with `mock_provider`. The provider's own checks of values are not part of a schema, so they are not made.
+release that its README names. The schema is read from its JavaScript, for the resources that the module in the parent
+folder uses: names, types, nesting, and what is required. That is enough for `terraform validate`, and for
+`terraform test` with `mock_provider`. The provider's own checks of values are not part of a schema and are not made.
 """
 
 import concurrent.futures
@@ -32,14 +32,14 @@ CLASS = re.compile(r"^class (\w+) extends .*?^exports\.\1 = \1;", re.S | re.M)
 ARGUMENT = re.compile(
     r'^ +(\w+): \{\s+value: .*?,\s+isBlock: (true|false),\s+type: "(\w+)",\s+storageClassType: "(\w+)",\s+\}', re.S | re.M
 )
-# What is only computed has a getter and no argument.
+# A computed attribute has a getter and no argument.
 GETTER = re.compile(r"return (?:cdktn\.Fn\.tolist\()?this\.get(String|Number|Boolean|List|StringMap)Attribute\('(\w+)'\)")
 PRIMITIVES = {"string": "string", "number": "number", "boolean": "bool", "any": "dynamic"}
 GETTERS = {"String": "string", "Number": "number", "Boolean": "bool", "List": ["list", "string"], "StringMap": ["map", "string"]}
 
 
 def type_of(kind, storage):
-    """The type of an attribute in Terraform's JSON notation; None for one that the package does not spell out."""
+    """The type of an attribute in Terraform's JSON notation; None where the package does not spell it out."""
     if kind == "simple":
         return PRIMITIVES.get(storage)
     element = re.fullmatch(r"(string|number|boolean)(?:List|Map|Set)", storage)
@@ -55,7 +55,7 @@ class Package:
         self.text = text
 
     def block(self, name, arguments):
-        # The blocks of the provider itself have no class: all in them is optional.
+        # The provider's own blocks have no class: everything in them is optional.
         body = self.classes.get(name, "")
         flags = {f[1]: (f[2] == "true", f[3] == "true", f[4] == "true") for f in FLAGS.finditer(body)}
         block = pb.Schema.Block()
@@ -92,7 +92,7 @@ class Package:
 
 
 def attribute(name, type_, computed, optional, required):
-    # An `id` is what the provider gives: arguments of that name only exist in the package's own type system.
+    # The provider sets `id`; arguments of that name exist in the package's type system only.
     return pb.Schema.Attribute(
         name=name,
         type=json.dumps(type_).encode(),

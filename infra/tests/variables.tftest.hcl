@@ -1,4 +1,4 @@
-# What the variables change, and what they refuse.
+# What the variables change, and which values they reject.
 
 mock_provider "aws" {}
 
@@ -19,12 +19,12 @@ run "signed_requests" {
 
   assert {
     condition     = length(aws_apigatewayv2_authorizer.jwt) == 0 && toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type != "AWS_IAM"]) == toset(["$default", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json"])
-    error_message = "With IAM every route but the open ones takes signed requests."
+    error_message = "With IAM every route but the open ones requires signed requests."
   }
 
   assert {
     condition     = aws_lambda_function_url.this["change_stream"].authorization_type == "AWS_IAM" && alltrue([for function in aws_lambda_function.this : !contains(keys(function.environment[0].variables), "NAMESERVICE_JWKS")])
-    error_message = "With IAM nobody checks tokens."
+    error_message = "With IAM no function verifies tokens."
   }
 }
 
@@ -62,7 +62,7 @@ run "another_deployment" {
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.metric["head_push-p99"].threshold == 250 && aws_cloudwatch_metric_alarm.metric["iterator-age"].threshold == 60000 && alltrue([for alarm in merge(aws_cloudwatch_metric_alarm.metric, aws_cloudwatch_metric_alarm.operations, aws_cloudwatch_metric_alarm.latency) : length(alarm.alarm_actions) == 1])
-    error_message = "A threshold that is given replaces the default, and every alarm has its action."
+    error_message = "A given threshold replaces the default, and every alarm has the action."
   }
 }
 

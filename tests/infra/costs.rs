@@ -31,7 +31,7 @@ impl Units {
         let mut units = Self { requests: requests.len() as f64, ..Self::default() };
         for request in requests {
             match WRITES.contains(&request.operation.as_str()) {
-                // A refused condition costs the write, and nothing tells so.
+                // A failed condition consumes a write unit, which its response does not report.
                 true if request.status == Some(400) => units.writes += 1.0,
                 true => units.writes += request.units,
                 false => units.reads += request.units,
@@ -86,7 +86,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
     for (name, method, path, body) in [
         ("create a ledger", Method::POST, "/v1/ledgers", Some(json!({ "address": "mydb", "head": commit(1) }))),
         ("push a head", Method::PUT, "/v1/heads/mydb", Some(json!({ "expected": commit(1), "new": commit(2) }))),
-        ("… refused: conflict", Method::PUT, "/v1/heads/mydb", Some(json!({ "expected": unborn, "new": commit(2) }))),
+        ("… rejected: conflict", Method::PUT, "/v1/heads/mydb", Some(json!({ "expected": unborn, "new": commit(2) }))),
         ("push an index", Method::PUT, "/v1/indexes/mydb", Some(json!({ "new": commit(1) }))),
         ("push a status that changes the state", Method::PUT, "/v1/statuses/mydb", Some(status)),
         ("push a config", Method::PUT, "/v1/configs/mydb", Some(config)),
