@@ -161,10 +161,21 @@ def check_names(pages):
         for variable in set(re.findall(r"\bNAMESERVICE_[A-Z_]+[A-Z]", page.path.read_text())):
             if variable not in sources and variable.removeprefix("NAMESERVICE_") not in sources:
                 wrong(page.path, f"nothing reads {variable}")
-    answers = pages[ROOT / "docs/answers.md"]
-    for slug in re.findall(r"`([a-z]+(?:-[a-z]+)+)`", "\n".join(line for line in answers.prose if "| " in line)):
-        if f'"{slug}"' not in sources:
-            wrong(answers.path, f"there is no problem {slug}")
+    for name in ("answers", "operations", "specification"):
+        page = pages[ROOT / f"docs/{name}.md"]
+        for word in re.findall(r"`([a-z]+(?:-[a-z]+)+)`", "\n".join(line for line in page.prose if "|" in line)):
+            if f'"{word}"' not in sources:
+                wrong(page.path, f"nothing is called {word}")
+    specification = pages[ROOT / "docs/specification.md"]
+    slugs = re.findall(r'^\s+[A-Z]\w+\s+"([a-z-]+)"\s+[A-Z_]{4,}\s+"', sources, re.M)
+    if len(slugs) < 20:
+        wrong(specification.path, "the table of problems was not found in the sources")
+    for slug in slugs:
+        if slug not in specification.spans():
+            wrong(specification.path, f"does not have the problem {slug}")
+    for code in re.findall(r': &str = "([a-z]+(?:-[a-z]+)+)"', (ROOT / "shared/store/src/doctor/diagnosis.rs").read_text()):
+        if code not in pages[ROOT / "docs/operations.md"].spans():
+            wrong(ROOT / "docs/operations.md", f"does not have the finding {code}")
 
 
 def check_routes(pages, url):
