@@ -4,8 +4,9 @@
 
 - Links lead to files and headings that exist; every page of docs/ is in its summary.
 - Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own. What follows a block as
-  `json` or `text` is what its last command prints, with `…` for anything. `<!-- exit: N -->` before a block is the exit
-  code it ends with; `<!-- not run: why -->` keeps a block from running.
+  `json` or `text` is what its last commands print, with `…` for anything. `<!-- exit: N -->` before a block is the exit
+  code it ends with; `<!-- not run: why -->` keeps a block from running. `<!-- file: NAME -->` before a block of any language
+  saves it in the folder where the commands run.
 - Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
 """
 
@@ -25,7 +26,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_URL = "http://127.0.0.1:8080"
 FENCE = re.compile(r"^(\s*)```(\w*)")
-NOTE = re.compile(r"^\s*<!-- (not run|exit): (.*) -->$")
+NOTE = re.compile(r"^\s*<!-- (not run|exit|file): (.*) -->$")
 OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
 
 problems = []
@@ -39,6 +40,7 @@ class Block:
     def __init__(self, language, line, note):
         self.language, self.line, self.lines = language, line, []
         self.reason = note[1] if note and note[0] == "not run" else None
+        self.file = note[1] if note and note[0] == "file" else None
         self.exit = int(note[1]) if note and note[0] == "exit" else 0
 
     @property
@@ -257,6 +259,8 @@ def run_page(page, program):
         previous, settings = None, ""
         for block in page.blocks:
             where = f"the block in line {block.line}"
+            if block.file:
+                pathlib.Path(service.folder.name, block.file).write_text(block.text + "\n")
             if block.language == "sh" and not block.reason:
                 done = service.run(settings + block.text)
                 # A reader has them still in the next block.
@@ -278,7 +282,7 @@ def run_page(page, program):
                     at += len(text[at:]) - len(text[at:].lstrip())
                 if not fits(json.loads(block.text), document):
                     wrong(page.path, f"{where} is not what is printed: {json.dumps(document)}")
-            elif block.language == "text" and not fits(block.text.strip(), previous.strip()):
+            elif block.language == "text" and not fits("…" + block.text.strip(), previous.strip()):
                 wrong(page.path, f"{where} is not what is printed: {previous}")
             previous = None
     return len(blocks)
