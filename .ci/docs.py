@@ -1,4 +1,4 @@
-"""Whether the documentation is true, as far as a program can tell.
+"""Checks that the documentation is true, as far as a program can.
 
     docs.py PROGRAM       PROGRAM is the built `nameservice`
 

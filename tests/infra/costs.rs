@@ -108,7 +108,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         assert!(answer.status.is_success() || name.contains("conflict"), "{name}: {answer:#?}");
         row(&mut table, name, Units::of(&proxy.take_requests()), GATEWAY + FUNCTION);
     }
-    // A function of its own takes a change to the feed and the topic: by itself, or with as many as there are.
+    // A function of its own takes a change to the feed and the topic: singly, or in a batch.
     let consumer = Consumer::new(service.table.store.clone(), service.table.feed.clone());
     let deliveries = pump::deliveries(&service.table).await;
     proxy.take_requests();
@@ -120,7 +120,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
     let deliveries = pump::deliveries(&service.table).await;
     proxy.take_requests();
     assert_eq!(consumer.consume(&deliveries[deliveries.len() - 1..]).await.changes, 1);
-    row(&mut table, "a change by itself", Units::of(&proxy.take_requests()), FUNCTION + TOPIC);
+    row(&mut table, "a single change", Units::of(&proxy.take_requests()), FUNCTION + TOPIC);
 
     println!("| a million of | requests | read units | write units | dollars |\n|---|---|---|---|---|\n{table}");
     let readme = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/README.md")).unwrap();
