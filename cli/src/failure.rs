@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn no_refusal_of_the_service_is_unexpected_but_its_own_failure() {
         for kind in Kind::ALL {
-            let unexpected = code_of_status(kind.status().as_u16()) == FAILED;
+            let unexpected = code_of_status(kind.status()) == FAILED;
             assert_eq!(unexpected, *kind == Kind::Internal, "{kind:?}");
         }
     }

@@ -40,7 +40,7 @@ async fn transaction_commit(
         caller.check(needed(operation), &operation.address)?;
     }
     let outcome = store.commit(caller.call(), &operations).await?;
-    TransactionAnswer::from_outcome(outcome).map(Json)
+    TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_refused(&results))
 }
 
 /// What an operation needs: those of their own routes.

@@ -7,6 +7,7 @@ use axum::{
     extract::{FromRef, FromRequestParts, RawPathParams},
     http::{HeaderMap, header, request::Parts},
 };
+use nameservice_api::json;
 use nameservice_model::{Address, Call, RequestId};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -16,7 +17,6 @@ use crate::{
     auth::{Auth, Principal, Scope},
     problem::Problem,
     service::Received,
-    strict::Strict,
 };
 
 /// The one name of a path parameter.
@@ -283,27 +283,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    from_json_at("", text)
-}
-
-/// Reads JSON that stands at a field of the body, whose name leads those of its own fields.
-pub(crate) fn from_json_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Problem> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
-        let mut reason = error.inner().to_string();
-        if !error.inner().is_data() {
-            return Problem::invalid_body(at, reason);
-        }
-        // Where the text is JSON, the field says more than line and column do.
-        if let Some(end) = reason.rfind(" at line ") {
-            reason.truncate(end);
-        }
-        let field = field(&error.path().to_string(), &reason);
-        let field = if at.is_empty() || field.is_empty() { format!("{at}{field}") } else { format!("{at}.{field}") };
-        Problem::invalid_body(&field, reason)
-    })?;
-    json.end().map_err(|error| Problem::invalid_body("", error))?;
-    Ok(value)
+    Ok(json::from_slice(text)?)
 }
 
 fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
@@ -318,7 +298,7 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
-        let parameter = field(&error.path().to_string(), &reason);
+        let parameter = json::field(&error.path().to_string(), &reason);
         // Of a repeated one, which of them does not help: a reader of the URL sees its name.
         let name = parameter.split('[').next().unwrap_or_default();
         let times = form_urlencoded::parse(text.as_bytes()).filter(|(found, _)| found == name).count();
@@ -327,21 +307,6 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
             false => Problem::invalid_parameter(name, reason),
         }
     })
-}
-
-/// The field that is wrong. serde's path ends above a field that is missing, unknown or there twice: then its
-/// sentence, "missing field `t`", has the name.
-fn field(path: &str, reason: &str) -> String {
-    let path = if path == "." { "" } else { path };
-    let named = ["missing field `", "unknown field `", "duplicate field `"]
-        .iter()
-        .find_map(|start| reason.strip_prefix(start))
-        .and_then(|rest| rest.split('`').next());
-    match named {
-        Some(name) if path.is_empty() || path == name => name.to_owned(),
-        Some(name) if !path.ends_with(&format!(".{name}")) => format!("{path}.{name}"),
-        _ => path.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ pub mod problem;
 pub mod refusals;
 pub mod respond;
 mod service;
-pub mod shapes;
-mod strict;
 mod verifier;
+
+/// The JSON of the wire.
+pub use nameservice_api as shapes;
 
 pub use app::{App, Backend, EndsBy, Shutdown};
 pub use auth::{Auth, Authorizer};

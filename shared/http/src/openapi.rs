@@ -6,8 +6,7 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, PartialSchema,
     openapi::{
-        Components, Content, InfoBuilder, LicenseBuilder, Object, ObjectBuilder, OneOfBuilder, OpenApi, Paths, RefOr,
-        Schema, Type,
+        Components, Content, InfoBuilder, LicenseBuilder, OpenApi, Paths, RefOr, Schema, Type,
         schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
@@ -87,11 +86,4 @@ fn without_null(content: &mut Content) {
     if let [only] = one_of.items.as_slice() {
         content.schema = Some(only.clone());
     }
-}
-
-/// The schema of a map whose values may be null, which the derive macro has no words for.
-pub(crate) fn map_of_nullable<T: PartialSchema>() -> Object {
-    let null = ObjectBuilder::new().schema_type(Type::Null);
-    let value = OneOfBuilder::new().item(null).item(T::schema()).build();
-    ObjectBuilder::new().additional_properties(Some(Schema::OneOf(value))).build()
 }

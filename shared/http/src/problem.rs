@@ -1,7 +1,7 @@
 //! Refusals on the wire: RFC 9457 problem details (`application/problem+json`).
 //!
-//! [`Kind`] is the one table of everything that can be refused, with its status and title. Handlers and extractors
-//! call the named constructors of [`Problem`]; nothing else chooses a status code.
+//! [`Kind`] (from `nameservice-api`) is the one table of everything that can be refused, with its status and title.
+//! Handlers and extractors call the named constructors of [`Problem`]; nothing else chooses a status code.
 
 use std::sync::Arc;
 
@@ -10,90 +10,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use nameservice_model::{Address, BoxError, Error, InvalidCursor, Object, RecordKind};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
-use crate::{auth::Scope, shapes::leases};
+use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
+pub use nameservice_api::{ProblemDocument, ProblemKind as Kind, problem::TYPE_BASE};
 
-/// What every problem's `type` begins with. The types are names, not pages, and never change.
-pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
+use crate::auth::Scope;
 
 /// How long a client should wait before it tries again, in seconds, where the service could not serve.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-
-macro_rules! kinds {
-    ($($name:ident $slug:literal $status:ident $title:literal)*) => {
-        /// What can be refused. The last segment of a problem's `type` is its slug.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "each is described by its title in the table")]
-        pub enum Kind { $($name),* }
-
-        impl Kind {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            const fn row(self) -> (&'static str, StatusCode, &'static str) {
-                match self { $(Self::$name => ($slug, StatusCode::$status, $title)),* }
-            }
-        }
-    };
-}
-
-kinds! {
-    InvalidAddress        "invalid-address"         BAD_REQUEST            "The text is not an address"
-    InvalidContentId      "invalid-content-id"      BAD_REQUEST            "The text is not a content id"
-    InvalidBody           "invalid-body"            BAD_REQUEST            "The body is not what this operation takes"
-    InvalidParameter      "invalid-parameter"       BAD_REQUEST            "A query parameter is not what this operation takes"
-    InvalidCursor         "invalid-cursor"          BAD_REQUEST            "The cursor is not one that this service gave"
-    InvalidIdempotencyKey "invalid-idempotency-key" BAD_REQUEST            "The Idempotency-Key cannot be used"
-    Unauthorized          "unauthorized"            UNAUTHORIZED           "A valid token is needed"
-    InsufficientScope     "insufficient-scope"      FORBIDDEN              "The token does not allow this operation"
-    NotFound              "not-found"               NOT_FOUND              "There is no such route"
-    UnknownRecord         "unknown-record"          NOT_FOUND              "There is no such record"
-    UnknownSource         "unknown-source"          NOT_FOUND              "There is no such live ledger to branch from"
-    MethodNotAllowed      "method-not-allowed"      METHOD_NOT_ALLOWED     "The route does not take this method"
-    Conflict              "conflict"                CONFLICT               "Something else is in place than was expected"
-    AlreadyExists         "already-exists"          CONFLICT               "A record of this address exists"
-    WrongKind             "wrong-kind"              CONFLICT               "The record is of another kind"
-    HasDependents         "has-dependents"          CONFLICT               "Other records depend on the record"
-    UnbornSource          "unborn-source"           CONFLICT               "The source has no commit to branch from"
-    NotABranch            "not-a-branch"            CONFLICT               "The record was not created as a branch"
-    LeaseHeld             "lease-held"              CONFLICT               "Somebody else holds a lease of the record"
-    LeaseLost             "lease-lost"              CONFLICT               "The lease is not held under this token"
-    TransactionRefused    "transaction-refused"     CONFLICT               "Nothing of the transaction was applied"
-    Retracted             "retracted"               GONE                   "The record is retracted"
-    Expired               "expired"                 GONE                   "The feed no longer holds what follows the position"
-    PayloadTooLarge       "payload-too-large"       PAYLOAD_TOO_LARGE      "It is larger than this service takes or gives"
-    Misdirected           "misdirected"             FORBIDDEN              "The request was meant for another host"
-    UnsupportedMediaType  "unsupported-media-type"  UNSUPPORTED_MEDIA_TYPE "The body must be JSON"
-    MissingDependencies   "missing-dependencies"    UNPROCESSABLE_ENTITY   "Dependencies do not exist or are retracted"
-    Internal              "internal"                INTERNAL_SERVER_ERROR  "The service failed"
-    OutcomeUnknown        "outcome-unknown"         SERVICE_UNAVAILABLE    "It is unknown whether the write was applied"
-    Unavailable           "unavailable"             SERVICE_UNAVAILABLE    "The service cannot serve at the moment"
-}
-
-impl Kind {
-    /// The last segment of the problem's `type`.
-    pub const fn slug(self) -> &'static str {
-        self.row().0
-    }
-
-    /// The status it is answered with.
-    pub const fn status(self) -> StatusCode {
-        self.row().1
-    }
-
-    /// What it says to a person, whatever the case.
-    pub const fn title(self) -> &'static str {
-        self.row().2
-    }
-
-    /// The problem's `type`.
-    pub fn type_uri(self) -> String {
-        format!("{TYPE_BASE}{}", self.slug())
-    }
-}
 
 /// A refusal. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
 #[derive(Debug)]
@@ -111,25 +36,6 @@ struct Inner {
 /// The failure behind an answer of 500 or 503, on its way to the one place that logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) Arc<BoxError>);
-
-/// A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Problem)]
-pub struct ProblemDocument {
-    /// Names what was refused; stable.
-    #[serde(rename = "type")]
-    #[schema(example = "https://nameservice.dev/problems/unknown-record")]
-    pub type_uri: String,
-    /// The same in words.
-    pub title: String,
-    /// The status code of the answer.
-    pub status: u16,
-    /// What was wrong in this case.
-    pub detail: String,
-    /// Further members.
-    #[serde(flatten)]
-    pub members: Object,
-}
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
@@ -158,7 +64,7 @@ impl Problem {
         ProblemDocument {
             type_uri: kind.type_uri(),
             title: kind.title().into(),
-            status: kind.status().as_u16(),
+            status: kind.status(),
             detail: detail.clone(),
             members: members.clone(),
         }
@@ -167,6 +73,10 @@ impl Problem {
     /// What was refused.
     pub fn kind(&self) -> Kind {
         self.0.kind
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The field that was refused, null where none is named.
@@ -304,18 +214,9 @@ impl Problem {
     }
 
     /// What came of each operation of a transaction that was refused.
-    pub fn transaction_refused(results: Value) -> Self {
+    pub fn transaction_refused(results: &[OperationResult]) -> Self {
         let detail = "`results` tells of each operation what stood in its way; those that `passed` were not applied";
-        Self::new(Kind::TransactionRefused, detail).member("results", results)
-    }
-
-    /// The same refusal of a part of the body, whose name leads that of the field.
-    pub fn within(mut self, at: &str) -> Self {
-        if let Some(Value::String(field)) = self.0.members.get_mut("field") {
-            *field = format!("{at}.{field}");
-            self.0.detail = shortened(&format!("{at}.{}", self.0.detail));
-        }
-        self
+        Self::new(Kind::TransactionRefused, detail).member("results", json!(results))
     }
 
     /// The address is taken.
@@ -421,6 +322,18 @@ impl From<Error> for Problem {
     }
 }
 
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        let Invalid { kind, field, reason } = invalid;
+        match kind {
+            InvalidKind::Address => Self::invalid_address_in(&field, reason),
+            InvalidKind::ContentId => Self::invalid_content_id(&field, reason),
+            InvalidKind::Parameter => Self::invalid_parameter(&field, reason),
+            _ => Self::invalid_body(&field, reason),
+        }
+    }
+}
+
 impl From<InvalidCursor> for Problem {
     fn from(reason: InvalidCursor) -> Self {
         Self::invalid_cursor(&reason)
@@ -429,11 +342,11 @@ impl From<InvalidCursor> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let document = self.document();
-        let Inner { kind, headers, failure, .. } = *self.0;
+        let (document, status) = (self.document(), self.status());
+        let Inner { headers, failure, .. } = *self.0;
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let body = json!(document).to_string();
-        let mut response = (kind.status(), [content_type], headers, body).into_response();
+        let mut response = (status, [content_type], headers, body).into_response();
         if let Some(failure) = failure {
             response.extensions_mut().insert(Failure(Arc::new(failure)));
         }
@@ -452,21 +365,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-
-    #[test]
-    fn every_kind_has_a_slug_of_its_own_an_error_status_and_a_title() {
-        let mut slugs = HashSet::new();
-        for kind in Kind::ALL {
-            assert!(slugs.insert(kind.slug()), "{kind:?}");
-            assert!(kind.slug().chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{kind:?}");
-            assert!(kind.status().is_client_error() || kind.status().is_server_error(), "{kind:?}");
-            assert!(!kind.title().is_empty(), "{kind:?}");
-            assert!(kind.type_uri().ends_with(kind.slug()));
-        }
-    }
 
     #[tokio::test]
     async fn a_problem_shows_its_row_and_its_members() {

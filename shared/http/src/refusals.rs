@@ -45,7 +45,7 @@ macro_rules! refusals {
 pub fn responses(sets: &[&[Kind]]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status = BTreeMap::<u16, Vec<Kind>>::new();
     for kind in sets.iter().copied().flatten() {
-        by_status.entry(kind.status().as_u16()).or_default().push(*kind);
+        by_status.entry(kind.status()).or_default().push(*kind);
     }
     let problem = || ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     by_status

@@ -3,12 +3,12 @@
 use nameservice_model::{self as model, ChangePayload};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
-use crate::{Problem, shapes::Kind};
+use crate::{Invalid, Kind};
 
 /// What of a record has changed: the record itself, or one of its concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangedPart {
     /// Its existence, whether it is retracted, what it depends on.
@@ -24,7 +24,8 @@ pub enum ChangedPart {
 }
 
 /// How it has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// There was nothing born, and now there is.
@@ -42,7 +43,8 @@ pub enum ChangeKind {
 }
 
 /// One entry of the change feed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Change {
     /// Where it stands in the feed: 1, 2, 3, … without a gap.
     pub position: u64,
@@ -69,21 +71,22 @@ pub struct Change {
     /// What is there now, secrets redacted: of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
     /// config the payload, of `meta` `{retracted, source_type?, dependencies?, source_branch?}`. Absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub payload: Option<Value>,
     /// The payload is larger than 16 KiB: read the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub payload_omitted: bool,
     /// When the writer wrote it, RFC 3339 in UTC.
-    #[schema(format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub occurred_at: String,
     /// When it was appended to the feed, RFC 3339 in UTC.
-    #[schema(format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub recorded_at: String,
 }
 
 /// A stretch of the feed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
     /// The changes, in the order of the feed.
     pub changes: Vec<Change>,
@@ -164,7 +167,7 @@ pub struct Filter {
 
 impl Filter {
     /// From the query: addresses are globs (`mydb` means `mydb:main`, `mydb:*` all its branches).
-    pub fn new(addresses: Vec<String>, kind: Option<Kind>, parts: Vec<ChangedPart>) -> Result<Self, Problem> {
+    pub fn new(addresses: Vec<String>, kind: Option<Kind>, parts: Vec<ChangedPart>) -> Result<Self, Invalid> {
         let addresses = addresses.iter().map(|address| pattern(address)).collect::<Result<_, _>>()?;
         Ok(Self { addresses, kind: kind.map(Into::into), parts: parts.into_iter().map(Into::into).collect() })
     }
@@ -177,12 +180,12 @@ impl Filter {
     }
 }
 
-fn pattern(text: &str) -> Result<wildmatch::WildMatch, Problem> {
+fn pattern(text: &str) -> Result<wildmatch::WildMatch, Invalid> {
     // `*` alone is every address; else a pattern without a branch means the main one, as an address does.
     if text.contains(['*', '?']) {
         let full = if text.contains(':') || text == "*" { text.to_owned() } else { format!("{text}:main") };
         return Ok(wildmatch::WildMatch::new(&full));
     }
-    let address = model::Address::parse(text).map_err(|reason| Problem::invalid_parameter("address", reason))?;
+    let address = model::Address::parse(text).map_err(|reason| Invalid::parameter("address", reason))?;
     Ok(wildmatch::WildMatch::new(address.as_str()))
 }

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use nameservice_model::{self as model, Address, ConcernValue, IndexRoot, IndexUpdate, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use super::requests::HeadValue;
-use crate::problem::Problem;
+use crate::Invalid;
 
 /// A record as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeRecord)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeRecord))]
 #[serde(untagged)]
 pub enum Record {
     /// A ledger.
@@ -23,8 +23,9 @@ pub enum Record {
 }
 
 /// A ledger as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeLedger)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeLedger))]
 pub struct Ledger {
     /// `name:branch`.
     pub ledger_id: String,
@@ -59,8 +60,9 @@ fn is_zero(count: &i64) -> bool {
 }
 
 /// A graph source as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeGraphSource)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeGraphSource))]
 pub struct GraphSource {
     /// `name:branch`.
     pub graph_source_id: String,
@@ -83,8 +85,9 @@ pub struct GraphSource {
 }
 
 /// The types of graph sources that Fluree knows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FlureeSourceType)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeSourceType))]
 pub enum SourceType {
     /// `f:Bm25Index`
     Bm25,
@@ -167,8 +170,9 @@ impl From<&model::Record> for GraphSource {
 }
 
 /// What is told to those who follow records.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeEvent)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeEvent))]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Event {
     /// The record as it is.
@@ -180,7 +184,7 @@ pub enum Event {
         /// The whole record.
         record: Box<EventRecord>,
         /// When this was sent, RFC 3339 in UTC.
-        #[schema(format = DateTime)]
+        #[cfg_attr(feature = "openapi", schema(format = DateTime))]
         emitted_at: String,
     },
     /// The record was retracted, or is gone.
@@ -190,7 +194,7 @@ pub enum Event {
         /// `name:branch`.
         resource_id: String,
         /// When this was sent, RFC 3339 in UTC.
-        #[schema(format = DateTime)]
+        #[cfg_attr(feature = "openapi", schema(format = DateTime))]
         emitted_at: String,
     },
 }
@@ -228,8 +232,9 @@ impl Event {
 }
 
 /// What a record describes, as events call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FlureeEventKind)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeEventKind))]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// A ledger.
@@ -248,8 +253,9 @@ impl From<RecordKind> for EventKind {
 }
 
 /// A record inside an event.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeEventRecord)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeEventRecord))]
 #[serde(untagged)]
 pub enum EventRecord {
     /// A ledger.
@@ -259,8 +265,9 @@ pub enum EventRecord {
 }
 
 /// A graph source inside an event: its type is told as it is stored, and secrets are taken out of its configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeEventGraphSource)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeEventGraphSource))]
 pub struct EventGraphSource {
     /// `name:branch`.
     pub graph_source_id: String,
@@ -319,8 +326,9 @@ fn json_text(config: Option<&Value>) -> String {
 }
 
 /// All records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[schema(as = FlureeSnapshot)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeSnapshot))]
 pub struct Snapshot {
     /// The ledgers.
     pub ledgers: Vec<Ledger>,
@@ -329,8 +337,9 @@ pub struct Snapshot {
 }
 
 /// Where a ref points: `{id: null, t: 0}` while it points nowhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = FlureeRef)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeRef))]
 pub struct Ref {
     /// The commit or index root.
     pub id: Option<String>,
@@ -351,8 +360,9 @@ impl From<model::Index> for Ref {
 }
 
 /// Moves a ref.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[schema(as = FlureePush)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureePush))]
 pub struct Push {
     /// What must be in place; null: nothing, which creates the ledger.
     pub expected: Option<Ref>,
@@ -362,7 +372,7 @@ pub struct Push {
 
 impl Push {
     /// As a push of a head. Fluree always compares.
-    pub fn into_head(self) -> Result<model::Push<model::ContentId, model::Head>, Problem> {
+    pub fn into_head(self) -> Result<model::Push<model::ContentId, model::Head>, Invalid> {
         let value = |at: Ref| HeadValue { id: at.id, t: at.t };
         Ok(model::Push {
             new: value(self.new).born("new")?,
@@ -376,10 +386,10 @@ impl Push {
     }
 
     /// As a push of an index.
-    pub fn into_index(self) -> Result<model::Push<IndexRoot, IndexUpdate>, Problem> {
+    pub fn into_index(self) -> Result<model::Push<IndexRoot, IndexUpdate>, Invalid> {
         let model::Push { expected, new, allow_equal, lease } = self.into_head()?;
         let root = |id| IndexRoot { id, rev: 0, graphs: Default::default() };
-        let Some(id) = new.payload else { return Err(Problem::invalid_body("new.id", "is required")) };
+        let Some(id) = new.payload else { return Err(Invalid::body("new.id", "is required")) };
         Ok(model::Push {
             new: IndexUpdate { id, t: new.v, graphs: Default::default() },
             expected: match expected {
@@ -396,8 +406,9 @@ impl Push {
 }
 
 /// What a push has done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FlureePushAnswer)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureePushAnswer))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum PushAnswer {
     /// It is in place.
@@ -414,16 +425,18 @@ pub enum PushAnswer {
 }
 
 /// What an `init` has done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FlureeInit)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeInit))]
 pub struct Init {
     /// Whether the ledger did not exist before.
     pub created: bool,
 }
 
 /// What a request to a ref is answered with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = FlureeRefAnswer)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = FlureeRefAnswer))]
 #[serde(untagged)]
 pub enum RefAnswer {
     /// `commit` and `index`

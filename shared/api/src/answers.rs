@@ -1,27 +1,11 @@
-//! The shapes of the wire: what the service answers with ([`Record`], the concerns, [`PushAnswer`]), what it takes
-//! ([`requests`], [`leases`], [`transactions`]), the change feed ([`changes`]), and what Fluree's servers and tools know ([`fluree`]). Conversions from and to the model are here,
-//! and with them every rule on the contents of a body.
-
-pub mod changes;
-pub mod fluree;
-pub mod leases;
-pub mod requests;
-pub mod transactions;
-
 use std::collections::BTreeMap;
 
 use nameservice_model::{self as model, ConcernKind, ContentId, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
-};
-
-use crate::openapi::map_of_nullable;
-
 /// What a record describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Commits, indexes, named graphs.
@@ -49,7 +33,8 @@ impl From<Kind> for RecordKind {
 }
 
 /// Everything under one address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Record {
     /// `name:branch`.
     pub address: String,
@@ -63,10 +48,10 @@ pub struct Record {
     pub retracted: bool,
     /// When it was created, RFC 3339 in UTC; absent where Fluree has created it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: Option<String>,
     /// When any of its items was last written, RFC 3339 in UTC.
-    #[schema(format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub updated_at: String,
     /// The branch it was created from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +81,8 @@ pub struct Record {
 }
 
 /// What a list shows of a record without reading it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// `name:branch`.
     pub address: String,
@@ -126,41 +112,23 @@ pub enum Listed {
     Full(Box<Record>),
 }
 
-impl PartialSchema for Listed {
-    /// Any of the two and not one of them: a record has all that a summary has.
-    fn schema() -> RefOr<Schema> {
-        AnyOfBuilder::new()
-            .item(Ref::from_schema_name(Summary::name()))
-            .item(Ref::from_schema_name(Record::name()))
-            .description(Some("An entry of a list: a summary, or the whole record where `view=full` asks for it."))
-            .into()
-    }
-}
-
-impl ToSchema for Listed {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push((Summary::name().into_owned(), Summary::schema()));
-        schemas.push((Record::name().into_owned(), Record::schema()));
-        Summary::schemas(schemas);
-        Record::schemas(schemas);
-    }
-}
-
 /// Where the latest commit of a ledger is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Head {
     /// The commit; null while there is none.
-    #[schema(required)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub id: Option<String>,
     /// Its `t`; 0 while there is none.
     pub t: i64,
 }
 
 /// Where the latest index of a record is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Index {
     /// The index root; null while there is none.
-    #[schema(required)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub id: Option<String>,
     /// The `t` that it covers; 0 while there is none.
     pub t: i64,
@@ -168,12 +136,13 @@ pub struct Index {
     pub rev: i64,
     /// The named graphs that are indexed by themselves; null for one that has no index yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(schema_with = map_of_nullable::<GraphIndex>)]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::map_of_nullable::<GraphIndex>))]
     pub graphs: BTreeMap<String, Option<GraphIndex>>,
 }
 
 /// Where the latest index of a named graph is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphIndex {
     /// The index root.
     pub id: String,
@@ -184,27 +153,30 @@ pub struct GraphIndex {
 }
 
 /// The state of a record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     /// Counts the changes, from 1.
     pub v: i64,
     /// `state`, and what the writer tells with it. A live lease is in it under its name.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub payload: Value,
 }
 
 /// The configuration of a record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Config {
     /// Counts the changes; 0 while there is none.
     pub v: i64,
     /// The configuration; null while there is none.
-    #[schema(value_type = Option<Object>, required)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>, required))]
     pub payload: Option<Value>,
 }
 
 /// What a push has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PushStatus {
     /// The value is in place.
@@ -214,7 +186,8 @@ pub enum PushStatus {
 }
 
 /// The answer to a push.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PushAnswer<T> {
     /// What was done.
     pub status: PushStatus,
@@ -226,7 +199,8 @@ pub struct PushAnswer<T> {
 }
 
 /// A page of records.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// The records of this page.
     pub records: Vec<T>,

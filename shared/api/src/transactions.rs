@@ -2,6 +2,13 @@
 
 use std::{collections::HashSet, fmt};
 
+use super::{
+    Config, Head, Index, Status, leases,
+    requests::{
+        self, ConfigPush, ExpectedConfig, ExpectedIndex, ExpectedStatus, HeadPush, HeadValue, IndexPush, StatusPush,
+    },
+};
+use crate::{Invalid, json::from_slice_at};
 use nameservice_model::{
     self as model, Committed, ConcernState, Expected, Lease, MAX_OPERATIONS, OperationKind, OperationOutcome,
 };
@@ -10,91 +17,32 @@ use serde::{
     de::{DeserializeOwned, Error, MapAccess, Visitor},
 };
 use serde_json::{Value, value::RawValue};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type},
-};
-
-use super::{
-    Config, Head, Index, Status, leases,
-    requests::{
-        self, ConfigPush, ExpectedConfig, ExpectedIndex, ExpectedStatus, HeadPush, HeadValue, IndexPush, StatusPush,
-    },
-};
-use crate::{extract::from_json_at, problem::Problem};
 
 /// Several operations, all or none.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Transaction {
     /// At most 48, no two about the same concern of the same record.
-    #[schema(value_type = Vec<Operation>, min_items = 1, max_items = 48)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::openapi::Operation>, min_items = 1, max_items = 48))]
     operations: Vec<Members>,
 }
 
-/// An operation as the document describes it: `op`, `address`, and the members of a push as its own route takes them.
-#[allow(dead_code, reason = "describes a shape, is never made")]
-pub enum Operation {
-    /// Moves a head.
-    PushHead(HeadPush),
-    /// Moves an index.
-    PushIndex(IndexPush),
-    /// Changes a status.
-    PushStatus(StatusPush),
-    /// Changes the config of a ledger.
-    PushConfig(ConfigPush),
-    /// Writes nothing: a concern must be at a value.
-    Check(Check),
-}
-
-impl PartialSchema for Operation {
-    /// Each is one closed object. Composed of several, each closed to what the others know, nothing would fit it.
-    fn schema() -> RefOr<Schema> {
-        let operations = [
-            ("push_head", "Moves a head.", HeadPush::schema()),
-            ("push_index", "Moves an index.", IndexPush::schema()),
-            ("push_status", "Changes a status.", StatusPush::schema()),
-            ("push_config", "Changes the config of a ledger.", ConfigPush::schema()),
-            ("check", "Writes nothing: a concern must be at a value.", Check::schema()),
-        ];
-        let any = operations.into_iter().fold(OneOfBuilder::new(), |any, (op, description, members)| {
-            let RefOr::T(Schema::Object(mut object)) = members else { return any };
-            object.description = Some(description.to_owned());
-            let only = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([op]));
-            let address = ObjectBuilder::new().schema_type(Type::String).description(Some("The record."));
-            for (name, schema) in [("op", only), ("address", address.examples(["mydb:main"]))] {
-                object.properties.insert(name.to_owned(), schema.into());
-                object.required.push(name.to_owned());
-            }
-            any.item(object)
-        });
-        any.description(Some("An operation, with the members of a push as its own route takes them.")).into()
-    }
-}
-
-impl ToSchema for Operation {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        HeadPush::schemas(schemas);
-        IndexPush::schemas(schemas);
-        StatusPush::schemas(schemas);
-        ConfigPush::schemas(schemas);
-        Check::schemas(schemas);
-    }
-}
-
 /// What must be in place.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// Which concern.
     concern: ConcernName,
     /// Its value, as a push of that concern expects it.
-    #[schema(value_type = Object)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     expected: Box<RawValue>,
 }
 
 /// One of the four concerns.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ConcernName {
     /// Where the latest commit is.
@@ -140,27 +88,27 @@ impl<'de> Deserialize<'de> for Members {
 }
 
 impl Members {
-    fn take<T: DeserializeOwned>(&mut self, name: &str, at: &str) -> Result<T, Problem> {
+    fn take<T: DeserializeOwned>(&mut self, name: &str, at: &str) -> Result<T, Invalid> {
         let field = format!("{at}.{name}");
         match self.0.iter().position(|(member, _)| member == name) {
-            Some(i) => from_json_at(&field, self.0.swap_remove(i).1.get().as_bytes()),
-            None => Err(Problem::invalid_body(&field, "is required")),
+            Some(i) => from_slice_at(&field, self.0.swap_remove(i).1.get().as_bytes()),
+            None => Err(Invalid::body(&field, "is required")),
         }
     }
 
     /// The members that are left, as the shape that they must have.
-    fn rest<T: DeserializeOwned>(self, at: &str) -> Result<T, Problem> {
+    fn rest<T: DeserializeOwned>(self, at: &str) -> Result<T, Invalid> {
         let members = self.0.iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.get()));
         let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
-        from_json_at(at, text.as_bytes())
+        from_slice_at(at, text.as_bytes())
     }
 }
 
 impl Transaction {
     /// Checks it.
-    pub fn into_operations(self) -> Result<Vec<model::Operation>, Problem> {
+    pub fn into_operations(self) -> Result<Vec<model::Operation>, Invalid> {
         if self.operations.is_empty() || self.operations.len() > MAX_OPERATIONS {
-            return Err(Problem::invalid_body("operations", format!("must be 1 to {MAX_OPERATIONS} operations")));
+            return Err(Invalid::body("operations", format!("must be 1 to {MAX_OPERATIONS} operations")));
         }
         let mut seen = HashSet::new();
         let checked = |(i, members): (usize, Members)| {
@@ -169,7 +117,7 @@ impl Transaction {
             let concern = operation.action.concern();
             if !seen.insert((operation.address.clone(), concern)) {
                 let reason = format!("the {concern} of `{}` is there twice", operation.address);
-                return Err(Problem::invalid_body(&at, reason));
+                return Err(Invalid::body(&at, reason));
             }
             Ok(operation)
         };
@@ -177,7 +125,7 @@ impl Transaction {
     }
 }
 
-fn operation(mut members: Members, at: &str) -> Result<model::Operation, Problem> {
+fn operation(mut members: Members, at: &str) -> Result<model::Operation, Invalid> {
     let op: String = members.take("op", at)?;
     let address: String = members.take("address", at)?;
     let address = requests::address(&address, &format!("{at}.address"))?;
@@ -189,7 +137,7 @@ fn operation(mut members: Members, at: &str) -> Result<model::Operation, Problem
         "check" => OperationKind::Check(members.rest::<Check>(at)?.into_state(at)?),
         other => {
             let reason = format!("`{other}` is none of push_head, push_index, push_status, push_config, check");
-            return Err(Problem::invalid_body(&format!("{at}.op"), reason));
+            return Err(Invalid::body(&format!("{at}.op"), reason));
         }
     };
     let creates = match &action {
@@ -199,41 +147,47 @@ fn operation(mut members: Members, at: &str) -> Result<model::Operation, Problem
     };
     if creates {
         let reason = "cannot be null: a transaction does not create records";
-        return Err(Problem::invalid_body(&format!("{at}.expected"), reason));
+        return Err(Invalid::body(&format!("{at}.expected"), reason));
     }
     Ok(model::Operation { address, action })
 }
 
 /// Names the operation in which a field was refused.
-fn within(at: &str) -> impl Fn(Problem) -> Problem {
+fn within(at: &str) -> impl Fn(Invalid) -> Invalid {
     move |problem| problem.within(at)
 }
 
 impl Check {
-    fn into_state(self, at: &str) -> Result<ConcernState, Problem> {
+    fn into_state(self, at: &str) -> Result<ConcernState, Invalid> {
         let field = format!("{at}.expected");
         let text = self.expected.get().as_bytes();
         let state = match self.concern {
             ConcernName::Head => {
-                from_json_at::<HeadValue>(&field, text)?.born_or_not("expected").map(ConcernState::Head)
+                from_slice_at::<HeadValue>(&field, text)?.born_or_not("expected").map(ConcernState::Head)
             }
-            ConcernName::Index => from_json_at::<ExpectedIndex>(&field, text)?.into_value().map(ConcernState::Index),
-            ConcernName::Status => from_json_at::<ExpectedStatus>(&field, text)?.into_value().map(ConcernState::Status),
-            ConcernName::Config => from_json_at::<ExpectedConfig>(&field, text)?.into_value().map(ConcernState::Config),
+            ConcernName::Index => from_slice_at::<ExpectedIndex>(&field, text)?.into_value().map(ConcernState::Index),
+            ConcernName::Status => {
+                from_slice_at::<ExpectedStatus>(&field, text)?.into_value().map(ConcernState::Status)
+            }
+            ConcernName::Config => {
+                from_slice_at::<ExpectedConfig>(&field, text)?.into_value().map(ConcernState::Config)
+            }
         };
         state.map_err(within(at))
     }
 }
 
 /// What came of each operation, in order.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransactionAnswer {
     /// One an operation.
     pub results: Vec<OperationResult>,
 }
 
 /// What came of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultStatus {
     /// Its value is in place.
@@ -255,17 +209,18 @@ pub enum ResultStatus {
 }
 
 /// The result of one operation.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationResult {
     /// What came of it.
     pub status: ResultStatus,
     /// What it has put in place.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
     /// What is there instead; null where there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub actual: Option<Value>,
     /// The lease that is there instead.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,15 +267,12 @@ fn value(state: ConcernState) -> Value {
 }
 
 impl TransactionAnswer {
-    /// The answer to a committed transaction, or the refusal of one.
-    pub fn from_outcome(outcome: Committed) -> Result<Self, Problem> {
+    /// Returns the answer to a committed transaction, or the results of one that was not applied.
+    pub fn from_outcome(outcome: Committed) -> Result<Self, Vec<OperationResult>> {
         let results = |outcomes: Vec<OperationOutcome>| outcomes.into_iter().map(OperationResult::from).collect();
         match outcome {
             Committed::Committed(outcomes) => Ok(Self { results: results(outcomes) }),
-            Committed::Refused(outcomes) => {
-                let results: Vec<OperationResult> = results(outcomes);
-                Err(Problem::transaction_refused(serde_json::to_value(results).unwrap_or_default()))
-            }
+            Committed::Refused(outcomes) => Err(results(outcomes)),
         }
     }
 }

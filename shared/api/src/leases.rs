@@ -4,15 +4,15 @@ use nameservice_model::{
     self as model, DEFAULT_TTL_SECONDS, LeaseClaim, LeaseName, LeaseRequest, MAX_TTL_SECONDS, MIN_TTL_SECONDS,
 };
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::problem::Problem;
+use crate::Invalid;
 
 /// The longest name of a holder, in bytes.
 const MAX_HOLDER_BYTES: usize = 256;
 
 /// What a lease is held for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
     /// Indexing.
@@ -44,7 +44,8 @@ impl From<LeaseName> for Name {
 }
 
 /// A lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// What it is held for.
     pub name: Name,
@@ -76,7 +77,8 @@ impl From<model::Lease> for Lease {
 }
 
 /// A lease that was granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Held {
     /// The lease.
     pub lease: Lease,
@@ -91,47 +93,49 @@ impl From<model::Held> for Held {
 }
 
 /// Takes a lease, or extends one.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Which lease.
     name: Name,
     /// Under which name. Who holds the lease under this name already takes over from themselves.
-    #[schema(example = "indexer-7f3a", max_length = 256)]
+    #[cfg_attr(feature = "openapi", schema(example = "indexer-7f3a", max_length = 256))]
     holder: String,
     /// To extend a lease: its token. Left out, the lease is taken.
-    #[schema(minimum = 1)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     token: Option<i64>,
     /// For how long.
-    #[schema(minimum = 1, maximum = 3600, default = 300)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3600, default = 300))]
     ttl_seconds: Option<i64>,
     /// The `t` it is wanted for.
-    #[schema(minimum = 0)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     target_t: Option<i64>,
 }
 
 impl Wanted {
     /// Checks it; gives the token of a lease to be extended.
-    pub fn into_request(self) -> Result<(LeaseRequest, Option<i64>), Problem> {
+    pub fn into_request(self) -> Result<(LeaseRequest, Option<i64>), Invalid> {
         let ttl = self.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS.into());
-        let ttl_seconds =
-            u32::try_from(ttl).ok().filter(|ttl| (MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(ttl)).ok_or_else(
-                || Problem::invalid_body("ttl_seconds", format!("must be {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS}")),
-            )?;
+        let ttl_seconds = u32::try_from(ttl)
+            .ok()
+            .filter(|ttl| (MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(ttl))
+            .ok_or_else(|| Invalid::body("ttl_seconds", format!("must be {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS}")))?;
         if self.target_t.is_some_and(|t| t < 0) {
-            return Err(Problem::invalid_body("target_t", "must be 0 or greater"));
+            return Err(Invalid::body("target_t", "must be 0 or greater"));
         }
         if self.token.is_some_and(|token| token < 1) {
-            return Err(Problem::invalid_body("token", "must be 1 or greater"));
+            return Err(Invalid::body("token", "must be 1 or greater"));
         }
-        let holder = holder(self.holder).map_err(|reason| Problem::invalid_body("holder", reason))?;
+        let holder = holder(self.holder).map_err(|reason| Invalid::body("holder", reason))?;
         let request = LeaseRequest { name: self.name.into(), holder, ttl_seconds, target_t: self.target_t };
         Ok((request, self.token))
     }
 }
 
 /// The lease that a push is made under.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Which lease.
@@ -139,43 +143,44 @@ pub struct Claim {
     /// Who holds it.
     holder: String,
     /// The token it was granted with.
-    #[schema(minimum = 1)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     token: i64,
 }
 
 impl Claim {
     /// Checks it.
-    pub fn into_claim(self, field: &str) -> Result<LeaseClaim, Problem> {
+    pub fn into_claim(self, field: &str) -> Result<LeaseClaim, Invalid> {
         if self.token < 1 {
-            return Err(Problem::invalid_body(&format!("{field}.token"), "must be 1 or greater"));
+            return Err(Invalid::body(&format!("{field}.token"), "must be 1 or greater"));
         }
-        let holder = holder(self.holder).map_err(|reason| Problem::invalid_body(&format!("{field}.holder"), reason))?;
+        let holder = holder(self.holder).map_err(|reason| Invalid::body(&format!("{field}.holder"), reason))?;
         Ok(LeaseClaim { name: self.name.into(), holder, token: self.token })
     }
 }
 
 /// The lease that is given back.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct Return {
     /// Which lease.
-    #[param(inline)]
+    #[cfg_attr(feature = "openapi", param(inline))]
     name: Name,
     /// Who holds it.
     holder: String,
     /// The token it was granted with.
-    #[param(minimum = 1)]
+    #[cfg_attr(feature = "openapi", param(minimum = 1))]
     token: i64,
 }
 
 impl Return {
     /// Checks it.
-    pub fn into_claim(self) -> Result<LeaseClaim, Problem> {
+    pub fn into_claim(self) -> Result<LeaseClaim, Invalid> {
         if self.token < 1 {
-            return Err(Problem::invalid_parameter("token", "must be 1 or greater"));
+            return Err(Invalid::parameter("token", "must be 1 or greater"));
         }
-        let holder = holder(self.holder).map_err(|reason| Problem::invalid_parameter("holder", reason))?;
+        let holder = holder(self.holder).map_err(|reason| Invalid::parameter("holder", reason))?;
         Ok(LeaseClaim { name: self.name.into(), holder, token: self.token })
     }
 }

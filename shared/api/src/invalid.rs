@@ -1,0 +1,86 @@
+use std::fmt;
+
+use crate::ProblemKind;
+
+/// What a request got wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKind {
+    /// A member of the body does not hold an address.
+    Address,
+    /// A member of the body does not hold a content id.
+    ContentId,
+    /// A member of the body, or the body as a whole, is not what it must be.
+    Body,
+    /// A query parameter is not what it must be.
+    Parameter,
+}
+
+impl InvalidKind {
+    /// The problem that the service answers with.
+    pub const fn problem(self) -> ProblemKind {
+        match self {
+            Self::Address => ProblemKind::InvalidAddress,
+            Self::ContentId => ProblemKind::InvalidContentId,
+            Self::Body => ProblemKind::InvalidBody,
+            Self::Parameter => ProblemKind::InvalidParameter,
+        }
+    }
+}
+
+/// A request that breaks a rule, and the field that breaks it. The empty field means the body as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// What is wrong.
+    pub kind: InvalidKind,
+    /// Where: `new.id`, `operations[3].address`.
+    pub field: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl std::error::Error for Invalid {}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.reason),
+            field => write!(f, "{field}: {}", self.reason),
+        }
+    }
+}
+
+impl Invalid {
+    fn new(kind: InvalidKind, field: &str, reason: impl ToString) -> Self {
+        Self { kind, field: field.to_owned(), reason: reason.to_string() }
+    }
+
+    /// A member of the body does not hold an address.
+    pub fn address(field: &str, reason: impl ToString) -> Self {
+        Self::new(InvalidKind::Address, field, reason)
+    }
+
+    /// A member of the body does not hold a content id.
+    pub fn content_id(field: &str, reason: impl ToString) -> Self {
+        Self::new(InvalidKind::ContentId, field, reason)
+    }
+
+    /// A member of the body is not what it must be.
+    pub fn body(field: &str, reason: impl ToString) -> Self {
+        Self::new(InvalidKind::Body, field, reason)
+    }
+
+    /// A query parameter is not what it must be.
+    pub fn parameter(name: &str, reason: impl ToString) -> Self {
+        Self::new(InvalidKind::Parameter, name, reason)
+    }
+
+    /// The same rule broken in a part of the body, whose name leads that of the field.
+    pub fn within(mut self, at: &str) -> Self {
+        self.field = match self.field.as_str() {
+            "" => at.to_owned(),
+            field => format!("{at}.{field}"),
+        };
+        self
+    }
+}

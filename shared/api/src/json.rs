@@ -1,0 +1,45 @@
+//! Reads JSON and names the field that is wrong.
+
+use serde::de::DeserializeOwned;
+
+use crate::{Invalid, strict::Strict};
+
+/// Reads a body.
+pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Invalid> {
+    from_slice_at("", text)
+}
+
+/// Reads JSON that is the value of a field of the body, whose name leads those of its own fields.
+pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Invalid> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
+        let mut reason = error.inner().to_string();
+        if !error.inner().is_data() {
+            return Invalid::body(at, reason);
+        }
+        // Where the text is JSON, the field says more than line and column do.
+        if let Some(end) = reason.rfind(" at line ") {
+            reason.truncate(end);
+        }
+        let field = field(&error.path().to_string(), &reason);
+        let field = if at.is_empty() || field.is_empty() { format!("{at}{field}") } else { format!("{at}.{field}") };
+        Invalid::body(&field, reason)
+    })?;
+    json.end().map_err(|error| Invalid::body("", error))?;
+    Ok(value)
+}
+
+/// Returns the field that is wrong. serde's path ends above a field that is missing, unknown or repeated: then its
+/// sentence, "missing field `t`", has the name.
+pub fn field(path: &str, reason: &str) -> String {
+    let path = if path == "." { "" } else { path };
+    let named = ["missing field `", "unknown field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| reason.strip_prefix(start))
+        .and_then(|rest| rest.split('`').next());
+    match named {
+        Some(name) if path.is_empty() || path == name => name.to_owned(),
+        Some(name) if !path.ends_with(&format!(".{name}")) => format!("{path}.{name}"),
+        _ => path.to_owned(),
+    }
+}

@@ -1,0 +1,25 @@
+//! The JSON of the service in both directions: [`requests`], answers ([`Record`], the concerns, [`PushAnswer`]),
+//! [`leases`], [`transactions`], the change feed ([`changes`]), [`problem`] documents, and the wire that Fluree's servers
+//! and tools use ([`fluree`]).
+//!
+//! Conversions from and to the model are here, and with them every rule on the contents of a body; one that does not
+//! hold is an [`Invalid`]. The feature `openapi` adds the schemas of the OpenAPI document.
+
+mod answers;
+pub mod changes;
+pub mod fluree;
+mod invalid;
+pub mod json;
+pub mod leases;
+#[cfg(feature = "openapi")]
+mod openapi;
+pub mod problem;
+pub mod requests;
+mod strict;
+pub mod transactions;
+
+pub use answers::*;
+pub use invalid::{Invalid, InvalidKind};
+#[cfg(feature = "openapi")]
+pub use openapi::map_of_nullable;
+pub use problem::{ProblemDocument, ProblemKind};

@@ -1,0 +1,134 @@
+//! Problem documents (RFC 9457, `application/problem+json`).
+//!
+//! [`ProblemKind`] is the one table of everything that the service rejects or fails at, with its status and title.
+
+use nameservice_model::Object;
+use serde::{Deserialize, Serialize};
+
+/// What every problem's `type` begins with. The types are names, not pages, and never change.
+pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
+
+macro_rules! kinds {
+    ($($name:ident $slug:literal $status:literal $title:literal)*) => {
+        /// What can be refused. The last segment of a problem's `type` is its slug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "each is described by its title in the table")]
+        pub enum ProblemKind { $($name),* }
+
+        impl ProblemKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn row(self) -> (&'static str, u16, &'static str) {
+                match self { $(Self::$name => ($slug, $status, $title)),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    InvalidAddress        "invalid-address"         400 "The text is not an address"
+    InvalidContentId      "invalid-content-id"      400 "The text is not a content id"
+    InvalidBody           "invalid-body"            400 "The body is not what this operation takes"
+    InvalidParameter      "invalid-parameter"       400 "A query parameter is not what this operation takes"
+    InvalidCursor         "invalid-cursor"          400 "The cursor is not one that this service gave"
+    InvalidIdempotencyKey "invalid-idempotency-key" 400 "The Idempotency-Key cannot be used"
+    Unauthorized          "unauthorized"            401 "A valid token is needed"
+    InsufficientScope     "insufficient-scope"      403 "The token does not allow this operation"
+    NotFound              "not-found"               404 "There is no such route"
+    UnknownRecord         "unknown-record"          404 "There is no such record"
+    UnknownSource         "unknown-source"          404 "There is no such live ledger to branch from"
+    MethodNotAllowed      "method-not-allowed"      405 "The route does not take this method"
+    Conflict              "conflict"                409 "Something else is in place than was expected"
+    AlreadyExists         "already-exists"          409 "A record of this address exists"
+    WrongKind             "wrong-kind"              409 "The record is of another kind"
+    HasDependents         "has-dependents"          409 "Other records depend on the record"
+    UnbornSource          "unborn-source"           409 "The source has no commit to branch from"
+    NotABranch            "not-a-branch"            409 "The record was not created as a branch"
+    LeaseHeld             "lease-held"              409 "Somebody else holds a lease of the record"
+    LeaseLost             "lease-lost"              409 "The lease is not held under this token"
+    TransactionRefused    "transaction-refused"     409 "Nothing of the transaction was applied"
+    Retracted             "retracted"               410 "The record is retracted"
+    Expired               "expired"                 410 "The feed no longer holds what follows the position"
+    PayloadTooLarge       "payload-too-large"       413 "It is larger than this service takes or gives"
+    Misdirected           "misdirected"             403 "The request was meant for another host"
+    UnsupportedMediaType  "unsupported-media-type"  415 "The body must be JSON"
+    MissingDependencies   "missing-dependencies"    422 "Dependencies do not exist or are retracted"
+    Internal              "internal"                500 "The service failed"
+    OutcomeUnknown        "outcome-unknown"         503 "It is unknown whether the write was applied"
+    Unavailable           "unavailable"             503 "The service cannot serve at the moment"
+}
+
+impl ProblemKind {
+    /// The last segment of the problem's `type`.
+    pub const fn slug(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The status it is answered with.
+    pub const fn status(self) -> u16 {
+        self.row().1
+    }
+
+    /// What it says to a person, whatever the case.
+    pub const fn title(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The problem's `type`.
+    pub fn type_uri(self) -> String {
+        format!("{TYPE_BASE}{}", self.slug())
+    }
+
+    /// The kind of a problem's `type`; `None` of one that this version does not know.
+    pub fn from_type_uri(uri: &str) -> Option<Self> {
+        let slug = uri.strip_prefix(TYPE_BASE)?;
+        Self::ALL.iter().copied().find(|kind| kind.slug() == slug)
+    }
+}
+
+/// A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Problem))]
+pub struct ProblemDocument {
+    /// Names what was refused; stable.
+    #[serde(rename = "type")]
+    #[cfg_attr(feature = "openapi", schema(example = "https://nameservice.dev/problems/unknown-record"))]
+    pub type_uri: String,
+    /// The same in words.
+    pub title: String,
+    /// The status code of the answer.
+    pub status: u16,
+    /// What was wrong in this case.
+    pub detail: String,
+    /// Further members.
+    #[serde(flatten)]
+    pub members: Object,
+}
+
+impl ProblemDocument {
+    /// The kind that its `type` names; `None` of one that this version does not know.
+    pub fn kind(&self) -> Option<ProblemKind> {
+        ProblemKind::from_type_uri(&self.type_uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_slug_of_its_own_an_error_status_and_a_title() {
+        let mut slugs = HashSet::new();
+        for kind in ProblemKind::ALL {
+            assert!(slugs.insert(kind.slug()), "{kind:?}");
+            assert!(kind.slug().chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{kind:?}");
+            assert!((400..600).contains(&kind.status()), "{kind:?}");
+            assert!(!kind.title().is_empty(), "{kind:?}");
+            assert_eq!(ProblemKind::from_type_uri(&kind.type_uri()), Some(*kind));
+        }
+    }
+}
