@@ -1,7 +1,7 @@
 //! Many writers at the same time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use nameservice_tests::{cids::id_of, prelude::*};
+use nameservice_tests::{cids::id_of, layout::assert_references, prelude::*};
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,45 +86,6 @@ async fn one_call_that_arrives_several_times_at_once_applies_once() {
     }
 }
 
-/// What must hold of references at any time at which nobody is writing.
-pub(super) async fn assert_references_are_exact(table: &Table) {
-    let rows = table.all_rows().await;
-    let text =
-        |row: &Row, name: &str| row.get(name).and_then(|value| value["S"].as_str()).unwrap_or_default().to_owned();
-    let number =
-        |row: &Row, name: &str| row.get(name).map_or(0, |value| value["N"].as_str().unwrap().parse::<i64>().unwrap());
-    let metas: BTreeMap<String, &Row> =
-        rows.iter().filter(|row| text(row, "sk") == "meta").map(|row| (text(row, "pk"), row)).collect();
-    let live = |pk: &str| metas.get(pk).is_some_and(|meta| meta["retracted"] == rows::truth(false));
-    let mut depending: BTreeSet<(String, String)> = BTreeSet::new();
-    for (pk, meta) in &metas {
-        let listed = |name: &str| {
-            let list = meta.get(name).map_or(&[] as &[Value], |list| list["L"].as_array().unwrap());
-            list.iter().map(|entry| entry["S"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(listed("counted"), listed("dependencies"), "{pk}: every dependency is counted");
-        for target in listed("counted") {
-            assert!(!live(pk) || live(&target), "{pk} is live and depends on {target}, which is not");
-            assert!(metas.contains_key(&target), "{pk} depends on {target}, which is gone");
-            depending.insert((target, pk.clone()));
-        }
-    }
-    let backrefs: BTreeSet<(String, String)> = rows
-        .iter()
-        .filter(|row| text(row, "sk").starts_with("backref#"))
-        .map(|row| (text(row, "pk"), text(row, "dependent")))
-        .collect();
-    assert_eq!(backrefs, depending, "one back reference for each dependency, and none else");
-    for (pk, meta) in &metas {
-        let dependents = depending.iter().filter(|(target, _)| target == pk).count();
-        assert_eq!(number(meta, "dependents"), dependents as i64, "the count of {pk}");
-        let name = text(meta, "name");
-        let branch = text(meta, "branch");
-        let children = metas.values().filter(|meta| text(meta, "name") == name && text(meta, "bp_source") == branch);
-        assert_eq!(number(meta, "branches"), children.count() as i64, "the branches of {pk}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn depending_on_a_record_and_retracting_it_never_both_succeed() {
     const PAIRS: usize = 4;
@@ -171,7 +132,7 @@ async fn depending_on_a_record_and_retracting_it_never_both_succeed() {
                     other => panic!("{other:?}"),
                 }
             }
-            assert_references_are_exact(&table).await;
+            assert_references(&table.all_rows().await);
         })
     }))
     .await
@@ -223,7 +184,7 @@ async fn references_and_counts_stay_exact_whatever_writers_do_at_once() {
         .await
         .into_iter()
         .for_each(Result::unwrap);
-        assert_references_are_exact(&table).await;
+        assert_references(&table.all_rows().await);
     }
 }
 
@@ -248,7 +209,7 @@ async fn the_count_of_branches_is_exact_after_many_came_and_went_at_once() {
     .await
     .into_iter()
     .for_each(Result::unwrap);
-    assert_references_are_exact(&table).await;
+    assert_references(&table.all_rows().await);
     let branches = table.store.lookup(&source).await.unwrap().unwrap().branches;
     assert!((0..=4).contains(&branches));
 }

@@ -6,6 +6,7 @@
 
 mod contract;
 mod doctor;
+mod dynamodb;
 mod events;
 mod faults;
 mod feed;

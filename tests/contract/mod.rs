@@ -1,60 +1,99 @@
-//! What the store promises, whatever engine it stands on. One file a noun, one test an outcome.
+//! What every backend promises. One file a noun, one test an outcome; each test runs on every backend, and its name
+//! ends with the backend's.
 
 mod branch;
 mod config;
 mod create;
-mod fluree_rows;
 mod graph_source;
 mod head;
 mod index;
-mod lists;
+pub(crate) mod lists;
 mod purge;
 mod reset;
 mod retract;
-mod snapshot;
+pub(crate) mod snapshot;
 mod status;
-mod table;
 
 use nameservice_tests::prelude::*;
+pub(crate) use nameservice_tests::{
+    backends::{Fixture, run},
+    every_backend,
+};
+
+/// The list of backends: one test for each.
+macro_rules! on_every_backend {
+    ($test:ident [$($capability:ident),*]) => {
+        mod $test {
+            crate::contract::on_every_backend! {
+                $test [$($capability),*]
+                dynamodb: DynamoDb,
+            }
+        }
+    };
+    ($test:ident $needs:tt $($name:ident: $place:ident,)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            crate::contract::run_on!($place, $test, $needs).await;
+        }
+    )*};
+}
+pub(crate) use on_every_backend;
+
+macro_rules! run_on {
+    ($place:ident, $test:ident, [$($capability:ident),*]) => {{
+        use nameservice_tests::backends::{Capability, Place};
+        let needs: &[Capability] = &[$(Capability::$capability),*];
+        crate::contract::run(Place::$place, module_path!(), needs, super::$test)
+    }};
+}
+pub(crate) use run_on;
 
 /// A ledger with a head at `t`.
-async fn born(store: &Store, address: &str, t: i64) -> Address {
+pub(crate) async fn born(ns: &impl AsRecords, address: &str, t: i64) -> Address {
+    let ns = ns.records();
     let address = at(address);
-    let outcome = store.create_ledger(&Call::fresh(), &address, Some(&head(t)), None).await.unwrap();
+    let outcome = ns.create_ledger(&Call::fresh(), &address, Some(&head(t)), None).await.unwrap();
     assert!(matches!(outcome, Created::Created(_)), "{outcome:?}");
     address
 }
 
-/// A ledger without anything.
-async fn unborn(store: &Store, address: &str) -> Address {
+/// A ledger without a head.
+pub(crate) async fn unborn(ns: &impl AsRecords, address: &str) -> Address {
+    let ns = ns.records();
     let address = at(address);
-    let outcome = store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+    let outcome = ns.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
     assert!(matches!(outcome, Created::Created(_)), "{outcome:?}");
     address
 }
 
 /// A graph source that depends on these.
-async fn source(store: &Store, address: &str, dependencies: &[&str]) -> Address {
+pub(crate) async fn source(ns: &impl AsRecords, address: &str, dependencies: &[&str]) -> Address {
+    let ns = ns.records();
     let address = at(address);
     let publication = bm25(json!({ "k1": 1.2 }), dependencies);
-    let outcome = store.publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
+    let outcome = ns.publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
     assert!(matches!(outcome, Published::Created(_)), "{outcome:?}");
     address
 }
 
 /// A branch of a born ledger.
-async fn branch(store: &Store, address: &str, from: &Address) -> Address {
+pub(crate) async fn branch(ns: &impl AsRecords, address: &str, from: &Address) -> Address {
+    let ns = ns.records();
     let address = at(address);
-    let outcome = store.create_branch(&Call::fresh(), &address, from, None).await.unwrap();
+    let outcome = ns.create_branch(&Call::fresh(), &address, from, None).await.unwrap();
     assert!(matches!(outcome, BranchCreated::Created(_)), "{outcome:?}");
     address
 }
 
-async fn retracted(store: &Store, address: &Address) {
-    let outcome = store.retract(&Call::fresh(), address, None).await.unwrap();
+/// Retracts a record.
+pub(crate) async fn retracted(ns: &impl AsRecords, address: &Address) {
+    let ns = ns.records();
+    let outcome = ns.retract(&Call::fresh(), address, None).await.unwrap();
     assert!(matches!(outcome, Retracted::Retracted(_)), "{outcome:?}");
 }
 
-async fn found(store: &Store, address: &Address) -> Record {
-    store.lookup(address).await.unwrap().expect("a record")
+/// The record, which must exist.
+pub(crate) async fn found(ns: &impl AsRecords, address: &Address) -> Record {
+    let ns = ns.records();
+    ns.lookup(address).await.unwrap().expect("a record")
 }

@@ -1,5 +1,7 @@
 //! The shape of every row that we write (contract §2), walked attribute by attribute.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use crate::rows::Row;
@@ -64,6 +66,56 @@ pub fn assert_ours<'a>(rows: impl IntoIterator<Item = &'a Row>) {
     let graph_source = rows.iter().any(|row| row.get("kind") == Some(&json!({ "S": "graph_source" })));
     for row in rows {
         assert_row(row, graph_source);
+    }
+}
+
+/// Panics unless every row of a table that nobody else has written to has the layout, and belongs to a record.
+pub fn assert_table(rows: &[Row]) {
+    let mut partitions: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        partitions.entry(row["pk"]["S"].as_str().unwrap()).or_default().push(row);
+    }
+    for (pk, rows) in partitions {
+        assert!(rows.iter().any(|row| row.contains_key("kind")), "{pk} has rows and is no record: {rows:#?}");
+        assert_ours(rows);
+    }
+}
+
+/// What must hold of references at any time at which nobody is writing.
+pub fn assert_references(rows: &[Row]) {
+    let text =
+        |row: &Row, name: &str| row.get(name).and_then(|value| value["S"].as_str()).unwrap_or_default().to_owned();
+    let number =
+        |row: &Row, name: &str| row.get(name).map_or(0, |value| value["N"].as_str().unwrap().parse::<i64>().unwrap());
+    let metas: BTreeMap<String, &Row> =
+        rows.iter().filter(|row| text(row, "sk") == "meta").map(|row| (text(row, "pk"), row)).collect();
+    let live = |pk: &str| metas.get(pk).is_some_and(|meta| meta["retracted"] == json!({ "BOOL": false }));
+    let mut depending: BTreeSet<(String, String)> = BTreeSet::new();
+    for (pk, meta) in &metas {
+        let listed = |name: &str| {
+            let list = meta.get(name).map_or(&[] as &[Value], |list| list["L"].as_array().unwrap());
+            list.iter().map(|entry| entry["S"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(listed("counted"), listed("dependencies"), "{pk}: every dependency is counted");
+        for target in listed("counted") {
+            assert!(!live(pk) || live(&target), "{pk} is live and depends on {target}, which is not");
+            assert!(metas.contains_key(&target), "{pk} depends on {target}, which is gone");
+            depending.insert((target, pk.clone()));
+        }
+    }
+    let backrefs: BTreeSet<(String, String)> = rows
+        .iter()
+        .filter(|row| text(row, "sk").starts_with("backref#"))
+        .map(|row| (text(row, "pk"), text(row, "dependent")))
+        .collect();
+    assert_eq!(backrefs, depending, "one back reference for each dependency, and none else");
+    for (pk, meta) in &metas {
+        let dependents = depending.iter().filter(|(target, _)| target == pk).count();
+        assert_eq!(number(meta, "dependents"), dependents as i64, "the count of {pk}");
+        let name = text(meta, "name");
+        let branch = text(meta, "branch");
+        let children = metas.values().filter(|meta| text(meta, "name") == name && text(meta, "bp_source") == branch);
+        assert_eq!(number(meta, "branches"), children.count() as i64, "the branches of {pk}");
     }
 }
 

@@ -2,6 +2,7 @@
 //! them, and a running service in a line.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
+pub mod backends;
 pub mod cids;
 pub mod engine;
 pub mod infra;
@@ -14,6 +15,8 @@ pub mod service;
 pub mod table;
 pub mod words;
 
+pub use nameservice_test_macros::every_backend;
+
 /// What most tests need.
 pub mod prelude {
     pub use nameservice_model::*;
@@ -21,6 +24,7 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 
     pub use crate::{
+        backends::{AsRecords, Records},
         cids::{cid, index_cid},
         proxy::{Fault, Proxy},
         rows::{self, Fluree, Row},

@@ -2,7 +2,7 @@
 
 use nameservice_tests::prelude::*;
 
-use super::found;
+use crate::contract::found;
 
 #[tokio::test]
 async fn a_ledger_that_fluree_made_is_read_whole() {

@@ -1,0 +1,17 @@
+//! What only a DynamoDB table has: its rows as they are written and as others left them, and what a request costs.
+
+mod branch;
+mod config;
+mod create;
+mod fluree_rows;
+mod graph_source;
+mod head;
+mod index;
+mod layout;
+mod lists;
+mod purge;
+mod reset;
+mod retract;
+mod snapshot;
+mod status;
+mod table;

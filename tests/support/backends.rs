@@ -1,0 +1,209 @@
+//! The backends that the contract suite runs over, one fixture for all of them.
+
+use std::{
+    env, fmt,
+    fs::OpenOptions,
+    io::Write,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nameservice_model::*;
+
+use crate::{layout, pump::pump, table::Table};
+
+/// Everything that a backend does with records.
+pub trait Records:
+    NameService
+    + Publisher
+    + AdminPublisher
+    + RefPublisher
+    + StatusPublisher
+    + ConfigPublisher
+    + GraphSourcePublisher
+    + LeasePublisher
+    + TransactionPublisher
+{
+}
+
+impl<T> Records for T where
+    T: NameService
+        + Publisher
+        + AdminPublisher
+        + RefPublisher
+        + StatusPublisher
+        + ConfigPublisher
+        + GraphSourcePublisher
+        + LeasePublisher
+        + TransactionPublisher
+{
+}
+
+/// What a test's helper takes: a fixture, or a backend itself.
+pub trait AsRecords {
+    /// The backend.
+    fn records(&self) -> &dyn Records;
+}
+
+impl AsRecords for Fixture {
+    fn records(&self) -> &dyn Records {
+        &*self.records
+    }
+}
+
+impl<T: Records> AsRecords for T {
+    fn records(&self) -> &dyn Records {
+        self
+    }
+}
+
+/// Where this variable names a file, each test appends a line that says what it ran on: `cargo contract` prints the
+/// table of it.
+pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
+
+/// One backend, as it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A DynamoDB table, on the engine in this process or on the one that `NAMESERVICE_TEST_ENDPOINT` names.
+    DynamoDb,
+}
+
+/// What a backend may lack. A test that needs it skips such a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Leases with fencing tokens.
+    Leases,
+    /// Transactions over records.
+    Transactions,
+    /// Indexes of named graphs, and revisions.
+    NamedGraphs,
+    /// References are counted and refused atomically.
+    References,
+    /// Changes in order, each once.
+    ChangeFeed,
+}
+
+impl Place {
+    /// What it can do.
+    pub fn capabilities(self) -> &'static [Capability] {
+        use Capability::*;
+        match self {
+            Self::DynamoDb => &[Leases, Transactions, NamedGraphs, References, ChangeFeed],
+        }
+    }
+}
+
+/// The clock of a backend under test: it begins now, and moves when it is told to.
+#[derive(Clone)]
+pub struct TestClock(Arc<AtomicI64>);
+
+impl TestClock {
+    fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        Self(Arc::new(AtomicI64::new(i64::try_from(now).unwrap())))
+    }
+
+    /// The time on it.
+    pub fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.0.load(SeqCst).try_into().unwrap())
+    }
+
+    /// Whole seconds since the epoch.
+    pub fn epoch_seconds(&self) -> i64 {
+        self.0.load(SeqCst).div_euclid(1_000)
+    }
+
+    /// Moves it forward.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap(), SeqCst);
+    }
+}
+
+/// A new and empty backend for one test.
+pub struct Fixture {
+    records: Arc<dyn Records>,
+    /// The change feed of the same backend.
+    pub feed: Arc<dyn ChangeFeed>,
+    /// What the backend's leases run by.
+    pub clock: TestClock,
+    behind: Behind,
+}
+
+/// What must be looked at, and kept alive, beside the traits.
+enum Behind {
+    Table(Table),
+}
+
+impl Fixture {
+    /// A new backend.
+    pub async fn start(place: Place) -> Self {
+        match place {
+            Place::DynamoDb => Self::over(Table::fresh().await),
+        }
+    }
+
+    /// The backend over this table.
+    pub fn over(table: Table) -> Self {
+        let clock = TestClock::new();
+        let records = table.store.clone().with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        });
+        Self { records: Arc::new(records), feed: Arc::new(table.feed.clone()), clock, behind: Behind::Table(table) }
+    }
+
+    /// The backend, to give to a task.
+    pub fn shared(&self) -> Arc<dyn Records> {
+        self.records.clone()
+    }
+
+    /// Returns once the feed shows every write so far.
+    pub async fn settle(&self) {
+        match &self.behind {
+            Behind::Table(table) => pump(table).await,
+        }
+    }
+
+    /// Panics unless what is stored is as the backend's own layout wants it, whatever the test did.
+    async fn examine(&self) {
+        match &self.behind {
+            Behind::Table(table) => {
+                let rows = table.all_rows().await;
+                layout::assert_table(&rows);
+                layout::assert_references(&rows);
+            }
+        }
+    }
+}
+
+impl Deref for Fixture {
+    type Target = dyn Records;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.records
+    }
+}
+
+impl fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fixture")
+    }
+}
+
+/// Runs one test on one backend, unless the backend lacks what it needs.
+pub async fn run(place: Place, test: &str, needs: &[Capability], body: impl AsyncFnOnce(&Fixture)) {
+    let lacks = needs.iter().find(|capability| !place.capabilities().contains(capability));
+    if lacks.is_none() {
+        let fixture = Fixture::start(place).await;
+        body(&fixture).await;
+        fixture.examine().await;
+    }
+    let Some(report) = env::var_os(REPORT) else { return };
+    let outcome = lacks.map_or_else(|| "ran".to_owned(), |capability| format!("lacks {capability:?}"));
+    let line = format!("{test}\t{place:?}\t{outcome}\n");
+    OpenOptions::new().append(true).create(true).open(report).unwrap().write_all(line.as_bytes()).unwrap();
+}
