@@ -251,7 +251,7 @@ def fits(shown, printed):
 
 
 def run_page(page, program):
-    blocks = [block for block in page.blocks if block.language == "sh" and not block.reason]
+    blocks = [block for block in page.blocks if block.language == "sh" and not (block.reason or block.file)]
     is_guide = page.path == ROOT / "README.md" or ROOT / "docs" in page.path.parents
     if not blocks or not is_guide:
         return 0
@@ -261,6 +261,7 @@ def run_page(page, program):
             where = f"the block in line {block.line}"
             if block.file:
                 pathlib.Path(service.folder.name, block.file).write_text(block.text + "\n")
+                continue
             if block.language == "sh" and not block.reason:
                 done = service.run(settings + block.text)
                 # A reader has them still in the next block.
