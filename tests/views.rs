@@ -426,7 +426,7 @@ async fn an_initial_save_whose_reply_is_lost_is_saved() {
 }
 
 #[tokio::test]
-async fn an_initial_save_that_finds_anothers_row_after_a_lost_reply_does_not_claim_to_know() {
+async fn an_initial_save_that_finds_a_row_of_another_after_a_lost_reply_does_not_claim_to_know() {
     let ground = Ground::of(&ORDERS).await;
     let (ours, theirs) = (noted("ada", 1, "ours"), noted("ada", 1, "theirs"));
     let direct = ground.direct.clone();
