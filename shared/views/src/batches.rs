@@ -31,7 +31,7 @@ pub struct FailedRow {
     pub position: usize,
     /// Its key; `None` where it has none.
     pub key: Option<RowKey>,
-    /// Why. [`Source::OutcomeUnknown`]: it may have been written all the same.
+    /// The error. [`Source::OutcomeUnknown`] means that it may have been written.
     pub source: Arc<Source>,
 }
 
@@ -52,7 +52,7 @@ impl std::error::Error for BatchFailure {
     }
 }
 
-/// What is to be done to one row.
+/// The request for one row.
 struct Planned {
     position: usize,
     key: RowKey,
@@ -60,9 +60,9 @@ struct Planned {
 }
 
 impl View {
-    /// Saves many rows (mode [`Any`](crate::SaveMode::Any)), each to expire when its TTL (epoch seconds) says: 25 a
-    /// request, requests in parallel, and what DynamoDB leaves unprocessed again. Rows that fail are told one by one,
-    /// and hold up no others. Of several rows with one key the last is saved, as if one came after the other.
+    /// Saves many rows (mode [`Any`](crate::SaveMode::Any)), each with its own TTL (epoch seconds): 25 per request, requests
+    /// in parallel, unprocessed rows retried. Rows that fail are reported one by one and do not affect others. Of several rows
+    /// with one key the last is saved.
     ///
     /// Needs `dynamodb:BatchWriteItem` on the table.
     pub async fn save_batch<T: Serialize>(&self, rows: &[(T, Option<i64>)]) -> Result<(), BatchFailure> {
@@ -75,7 +75,7 @@ impl View {
         self.write_each("save batch", SAVE, rows.iter().map(plan)).await
     }
 
-    /// Deletes many rows, as [`View::save_batch`] saves them. Those that are not there are deleted already.
+    /// Deletes many rows, as [`View::save_batch`] saves them. Deleting a missing row succeeds.
     ///
     /// Needs `dynamodb:BatchWriteItem` on the table.
     pub async fn delete_batch(&self, keys: &[RowKey]) -> Result<(), BatchFailure> {
@@ -98,7 +98,7 @@ impl View {
     ) -> Result<(), BatchFailure> {
         let of = writes.len();
         let mut failed = Vec::new();
-        // DynamoDB refuses a batch that has a key twice.
+        // DynamoDB rejects a batch that has a key twice.
         let mut planned: HashMap<RowKey, Planned> = HashMap::new();
         for (position, write) in writes.enumerate() {
             match write {

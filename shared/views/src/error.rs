@@ -5,10 +5,10 @@ use crate::{BatchFailure, RowKey};
 /// The result of the operations of a view.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation did not come about: the store's own error.
+/// The source of a failed operation: the store's own error.
 pub type Source = nameservice_model::Error;
 
-/// What did not come about, on which table and row, and why.
+/// A failed operation, with its table, its row and the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// A row was to be the first of its key and is not. The one in the way was left as it is.
+    /// A row with this key exists. It was not changed.
     #[error("there is a row `{key}` in {table} already")]
     AlreadyExists {
         /// The table.
@@ -66,7 +66,7 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// A transaction did not take place.
+    /// A transaction was not applied.
     #[error("a transaction on {table} failed")]
     NotWritten {
         /// The table.
@@ -78,7 +78,7 @@ pub enum Error {
     /// Some rows of a batch were not written; the others were.
     #[error(transparent)]
     BatchNotFullyWritten(#[from] BatchFailure),
-    /// The table could not be created or looked at.
+    /// The table could not be created or described.
     #[error("table {table} is not ready")]
     TableNotReady {
         /// The table.
@@ -103,30 +103,30 @@ impl Error {
         }
     }
 
-    /// A write was sent and its answer was lost: whether it was applied is seen by reading.
+    /// Whether a write was sent and its reply was lost: read to find out whether it was applied.
     pub fn is_outcome_unknown(&self) -> bool {
         self.sources().iter().any(|source| matches!(source, Source::OutcomeUnknown { .. }))
     }
 
-    /// The table did not answer in time or was busy, and nothing was written (of the rows that a batch failure names):
-    /// the same call may succeed later.
+    /// Whether the table was busy or did not answer in time and nothing was written (of the rows that a batch failure
+    /// names): the same call may succeed later.
     pub fn is_unavailable(&self) -> bool {
         let sources = self.sources();
         !sources.is_empty() && sources.iter().all(|source| matches!(source, Source::Unavailable { .. }))
     }
 
-    /// A row does not fit an item of DynamoDB (400 KB).
+    /// Whether a row does not fit an item of DynamoDB (400 KB).
     pub fn is_too_large(&self) -> bool {
         self.sources().iter().any(|source| matches!(source, Source::TooLarge))
     }
 }
 
-/// Something that no repetition mends.
+/// Creates an error that no retry resolves.
 pub(crate) fn broken(operation: &'static str, source: impl Into<BoxError>) -> Source {
     Source::Store { operation, source: source.into() }
 }
 
-/// What stands behind it, for those who build a store of their own on views.
+/// Returns the underlying error, for stores that are built on views.
 impl From<Error> for Source {
     fn from(error: Error) -> Self {
         match error {

@@ -1,8 +1,8 @@
-//! Read models in DynamoDB: a table with a partition key, an optional sort key, indexes and expiring rows, and what a
-//! projection does with it: load, save, count, delete, one row or many.
+//! Read models in DynamoDB: tables with a partition key, an optional sort key, indexes and expiring rows, and the operations
+//! that projections need: load, save, count, delete, one row or many.
 //!
-//! A table is declared once, as a [`Description`]. From that it is created ([`View::ensure_table`]), checked
-//! ([`View::check_table`]) and used. Rows are whatever [`serde`] can write and read as a map.
+//! A table is declared once, as a [`Description`], from which it is created ([`View::ensure_table`]), checked
+//! ([`View::check_table`]) and used. A row is any type that [`serde`] serializes as a map.
 //!
 //! ```no_run
 //! use nameservice_views::{
@@ -47,28 +47,28 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What an answer means
+//! # Retries and outcomes
 //!
-//! Requests that met a busy table or a broken connection are sent again, with growing random pauses, until the
-//! [`RetryPolicy`] is out of patience. An [`Error`] says which operation on what did not come about, and keeps why:
-//! [`Error::is_unavailable`] (nothing was done), [`Error::is_outcome_unknown`] (a write was sent and its answer was lost:
+//! Requests that meet a busy table or a broken connection are retried with jittered exponential backoff within the deadline
+//! of the [`RetryPolicy`]. An [`Error`] names the operation and the row that failed and keeps its source:
+//! [`Error::is_unavailable`] (nothing was written), [`Error::is_outcome_unknown`] (a write was sent and its reply was lost:
 //! read again), [`Error::is_too_large`] (a row has at most 400 KB).
 //!
-//! | operation | sent again after a lost answer | because |
+//! | operation | retried after a lost reply | because |
 //! |---|---|---|
 //! | `load…`, `query_index` | yes | it only reads |
 //! | `save` with `Any` or `Overwrite`, `save_batch` | yes | the row is the same; of several writers the last wins |
-//! | `save` with `Init` | yes | a row in the way that is exactly ours is ours |
-//! | `delete`, `delete_batch` | yes | gone is gone |
+//! | `save` with `Init` | yes | an existing row that is identical was written by this call |
+//! | `delete`, `delete_batch` | yes | deleting is idempotent |
 //! | `count` | no | it would count twice |
-//! | `transact` | yes | all attempts carry one token, by which DynamoDB knows a repetition |
+//! | `transact` | yes | all attempts carry one client request token |
 //!
 //! # Rows that expire
 //!
-//! DynamoDB deletes a row some time after its TTL, often hours later. [`View::alive_at`] gives the same view as of a
-//! time: for it, rows past their TTL are gone already. It tells by the attribute, so an index must carry that.
+//! DynamoDB deletes a row some time after its TTL, often hours later. [`View::alive_at`] returns the same view as of a
+//! time, for which rows past their TTL do not exist. It reads the TTL attribute, so an index must project it.
 //!
-//! Every operation is logged with its table and id: done at `debug`, failed at `warn`.
+//! Every operation is logged with its table and id: success at `debug`, failure at `warn`.
 
 mod batches;
 mod error;
@@ -95,68 +95,68 @@ use nameservice_dynamo::Sender;
 pub struct View {
     sender: Sender,
     description: &'static Description,
-    /// Rows whose TTL is not after this are gone, epoch seconds.
+    /// Rows whose TTL is not after this do not exist, epoch seconds.
     alive_at: Option<i64>,
 }
 
 impl View {
-    /// Over this table of this client. The client must not retry by itself: those of [`endpoint_client`],
-    /// [`lambda_client`] and [`sdk_client`] do not.
+    /// Creates a view of a table. The client must have its own retries turned off: those of [`endpoint_client`],
+    /// [`lambda_client`] and [`sdk_client`] have.
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>, description: &'static Description) -> Self {
         let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());
         Self { sender, description, alive_at: None }
     }
 
-    /// The same with another patience.
+    /// Returns the same view with another retry policy.
     #[must_use]
     pub fn with_retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.sender.set_policy(policy);
         self
     }
 
-    /// The same as of a time (epoch seconds): rows whose TTL has come are not loaded, and are not in the way of an
+    /// Returns the same view as of a time (epoch seconds): rows whose TTL has passed are not loaded, and do not fail a
     /// [`SaveMode::Init`].
     #[must_use]
     pub fn alive_at(&self, epoch_s: i64) -> Self {
         Self { alive_at: Some(epoch_s), ..self.clone() }
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &str {
         self.sender.table()
     }
 
-    /// Pauses as this view makes them between attempts: for callers that repeat a transaction.
+    /// Returns a backoff with this view's retry policy, for callers that repeat a transaction.
     pub fn backoff(&self) -> Backoff {
         self.sender.backoff()
     }
 
-    /// What the table looks like.
+    /// Returns the declaration of the table.
     pub fn description(&self) -> &'static Description {
         self.description
     }
 
     /// Creates the table as described (on demand, TTL, point-in-time recovery) and waits until it is active. One that
-    /// exists is left as it is; the report says what it lacks.
+    /// exists is not changed; the report lists what it lacks.
     ///
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
     pub async fn ensure_table(&self) -> Result<Report> {
         let found = self.sender.ensure_table(self.description).await;
-        self.told("ensure", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))
+        self.logged("ensure", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))
     }
 
-    /// Says what the table lacks of its description; an error where there is none.
+    /// Reports what the table lacks of its description. Returns an error where there is no table.
     pub async fn check_table(&self) -> Result<Report> {
         let found = self.sender.check_table(self.description).await;
-        self.told("check", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))
+        self.logged("check", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))
     }
 
-    /// Logs how an operation ended.
-    fn told<T>(&self, operation: &'static str, id: &str, result: Result<T>) -> Result<T> {
+    /// Logs the result of an operation.
+    fn logged<T>(&self, operation: &'static str, id: &str, result: Result<T>) -> Result<T> {
         match &result {
             Ok(_) => tracing::debug!(table = self.table(), id, operation, "done"),
-            // Somebody was first: an answer, not a failure.
+            // Another writer was first: an outcome, not a failure.
             Err(Error::AlreadyExists { .. }) => tracing::debug!(table = self.table(), id, operation, "there already"),
             Err(error) => {
                 let cause = std::error::Error::source(error).map(nameservice_model::chain).unwrap_or_default();

@@ -15,19 +15,18 @@ const LOAD: &str = "load rows";
 pub struct Range {
     /// Only rows that come after this sort key, in the direction of the query.
     pub after: Option<KeyValue>,
-    /// Only rows that come after the page that answered this. Beside `after`, not instead of it: the rest of the range
-    /// stays as it was.
+    /// Only rows after the page that returned this, in addition to `after`: the rest of the range stays the same.
     pub continued: Option<Continuation>,
-    /// At most so many rows are looked at. None: as many as fit a page of DynamoDB (1 MB).
+    /// The most rows to evaluate. `None`: as many as fit a page of DynamoDB (1 MB).
     pub limit: Option<usize>,
-    /// From the greatest sort key to the least.
+    /// From the greatest sort key to the smallest.
     pub descending: bool,
-    /// Half the price, and perhaps a second behind. Indexes are always so.
+    /// Eventually consistent: half the price, and perhaps a second behind. Indexes always are.
     pub eventual: bool,
 }
 
 impl Range {
-    /// All rows of a partition in ascending order, consistently.
+    /// Creates a range of all rows of a partition in ascending order, read consistently.
     pub fn new() -> Self {
         Self::default()
     }
@@ -63,7 +62,7 @@ impl Range {
     }
 }
 
-/// Where a page ended.
+/// The end of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Continuation(Item);
 
@@ -72,19 +71,19 @@ pub struct Continuation(Item);
 pub struct RangePage<T> {
     /// The rows, in order, without those that have expired for an [`View::alive_at`].
     pub rows: Vec<T>,
-    /// Where to go on; `None` where the range ends. The page after it may be empty.
+    /// The start of the next page; `None` at the end of the range. The next page may be empty.
     pub next: Option<Continuation>,
 }
 
 impl<T> RangePage<T> {
-    /// Whether there may be more.
+    /// Returns whether there may be more.
     pub fn has_more(&self) -> bool {
         self.next.is_some()
     }
 }
 
 impl View {
-    /// All rows of a partition, in the order of the sort key, consistently. Empty where there are none.
+    /// Loads all rows of a partition, in the order of the sort key, consistently. Empty where there are none.
     ///
     /// Needs `dynamodb:Query` on the table.
     pub async fn load<T: DeserializeOwned>(&self, id: &str) -> Result<Vec<T>> {
@@ -104,7 +103,7 @@ impl View {
         self.loaded("load", id, loaded)
     }
 
-    /// One row, consistently.
+    /// Loads one row, consistently.
     ///
     /// Needs `dynamodb:GetItem` on the table.
     pub async fn load_one<T: DeserializeOwned>(&self, key: &RowKey) -> Result<Option<T>> {
@@ -123,7 +122,7 @@ impl View {
         self.loaded("load one", &key.to_string(), loaded)
     }
 
-    /// A page of a partition, with one request.
+    /// Loads a page of a partition, with one request.
     ///
     /// Needs `dynamodb:Query` on the table.
     pub async fn load_range<T: DeserializeOwned>(&self, id: &str, range: &Range) -> Result<RangePage<T>> {
@@ -132,8 +131,8 @@ impl View {
         self.loaded("load range", id, loaded)
     }
 
-    /// A page of the rows that an index has under a value of its partition key, with one request. An index follows its
-    /// table within a second or so, and carries of a row what its projection says: `T` must be content with that.
+    /// Loads a page of the rows that an index has under a value of its partition key, with one request. An index follows its
+    /// table within about a second and projects only some attributes: `T` must deserialize from those.
     ///
     /// Needs `dynamodb:Query` on the index.
     pub async fn query_index<T: DeserializeOwned>(
@@ -150,7 +149,7 @@ impl View {
 
     fn loaded<T>(&self, operation: &'static str, id: &str, loaded: Result<T, Source>) -> Result<T> {
         let not_loaded = |source| Error::NotLoaded { table: self.table().to_owned(), id: id.to_owned(), source };
-        self.told(operation, id, loaded.map_err(not_loaded))
+        self.logged(operation, id, loaded.map_err(not_loaded))
     }
 
     fn of_partition(&self, id: &str, range: &Range) -> Result<QueryFluentBuilder, Source> {
@@ -204,7 +203,7 @@ fn asked(
         .set_limit(range.limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX)))
         .set_exclusive_start_key(range.continued.clone().map(|continuation| continuation.0));
     if let Some(after) = &range.after {
-        let sort = sort.ok_or_else(|| broken(LOAD, "nothing comes after anything without a sort key"))?;
+        let sort = sort.ok_or_else(|| broken(LOAD, "a range requires a sort key"))?;
         condition.push_str(if range.descending { " AND #sort < :after" } else { " AND #sort > :after" });
         request =
             request.expression_attribute_names("#sort", sort).expression_attribute_values(":after", after.attribute());

@@ -1,4 +1,4 @@
-//! Rows, their keys, and the values that they are found by.
+//! Rows, their keys, and key values.
 
 use std::{collections::HashSet, fmt};
 
@@ -11,17 +11,17 @@ use crate::error::{Source, broken};
 const WRITE: &str = "write a row as an item";
 const READ: &str = "read an item as a row";
 
-/// A row as an item. It must serialize as a map.
+/// Converts a row to an item. It must serialize as a map.
 pub fn to_item<T: Serialize + ?Sized>(row: &T) -> Result<Item, Source> {
     serde_dynamo::to_item(row).map_err(|error| broken(WRITE, error))
 }
 
-/// An item as a row.
+/// Converts an item to a row.
 pub fn from_item<T: DeserializeOwned>(item: Item) -> Result<T, Source> {
     serde_dynamo::from_item(item).map_err(|error| broken(READ, error))
 }
 
-/// What tells a row from all others of its table.
+/// The primary key of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
     /// The value of the partition key.
@@ -31,17 +31,17 @@ pub struct RowKey {
 }
 
 impl RowKey {
-    /// Of a table without a sort key.
+    /// Creates a key of a table without a sort key.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), sort: None }
     }
 
-    /// Of a table with a sort key.
+    /// Creates a key of a table with a sort key.
     pub fn sorted(id: impl Into<String>, sort: impl Into<String>) -> Self {
         Self { id: id.into(), sort: Some(sort.into()) }
     }
 
-    /// As the item that DynamoDB takes for a key.
+    /// Converts the key to the map that DynamoDB requires.
     pub(crate) fn item(&self, description: &Description) -> Result<Item, Source> {
         let mut item = Item::from([(description.partition_key.to_owned(), AttributeValue::S(self.id.clone()))]);
         match (description.sort_key, &self.sort) {
@@ -55,7 +55,7 @@ impl RowKey {
         Ok(item)
     }
 
-    /// Of an item of the table.
+    /// Extracts the key of an item.
     pub(crate) fn of(item: &Item, description: &Description) -> Result<Self, Source> {
         let string = |attribute: &str| match item.get(attribute) {
             Some(AttributeValue::S(value)) if !value.is_empty() => Ok(value.clone()),
@@ -132,7 +132,7 @@ impl From<Vec<u8>> for KeyValue {
     }
 }
 
-/// Whether two items are one as DynamoDB stores them: numbers by value, sets without order.
+/// Returns whether two items are equal as DynamoDB stores them: numbers by value, sets without order.
 pub(crate) fn same_item(a: &Item, b: &Item) -> bool {
     a.len() == b.len() && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| same(value, other)))
 }

@@ -19,20 +19,20 @@ pub enum Write {
     Save {
         /// The row: see [`to_item`] and [`Write::save`].
         row: Item,
-        /// What to do about a row that is there already.
+        /// What to do if the row exists.
         mode: SaveMode,
         /// When it expires, epoch seconds.
         ttl: Option<i64>,
     },
-    /// Moves a number of a row on, if it still is what the caller has read.
+    /// Advances a number of a row on the condition that it still has the value that the caller read.
     Advance {
         /// The row.
         key: RowKey,
         /// The number.
         field: String,
-        /// What it must be. 0 is also a row or a field that is not there; the row is then made.
+        /// The expected value. 0 also matches a missing row or field; the row is then created.
         from: i64,
-        /// What it becomes.
+        /// The new value.
         to: i64,
         /// Other attributes to set with it.
         set: Item,
@@ -40,7 +40,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// A row to save.
+    /// Creates a write that saves a row.
     pub fn save<T: Serialize + ?Sized>(row: &T, mode: SaveMode, ttl: Option<i64>) -> Result<Self> {
         let row = to_item(row).map_err(|source| Error::NotSaved {
             table: "a transaction".to_owned(),
@@ -51,21 +51,21 @@ impl Write {
     }
 }
 
-/// A write of a transaction whose condition did not hold.
+/// A write of a transaction whose condition failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     /// Its position in the call.
     pub position: usize,
-    /// The row that stood in the way, `None` where there is none.
+    /// The stored row, `None` where there is none.
     pub item: Option<Item>,
 }
 
 impl View {
-    /// Writes all or nothing, at most 100 rows, each once. `Ok(Err(refused))`: nothing was written, and these are the
-    /// writes whose conditions did not hold, with the rows as they are.
+    /// Writes all or nothing, at most 100 rows, each once. `Ok(Err(refused))` means that nothing was written; it holds the
+    /// writes whose conditions failed, with the stored rows.
     ///
-    /// All attempts carry one token, by which DynamoDB knows them for one. If an answer is lost and a repetition is
-    /// refused all the same, the outcome is unknown ([`Error::is_outcome_unknown`]): read again.
+    /// All attempts carry one client request token. If a reply is lost and the condition of a retry fails nevertheless, the
+    /// outcome is unknown ([`Error::is_outcome_unknown`]): read again.
     ///
     /// Needs `dynamodb:PutItem` and `UpdateItem` on the table.
     pub async fn transact(&self, writes: Vec<Write>) -> Result<Result<(), Vec<Refused>>> {
@@ -78,7 +78,7 @@ impl View {
             let mut actions = Vec::with_capacity(count);
             for (position, write) in writes.into_iter().enumerate() {
                 let (key, action) = self.action(write)?;
-                // DynamoDB refuses this too; engines for one machine may take it for a condition that does not hold.
+                // DynamoDB rejects this too; local engines may report it as a failed condition.
                 if let Some(twice) = seen.replace(key) {
                     return Err(broken(TRANSACT, format!("`{twice}` is written twice")));
                 }
@@ -96,7 +96,7 @@ impl View {
             }
         };
         let written = written.await.map_err(|source| Error::NotWritten { table: self.table().to_owned(), source });
-        self.told("transact", &format!("{count} rows"), written)
+        self.logged("transact", &format!("{count} rows"), written)
     }
 
     fn action(&self, write: Write) -> Result<(RowKey, TransactWriteItem), Source> {

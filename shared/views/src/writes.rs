@@ -12,14 +12,14 @@ const SAVE: &str = "save a row";
 const COUNT: &str = "count";
 const DELETE: &str = "delete a row";
 
-/// What a save does about a row that is there already.
+/// What a save does if the row exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveMode {
-    /// It is refused: of several writers exactly one is first.
+    /// Fails with [`Error::AlreadyExists`]: of several writers exactly one succeeds.
     Init,
-    /// It replaces it, whether there is one or not.
+    /// Creates or replaces the row.
     Any,
-    /// The same as `Any`, where the caller knows that there is one.
+    /// The same as `Any`, for callers that know that the row exists.
     Overwrite,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct Absent {
 }
 
 impl View {
-    /// Saves a row, to expire at `ttl` (epoch seconds) if that is given.
+    /// Saves a row, which expires at `ttl` (epoch seconds) if that is given.
     ///
-    /// [`Error::AlreadyExists`] for [`SaveMode::Init`] where there is a row. If an answer is lost, a row in the way that
-    /// is exactly this one is taken for it; writers whose rows must be told apart put something of their own into them.
+    /// Returns [`Error::AlreadyExists`] for [`SaveMode::Init`] where the row exists. If a reply is lost, an identical existing
+    /// row counts as this one; writers that need to distinguish their rows include an id of their own.
     ///
     /// Needs `dynamodb:PutItem` on the table.
     pub async fn save<T: Serialize + ?Sized>(&self, row: &T, mode: SaveMode, ttl: Option<i64>) -> Result<()> {
@@ -42,20 +42,19 @@ impl View {
             |id: &str, source| Error::NotSaved { table: self.table().to_owned(), id: id.to_owned(), source };
         let (key, item) = match self.item(row, ttl) {
             Ok(made) => made,
-            Err(source) => return self.told("save", "?", Err(not_saved("a row", source))),
+            Err(source) => return self.logged("save", "?", Err(not_saved("a row", source))),
         };
         let saved = match self.put(item, mode).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::AlreadyExists { table: self.table().to_owned(), key: key.clone() }),
             Err(source) => Err(not_saved(&key.to_string(), source)),
         };
-        self.told("save", &key.to_string(), saved)
+        self.logged("save", &key.to_string(), saved)
     }
 
-    /// Adds to a number of a row, atomically, and answers what it is then. What is not there counts as 0: the field and
-    /// the row are made.
+    /// Adds to a number of a row atomically, and returns the new value. A missing field or row counts as 0 and is created.
     ///
-    /// It is sent again only while it certainly was not applied: after a lost answer it fails with an unknown outcome
+    /// It is retried only while it was certainly not applied: after a lost reply it fails with an unknown outcome
     /// ([`Error::is_outcome_unknown`]), and nothing is counted twice.
     ///
     /// Needs `dynamodb:UpdateItem` on the table.
@@ -72,10 +71,8 @@ impl View {
                 .expression_attribute_values(":by", AttributeValue::N(by.to_string()))
                 .return_values(ReturnValue::UpdatedNew);
             let updated = self.sender.update(COUNT, request, &mut Attempts::once()).await?;
-            let item = updated.map_err(|_| broken(COUNT, "a count was refused by a condition"))?;
-            item.get(field)
-                .and_then(as_integer)
-                .ok_or_else(|| broken(COUNT, "it was counted, and what is there now is no 64-bit integer"))
+            let item = updated.map_err(|_| broken(COUNT, "the condition of a count failed"))?;
+            item.get(field).and_then(as_integer).ok_or_else(|| broken(COUNT, "the new value is not a 64-bit integer"))
         };
         let counted = counted.await.map_err(|source| Error::NotCounted {
             table: self.table().to_owned(),
@@ -83,10 +80,10 @@ impl View {
             field: field.to_owned(),
             source,
         });
-        self.told("count", &key.to_string(), counted)
+        self.logged("count", &key.to_string(), counted)
     }
 
-    /// Deletes a row. One that is not there is deleted already.
+    /// Deletes a row. Deleting a missing row succeeds.
     ///
     /// Needs `dynamodb:DeleteItem` on the table.
     pub async fn delete(&self, key: &RowKey) -> Result<()> {
@@ -94,17 +91,17 @@ impl View {
             let request =
                 self.sender.client().delete_item().table_name(self.table()).set_key(Some(key.item(self.description)?));
             let sent = self.sender.send(DELETE, &mut Attempts::default(), || request.clone().send()).await?;
-            sent.map(drop).map_err(|_| broken(DELETE, "a deletion was refused by a condition"))
+            sent.map(drop).map_err(|_| broken(DELETE, "the condition of a deletion failed"))
         };
         let deleted = deleted.await.map_err(|source| Error::NotDeleted {
             table: self.table().to_owned(),
             id: key.to_string(),
             source,
         });
-        self.told("delete", &key.to_string(), deleted)
+        self.logged("delete", &key.to_string(), deleted)
     }
 
-    /// False where there is a row already.
+    /// Returns false where the row exists.
     async fn put(&self, item: Item, mode: SaveMode) -> Result<bool, Source> {
         let mut request = self.sender.client().put_item().table_name(self.table()).set_item(Some(item.clone()));
         if mode == SaveMode::Init {
@@ -122,7 +119,7 @@ impl View {
             Ok(_) => Ok(true),
             Err(refusal) => {
                 let in_the_way = refusal.condition(SAVE)?;
-                // Its own earlier attempt, whose answer was lost.
+                // An earlier attempt of this call, whose reply was lost.
                 if attempts.uncertain && in_the_way.is_some_and(|other| same_item(&item, &other)) {
                     return Ok(true);
                 }
@@ -131,7 +128,7 @@ impl View {
         }
     }
 
-    /// There is no such row, or it has expired.
+    /// The row does not exist or has expired.
     pub(crate) fn absent(&self) -> Absent {
         let mut absent = Absent {
             condition: "attribute_not_exists(#id)".to_owned(),
@@ -146,7 +143,7 @@ impl View {
         absent
     }
 
-    /// A row as the item that is stored, with its key.
+    /// Converts a row to the item to store, with its key.
     pub(crate) fn item<T: Serialize + ?Sized>(&self, row: &T, ttl: Option<i64>) -> Result<(RowKey, Item), Source> {
         self.with_ttl(to_item(row)?, ttl)
     }
