@@ -10,7 +10,6 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use http::Method;
 use nameservice_store::{Ran, RetryPolicy};
 use nameservice_tests::{cids::id_of, layout, prelude::*};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -641,126 +640,6 @@ async fn a_push_under_a_lease_whose_reply_is_lost_is_updated_once() {
         assert!(table.proxy.is_spent());
         assert_eq!(status_of(table.direct()).await.0, 3);
     }
-}
-
-// ---- over HTTP ----
-
-#[tokio::test]
-async fn leases_have_their_shapes_over_http() {
-    let service = Service::start().await;
-    service.post("/v1/ledgers", json!({ "address": "tenant/mydb" })).await.expect(201);
-    let path = "/v1/leases/tenant/mydb:main";
-    let body = json!({ "name": "index_lock", "holder": "one", "ttl_seconds": 60, "target_t": 42 });
-    let held = service.put(path, body).await.expect(200);
-    assert_eq!(held["token"], json!(1));
-    let lease = held["lease"].clone();
-    let members: Vec<_> = lease.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(members, ["acquired_at", "expires_at", "holder", "name", "target_t"]);
-    assert_eq!(
-        (&lease["name"], &lease["holder"], &lease["target_t"]),
-        (&json!("index_lock"), &json!("one"), &json!(42))
-    );
-
-    let busy = service.put(path, json!({ "name": "maintenance_lock", "holder": "two" })).await;
-    assert_eq!(busy.problem(409, "lease-held")["lease"], lease);
-    let refreshed = service.put(path, json!({ "name": "index_lock", "holder": "one", "token": 1 })).await.expect(200);
-    assert_eq!((&refreshed["token"], &refreshed["lease"]["target_t"]), (&json!(1), &json!(42)));
-    assert!(refreshed["lease"]["refreshed_at"].is_i64());
-    let lost = service.put(path, json!({ "name": "index_lock", "holder": "one", "token": 2 })).await;
-    assert_eq!(lost.problem(409, "lease-lost")["lease"], refreshed["lease"]);
-
-    let status = service.get("/v1/records/tenant/mydb:main?concerns=status").await.expect(200)["status"].clone();
-    assert_eq!((&status["v"], &status["payload"]["state"]), (&json!(3), &json!("indexing")));
-    assert_eq!(status["payload"]["index_lock"]["holder"], json!("one"));
-
-    let new = json!({ "id": cid(1).as_str(), "t": 1 });
-    let heads = "/v1/heads/tenant/mydb:main";
-    let with = |token: i64| json!({ "new": new, "lease": { "name": "index_lock", "holder": "one", "token": token } });
-    let lost = service.put(heads, with(2)).await.problem(409, "lease-lost");
-    assert_eq!(lost["lease"], refreshed["lease"]);
-    assert_eq!(service.put(heads, with(1)).await.expect(200)["status"], "updated");
-
-    let release = |token: i64| format!("{path}?name=index_lock&holder=one&token={token}");
-    service.delete(&release(2)).await.problem(409, "lease-lost");
-    assert_eq!(service.delete(&release(1)).await.expect(204), Value::Null);
-    assert_eq!(service.delete(&release(1)).await.problem(409, "lease-lost")["lease"], Value::Null);
-    let again = service.put(path, json!({ "name": "index_lock", "holder": "two" })).await.expect(200);
-    let ttl = again["lease"]["expires_at"].as_i64().unwrap() - again["lease"]["acquired_at"].as_i64().unwrap();
-    assert!(again["token"] == 2 && (300..=301).contains(&ttl), "{again}");
-
-    let anyone = json!({ "name": "index_lock", "holder": "one" });
-    service.put("/v1/leases/nowhere", anyone.clone()).await.problem(404, "unknown-record");
-    service.delete("/v1/leases/nowhere?name=index_lock&holder=one&token=1").await.problem(404, "unknown-record");
-    service.post("/v1/retractions/tenant/mydb:main", json!({})).await.expect(200);
-    service.put(path, anyone).await.problem(410, "retracted");
-    service.delete(&release(1)).await.problem(410, "retracted");
-}
-
-#[tokio::test]
-async fn what_no_lease_can_be_is_refused_naming_the_field() {
-    let service = Service::start().await;
-    service.post("/v1/ledgers", json!({ "address": "mydb" })).await.expect(201);
-    service.table.proxy.take_requests();
-    let good = json!({ "name": "index_lock", "holder": "one" });
-    for (member, value, field) in [
-        ("ttl_seconds", json!(0), "ttl_seconds"),
-        ("ttl_seconds", json!(3601), "ttl_seconds"),
-        ("ttl_seconds", json!(-1), "ttl_seconds"),
-        ("ttl_seconds", json!(1.5), "ttl_seconds"),
-        ("holder", json!(""), "holder"),
-        ("holder", json!(" \t"), "holder"),
-        ("holder", json!("x".repeat(257)), "holder"),
-        ("holder", json!(null), "holder"),
-        ("name", json!("lock"), "name"),
-        ("token", json!(0), "token"),
-        ("target_t", json!(-1), "target_t"),
-        ("more", json!(1), "more"),
-    ] {
-        let mut body = good.clone();
-        body[member] = value;
-        let problem = service.put("/v1/leases/mydb", body.clone()).await.problem(400, "invalid-body");
-        let named = problem["field"] == field || problem["detail"].as_str().unwrap().contains(field);
-        assert!(named, "{body}: {problem}");
-    }
-    for (query, field) in [
-        ("name=index_lock&holder=one&token=0", "token"),
-        ("name=index_lock&holder=%20&token=1", "holder"),
-        ("name=lock&holder=one&token=1", "name"),
-        ("name=index_lock&holder=one", "token"),
-    ] {
-        let problem = service.delete(&format!("/v1/leases/mydb?{query}")).await.problem(400, "invalid-parameter");
-        assert!(problem.to_string().contains(field), "{query}: {problem}");
-    }
-    let smuggled = json!({ "expected": { "v": 1 }, "new": { "payload": { "state": "x", "index_lock": {} } } });
-    service.put("/v1/statuses/mydb", smuggled).await.problem(400, "invalid-body");
-    let new = json!({ "id": cid(1).as_str(), "t": 1 });
-    for lease in [
-        json!({ "name": "index_lock", "holder": "one", "token": 0 }),
-        json!({ "name": "index_lock", "holder": " ", "token": 1 }),
-        json!({ "name": "index_lock", "holder": "one" }),
-        json!({ "name": "index_lock", "holder": "one", "token": 1, "more": 1 }),
-    ] {
-        service.put("/v1/heads/mydb", json!({ "new": new, "lease": lease })).await.problem(400, "invalid-body");
-    }
-    assert_eq!(service.table.proxy.take_requests().len(), 0, "nothing of this reaches the store");
-    for ttl in [1, 3600] {
-        let mut body = good.clone();
-        body["ttl_seconds"] = json!(ttl);
-        service.put("/v1/leases/mydb", body).await.expect(200);
-    }
-}
-
-#[tokio::test]
-async fn an_acquisition_repeated_under_its_key_takes_one_token() {
-    let service = Service::start().await;
-    service.post("/v1/ledgers", json!({ "address": "mydb" })).await.expect(201);
-    let take = async |key: &str| {
-        let body = json!({ "name": "index_lock", "holder": "one" });
-        service.send(Method::PUT, "/v1/leases/mydb", &[("idempotency-key", key)], Some(body)).await.expect(200)
-    };
-    let first = take("a").await;
-    assert_eq!(take("a").await, first);
-    assert_eq!(take("b").await["token"], json!(2));
 }
 
 // ---- holding a lease around work ----

@@ -20,6 +20,8 @@ mod health_get;
 mod history_list;
 mod idempotency;
 mod index_push;
+mod lease_acquire;
+mod lease_release;
 mod ledger_create;
 mod not_found;
 mod openapi_get;
@@ -30,11 +32,30 @@ mod record_restore;
 mod record_retract;
 mod snapshot_get;
 mod status_push;
+mod transaction_commit;
+
+use std::{fs, path::Path};
 
 use http::{Method, Request};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use nameservice_tests::prelude::*;
+
+#[test]
+fn every_function_with_a_route_has_its_tests_here() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut functions = 0;
+    for function in fs::read_dir(tests.join("../functions")).unwrap() {
+        let function = function.unwrap();
+        let code = fs::read_to_string(function.path().join("src/lib.rs")).unwrap();
+        if code.contains("pub fn route()") {
+            let name = function.file_name().into_string().unwrap();
+            assert!(tests.join(format!("routes/{name}.rs")).exists(), "tests/routes/{name}.rs is missing");
+            functions += 1;
+        }
+    }
+    assert!(functions > 20, "{functions} functions were found");
+}
 
 /// The n-th commit.
 fn commit(n: i64) -> Value {
