@@ -10,9 +10,9 @@ use nameservice_http::{App, Auth};
 use nameservice_lambda::behind_gateway;
 use nameservice_tests::table::Table;
 
-/// Rooms that answer on routes that nobody else has.
+/// Functions without routes of their own.
 const ANSWERS_404_OR_405: &str = "not_found";
-/// Takes records of a stream and no requests: `stream::consumer` drives its events.
+/// It consumes stream records, not requests: `stream::consumer` tests its events.
 const NOT_OVER_HTTP: &str = "stream_consumer";
 
 fn folder(of: &str) -> PathBuf {
@@ -47,15 +47,15 @@ async fn every_event_reaches_its_function_and_is_understood() {
             let content_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
             let mut body = response.into_body();
             let body = match content_type.as_deref() {
-                // It has no end: what comes first tells that it has begun.
+                // It does not end: its first block shows that it has started.
                 Some("text/event-stream") => body.frame().await.unwrap().unwrap().into_data().unwrap(),
                 _ => body.collect().await.unwrap().to_bytes(),
             };
             let body = String::from_utf8_lossy(&body);
-            let refused = content_type.as_deref() == Some("application/problem+json");
+            let is_problem = content_type.as_deref() == Some("application/problem+json");
             let routed = !body.contains("/problems/not-found") && status != StatusCode::METHOD_NOT_ALLOWED;
-            // Nothing is in the table but what earlier events have put there, so an unknown record is an answer too.
-            let understood = !refused || matches!(status.as_u16(), 404 | 409 | 410 | 422);
+            // The table holds only what earlier events wrote, so an unknown record is a valid answer, too.
+            let understood = !is_problem || matches!(status.as_u16(), 404 | 409 | 410 | 422);
             match function.as_str() {
                 ANSWERS_404_OR_405 => assert!(!routed, "{function}/{case}: {status} {body}"),
                 _ => assert!(routed && understood, "{function}/{case}: {status} {body}"),

@@ -1,4 +1,4 @@
-//! The whole service over HTTP: that every room is mounted and answers in the shapes of contract §7.
+//! The whole service over HTTP: every handler is mounted and answers in the shapes of docs/specification.md (HTTP).
 
 use nameservice_tests::prelude::*;
 
@@ -24,8 +24,8 @@ async fn a_ledger_lives_from_creation_to_purge() {
     assert_eq!((&pushed["status"], &pushed["replayed"]), (&json!("updated"), &json!(true)));
     let pushed = service.put(heads, json!({ "new": { "id": cid(9).as_str(), "t": 1 } })).await.expect(200);
     assert_eq!((&pushed["status"], &pushed["value"]), (&json!("stale"), &value(1)));
-    let refused = service.put(heads, json!({ "expected": value(2), "new": value(3) })).await;
-    assert_eq!(refused.problem(409, "conflict")["actual"], value(1));
+    let problem = service.put(heads, json!({ "expected": value(2), "new": value(3) })).await;
+    assert_eq!(problem.problem(409, "conflict")["actual"], value(1));
     service.put("/v1/heads/nobody", json!({ "new": value(1) })).await.problem(404, "unknown-record");
 
     let index = json!({ "new": { "id": index_cid(1).as_str(), "t": 1 } });
@@ -145,7 +145,7 @@ async fn every_refusal_is_a_problem_with_a_request_id() {
 async fn the_service_tells_of_its_health_and_of_itself() {
     let service = Service::start().await;
     service.get("/v1/health").await.expect(200);
-    assert!(service.table.proxy.take_requests().is_empty(), "its own health needs no store");
+    assert!(service.table.proxy.take_requests().is_empty(), "the health of the process needs no store");
     service.get("/v1/health?deep=true").await.expect(200);
     assert_eq!(service.table.proxy.take_requests().len(), 1);
     let document = service.get("/v1/openapi.json").await.expect(200);

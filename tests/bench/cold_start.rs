@@ -53,11 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The binaries that are named like a folder under `functions/`.
+/// Returns the binaries that are named like a folder under `functions/`.
 fn functions(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions");
+    let functions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions");
     let mut names =
-        fs::read_dir(rooms)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, std::io::Error>>()?;
+        fs::read_dir(functions)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, std::io::Error>>()?;
     names.sort();
     Ok(names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect())
 }
@@ -74,7 +74,7 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         .env("AWS_REGION", "us-east-1")
         .env("AWS_ACCESS_KEY_ID", "test")
         .env("AWS_SECRET_ACCESS_KEY", "test")
-        // Nobody listens there: what is measured does not wait for the store.
+        // No store listens there: the measurement does not include it.
         .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -88,7 +88,7 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         return Err(format!("{} began with {request}", binary.display()).into());
     }
     let peak_kib = peak(child.id())?;
-    // Free the function from its wait before it is stopped, so that nothing is left half-open.
+    // Answers the function's request before it is stopped, so that no connection is left half-open.
     reader.get_mut().write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")?;
     child.kill()?;
     child.wait()?;
@@ -110,12 +110,12 @@ fn accept(api: &TcpListener, child: &mut Child) -> Result<TcpStream, Box<dyn Err
         if let Some(status) = child.try_wait()? {
             return Err(format!("the function ended with {status} before it asked for an event").into());
         }
-        // A hundredth of what is measured.
+        // A hundredth of the measured duration.
         std::thread::sleep(Duration::from_micros(20));
     }
 }
 
-/// The most memory that a process has had so far, in KiB (proc(5), `VmHWM`).
+/// Returns the peak memory of a process, in KiB (proc(5), `VmHWM`).
 fn peak(pid: u32) -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;

@@ -1,10 +1,10 @@
-"""Deploys infra/ to an emulated AWS and uses it as its callers do.
+"""Deploys infra/ to an emulated AWS and calls it as clients do.
 
     python3 deployment.py BINARIES OLDER_PROVIDER TOOLS
 
 BINARIES holds the functions, built for this machine (`cargo lambdas`); OLDER_PROVIDER is the program beside this file, built;
 TOOLS holds a mirror with a Terraform provider (.ci/tools). The emulator is ministack with IAM on: each function runs as a process under the
-credentials of its role, and what the role does not allow is refused.
+credentials of its role, and what the role does not allow is denied.
 
 The provider is older than the module, so a copy of it is applied, without what the provider does not know. dropped.txt lists
 that, line by line; what of it matters here is set through the API afterwards.
@@ -93,7 +93,7 @@ def free_port():
 
 
 def wait_for(what, seconds, condition):
-    """The first answer of `condition` that counts; fails after so many seconds."""
+    """Returns the first true result of `condition`; fails after this many seconds."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > end:
@@ -102,7 +102,7 @@ def wait_for(what, seconds, condition):
     return found
 
 
-# --- who calls ---
+# --- callers ---
 
 
 class Issuer:
@@ -160,7 +160,7 @@ class Issuer:
         return jwt.encode(all_claims, self.key, algorithm="RS256", headers={"kid": "one"})
 
 
-# --- where it is deployed ---
+# --- the emulated AWS ---
 
 
 class Cloud:
@@ -232,12 +232,12 @@ class Deployment:
             "jwt_issuer": issuer.url,
             "jwt_audience": AUDIENCE,
             "jwks": issuer.jwks,
-            # No account stands behind it whose concurrency could be reserved.
+            # The emulator has no account concurrency to reserve.
             "long_poll_concurrency": -1,
             "event_stream_concurrency": -1,
         }
         (self.module / "terraform.tfvars.json").write_text(json.dumps(variables))
-        # A folder that asks for nothing but the provider tells its schema.
+        # A folder that only requires the provider is enough to read its schema.
         (folder / "schema").mkdir()
         (folder / "schema" / "main.tf").write_text(REQUIRED)
         self.terraform("init", folder="schema")
@@ -262,7 +262,7 @@ class Deployment:
 
 
 def artifacts(binaries, folder, cloud):
-    """An archive a function, as cargo-lambda makes them, and the same in a bucket."""
+    """Creates one archive per function, as cargo-lambda does, and uploads them to a bucket."""
     s3 = cloud.client("s3")
     s3.create_bucket(Bucket="artifacts", CreateBucketConfiguration={"LocationConstraint": REGION})
     for function in sorted(path.name for path in (ROOT / "functions").iterdir()):
@@ -276,7 +276,7 @@ def artifacts(binaries, folder, cloud):
         s3.upload_file(str(target), "artifacts", function)
 
 
-# --- what is done with it ---
+# --- the tests ---
 
 
 class Answer:
@@ -308,8 +308,8 @@ class Api:
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
                 return Answer(f"{method} {path}", response.status, response.read())
-        except urllib.error.HTTPError as refused:
-            return Answer(f"{method} {path}", refused.code, refused.read())
+        except urllib.error.HTTPError as error:
+            return Answer(f"{method} {path}", error.code, error.read())
 
 
 CID = [f"bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyk{last}" for last in "aeimquy"]
@@ -323,7 +323,7 @@ UNBORN = {"id": None, "t": 0}
 
 
 def operations(token_of_lease):
-    """Every operation once: function, least scope, method, path, body, status. In this order each finds what it needs."""
+    """Every operation once: function, scope, method, path, body, status. In this order each finds the records that it needs."""
     lease = {"name": "index_lock", "holder": "indexer"}
     source = {"source_type": "f:Bm25Index", "config": {"k1": 1.2}, "dependencies": ["mydb"]}
     yield "ledger_create", "write", "POST", "/v1/ledgers", {"address": "mydb"}, 201
@@ -357,7 +357,7 @@ BELOW = {"read": None, "write": "read", "admin": "write"}
 
 
 def drive_operations(api):
-    """Each with no token, with too small a scope, and as it should be."""
+    """Calls each operation without a token, with an insufficient scope, and correctly."""
     seen, held = set(), {}
     for function, scope, method, path, body, status in operations(lambda: held["token"]):
         api.call(method, path, body).expect(401)
@@ -372,7 +372,7 @@ def drive_operations(api):
 
 
 def drive_open_routes(api):
-    """What needs no token, and what has no route."""
+    """Routes without a token, and paths without a route."""
     assert api.call("GET", "/v1/health").expect(200) == {"status": "ok"}
     api.call("GET", "/v1/health?deep=true").expect(200)
     assert api.call("GET", "/v1/openapi.json").expect(200)["openapi"].startswith("3.1")
@@ -383,7 +383,7 @@ def drive_open_routes(api):
 
 
 def drive_fluree(api):
-    """Fluree's routes, with Fluree's claims: the function checks the token itself."""
+    """Fluree's routes, with Fluree's claims: the function verifies the token itself."""
     all_of_it = api.issuer.token(**{"fluree.storage.all": True})
     one = api.issuer.token(**{"fluree.storage.ledgers": ["theirs:main"]})
     for prefix in ("/fluree", "/v1/fluree"):
@@ -403,7 +403,7 @@ def drive_fluree(api):
 
 
 def drive_changes(api, cloud, outputs):
-    """A push comes out at a queue that wants heads of ledgers alone, and in the feed."""
+    """A push arrives at a queue that subscribes to heads of ledgers only, and in the feed."""
     sqs, sns, dynamodb = cloud.client("sqs"), cloud.client("sns"), cloud.client("dynamodb")
     queue = sqs.create_queue(QueueName="heads")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -456,7 +456,7 @@ def drive_changes(api, cloud, outputs):
 
 
 def drive_event_stream(api, cloud, url_id):
-    """The function URL. The emulator hands an answer over when it has ended: a stream ends with its token."""
+    """The function URL. The emulator returns an answer once it has ended: a stream ends with its token."""
     url = Api(f"{cloud.url}/_aws/lambda-url/{url_id}", api.issuer)
     url.call("GET", "/v1/events").expect(401)
     url.call("GET", "/v1/events", token=api.issuer.token("nothing")).expect(403)
@@ -471,9 +471,9 @@ def drive_event_stream(api, cloud, url_id):
 
 
 def finish(cloud, outputs):
-    """Sets what the provider could not, and what the emulator asks for beyond AWS. Names the function URL."""
+    """Sets what the old provider cannot, and what only the emulator needs. Returns the function URL."""
     functions = cloud.client("lambda")
-    # To AWS, PublishBatch is the action sns:Publish; the emulator takes it for one of its own.
+    # In AWS, PublishBatch needs the action sns:Publish; the emulator has an action of its own for it.
     batch = {"Effect": "Allow", "Action": "sns:PublishBatch", "Resource": outputs["topic_arn"]}
     cloud.client("iam").put_role_policy(
         RoleName=outputs["function_names"]["stream_consumer"], PolicyName="emulator",
@@ -496,14 +496,14 @@ def finish(cloud, outputs):
 
 
 def roles_are_enforced(api, cloud, outputs):
-    """Without its policy a function can do nothing: what it could do before, its policy gave it."""
+    """Without its policy a function can do nothing: everything that it could do came from the policy."""
     iam = cloud.client("iam")
     role = outputs["function_names"]["record_get"]
     policy = iam.get_role_policy(RoleName=role, PolicyName="nameservice")["PolicyDocument"]
     iam.delete_role_policy(RoleName=role, PolicyName="nameservice")
-    refused = api.call("GET", "/v1/records/mydb", token=api.issuer.token("read"))
+    failed = api.call("GET", "/v1/records/mydb", token=api.issuer.token("read"))
     iam.put_role_policy(RoleName=role, PolicyName="nameservice", PolicyDocument=json.dumps(policy))
-    assert refused.status in (500, 503), f"a function without permissions answers {refused.status}: {refused.body}"
+    assert failed.status in (500, 503), f"a function without permissions answers {failed.status}: {failed.body}"
     api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
 
 
@@ -533,7 +533,7 @@ def main():
         outputs = deployment.apply()
         step(f"applied in {time.monotonic() - begun:.0f} s: {len(outputs['function_names'])} functions")
         url_id = finish(cloud, outputs)
-        # The gateway of the emulator is told by the path where AWS's is by the name.
+        # The emulator selects the gateway by path, AWS by host name.
         api_id = outputs["api_url"].removeprefix("https://").removeprefix("http://").split(".")[0]
         api = Api(f"{cloud.url}/_aws/execute-api/{api_id}/$default", issuer)
         driven = drive_open_routes(api) | drive_operations(api) | drive_fluree(api)

@@ -1,4 +1,4 @@
-//! Clients that do anything at all to a few records, over HTTP, and write down what they asked and what they were told.
+//! Clients that call random operations on a few records over HTTP, and record each call and its answer.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,10 @@ use crate::history::{
     spec::{Answered, Asked, Concern, Spot},
 };
 
-/// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The deadline of a call.
+const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What the clients of a history do: weights.
+/// Weights of the operations that clients call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     pub(super) reads: u32,
@@ -39,23 +39,23 @@ pub(super) struct Mix {
 impl Mix {
     /// Many on one concern.
     pub(super) const PUSHES: Self = Self { reads: 3, pushes: 8, leases: 0, fenced: 0, transactions: 0 };
-    /// Holders of leases who lose them to one another.
+    /// Lease holders that lose their leases to one another.
     pub(super) const LEASES: Self = Self { reads: 3, pushes: 2, leases: 5, fenced: 4, transactions: 0 };
-    /// What ties concerns together.
+    /// Operations that connect concerns.
     pub(super) const TRANSACTIONS: Self = Self { reads: 3, pushes: 3, leases: 0, fenced: 0, transactions: 5 };
     /// All of it.
     pub(super) const EVERYTHING: Self = Self { reads: 3, pushes: 5, leases: 2, fenced: 2, transactions: 2 };
 }
 
-/// What all clients of a history share.
+/// State that all clients of a history share.
 pub(super) struct World {
-    /// Where the service is; the first may be behind faults, the last never is.
+    /// URLs of the service; the first may be behind faults, the last never is.
     pub(super) urls: Vec<String>,
     pub(super) records: Vec<String>,
     pub(super) mix: Mix,
     pub(super) lease_seconds: (i64, i64),
     pub(super) recorder: Recorder,
-    /// Makes every id that is pushed the only one of its kind.
+    /// Makes every pushed id unique.
     ids: AtomicI64,
 }
 
@@ -67,7 +67,7 @@ impl World {
 
 enum Sent {
     Answered(Answered),
-    /// Nobody listened: it was not sent.
+    /// The connection was refused: it was not sent.
     Refused,
     /// Sent, and perhaps received.
     Lost,
@@ -79,9 +79,9 @@ pub(super) struct Client {
     random: StdRng,
     http: Http<HttpConnector, Full<Bytes>>,
     world: Arc<World>,
-    /// What it was last told of each concern.
+    /// The last value of each concern that it received.
     known: BTreeMap<Spot, Value>,
-    /// The claims that it was granted.
+    /// The claims of the leases that it was granted.
     claims: Vec<(String, Value)>,
 }
 
@@ -91,7 +91,7 @@ impl Client {
         Self { number, random, http: client(), world, known: BTreeMap::new(), claims: Vec::new() }
     }
 
-    /// Does so many things, one after the other.
+    /// Makes this many calls, one after the other.
     pub(super) async fn run(mut self, steps: usize) {
         for _ in 0..steps {
             self.step().await;
@@ -115,7 +115,7 @@ impl Client {
         } else if falls_on(leases) {
             self.lease().await;
         } else if falls_on(fenced) {
-            // Not only the current claim: those who have lost theirs do not know it.
+            // Not only the current claim: a client that has lost its lease does not know it.
             match self.claims.choose(&mut self.random).cloned() {
                 Some((record, claim)) => {
                     let concern = *[Concern::Head, Concern::Index, Concern::Status].choose(&mut self.random).unwrap();
@@ -140,7 +140,7 @@ impl Client {
         self.world.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    // ---- what is asked ----
+    // ---- requests ----
 
     /// The body of a push, mostly one that can succeed.
     fn body(&mut self, spot: &Spot) -> Value {
@@ -153,7 +153,7 @@ impl Client {
                     return json!({ "new": { "id": known["id"], "t": known["t"] } });
                 }
                 if index {
-                    // It is not compared, but tells what follows.
+                    // It is not compared, but decides the result.
                     expected["rev"] = known["rev"].clone();
                 }
                 let ahead = *[1, 1, 1, 2, 3, 0, -1].choose(&mut self.random).unwrap();
@@ -257,7 +257,7 @@ impl Client {
             _ => {
                 let record = self.record();
                 let name = *["index_lock", "reindex_lock", "maintenance_lock"].choose(&mut self.random).unwrap();
-                // Few holders: some take over from themselves, under another client.
+                // Few holders: some take over from themselves as another client.
                 let holder = format!("h{}", self.random.random_range(0..3));
                 let wanted = json!({ "name": name, "holder": holder, "ttl_seconds": self.seconds() });
                 let path = format!("/v1/leases/{record}");
@@ -309,9 +309,9 @@ impl Client {
         }
     }
 
-    // ---- how it is asked ----
+    // ---- sending ----
 
-    /// Calls, sometimes again under the same key where no answer came, and writes it down. `None`: no answer.
+    /// Makes a call, sometimes again with the same key where no answer came, and records it. `None`: no answer.
     async fn call(&mut self, asked: Asked, method: Method, path: &str, body: Option<Value>) -> Option<Answered> {
         let asked = Arc::new(asked);
         let key = Uuid::new_v4().to_string();
@@ -327,7 +327,7 @@ impl Client {
                     self.world.recorder.record(Entry { client: self.number, asked, invoked, returned, repeated });
                     return Some(answer);
                 }
-                // Certainly not applied, unless one before was.
+                // Certainly not applied, unless an earlier attempt was.
                 Sent::Answered(answer) if answer.problem() == "unavailable" => {}
                 Sent::Refused => tokio::time::sleep(Duration::from_millis(20)).await,
                 Sent::Answered(_) | Sent::Lost => lost = true,
@@ -365,6 +365,6 @@ impl Client {
             let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
             Sent::Answered(Answered { status: parts.status.as_u16(), body })
         };
-        tokio::time::timeout(PATIENCE, exchange).await.unwrap_or(Sent::Lost)
+        tokio::time::timeout(DEADLINE, exchange).await.unwrap_or(Sent::Lost)
     }
 }

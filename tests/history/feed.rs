@@ -1,5 +1,5 @@
-//! The change feed beside a history, judged as etcd judges its watches: ordered, unique, complete, resumable, and in
-//! agreement with what clients were told.
+//! The change feed beside a history, judged as etcd judges its watches: ordered, unique, complete, resumable, and
+//! consistent with the answers that clients received.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,18 +18,18 @@ use super::{
     spec::{Asked, Concern, Spot, spot_of, without_lease},
 };
 
-/// How long the feed may take to catch up once nobody writes any more.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The deadline of the feed to catch up after the last write.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 async fn get(url: &str, path: &str) -> Option<Value> {
     let answer = client().request(Request::get(format!("{url}{path}")).body(Default::default()).unwrap()).await.ok()?;
     assert!([200, 503].contains(&answer.status().as_u16()), "{path}: {answer:?}");
-    let told = answer.status() == 200;
+    let ok = answer.status() == 200;
     let body = answer.into_body().collect().await.ok()?.to_bytes();
-    told.then(|| serde_json::from_slice(&body).unwrap())
+    ok.then(|| serde_json::from_slice(&body).unwrap())
 }
 
-/// Follows the feed until it is told to end, and then to its end. Where no answer comes it asks again from where it was.
+/// Follows the feed until it is stopped, and then to its end. Where no answer comes it repeats the request.
 pub(super) async fn follow(url: String, seed: u64, ended: watch::Receiver<bool>) -> Vec<Value> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut seen: Vec<Value> = Vec::new();
@@ -62,28 +62,29 @@ fn value(concern: Concern, change: &Value) -> Value {
     }
 }
 
-/// What clients were told is in place now, by them or before them.
-fn told(entries: &[Entry]) -> BTreeSet<(Spot, String)> {
-    let mut told = BTreeSet::new();
-    let mut tell = |spot: &Spot, value: &Value| told.insert((spot.clone(), without_lease(value.clone()).to_string()));
+/// The values that answers reported as stored.
+fn reported(entries: &[Entry]) -> BTreeSet<(Spot, String)> {
+    let mut reported = BTreeSet::new();
+    let mut report =
+        |spot: &Spot, value: &Value| reported.insert((spot.clone(), without_lease(value.clone()).to_string()));
     for entry in entries {
         let Some((_, answer)) = entry.returned.as_ref().filter(|(_, answer)| answer.status == 200) else { continue };
         match &*entry.asked {
-            Asked::Push(spot, _) if answer.body["status"] == "updated" => drop(tell(spot, &answer.body["value"])),
+            Asked::Push(spot, _) if answer.body["status"] == "updated" => drop(report(spot, &answer.body["value"])),
             Asked::Transaction(operations) => {
                 for (operation, result) in operations.iter().zip(answer.body["results"].as_array().unwrap()) {
                     if result["status"] == "updated" {
-                        tell(&spot_of(operation), &result["value"]);
+                        report(&spot_of(operation), &result["value"]);
                     }
                 }
             }
             _ => {}
         }
     }
-    told
+    reported
 }
 
-/// Everything that clients asked to be put in place: ids of heads and indexes, numbers of configs.
+/// Every value that clients requested: ids of heads and indexes, numbers of configs.
 fn asked(entries: &[Entry]) -> BTreeSet<String> {
     let marks = |body: &Value| [body["new"]["id"].to_string(), body["new"]["payload"]["n"].to_string()];
     entries
@@ -96,7 +97,7 @@ fn asked(entries: &[Entry]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Judges a feed that was followed beside histories; tells how many changes it has.
+/// Judges a feed that was followed beside histories; returns the number of its changes.
 pub(super) async fn judge(url: &str, seen: &[Value], entries: &[Entry], records: &[String], seed: u64) -> usize {
     // Ordered and without a gap.
     for (at, change) in (1_u64..).zip(seen) {
@@ -119,7 +120,7 @@ pub(super) async fn judge(url: &str, seen: &[Value], entries: &[Entry], records:
                 Concern::Config => value["payload"]["n"].to_string(),
                 Concern::Status => value["payload"].get("n").map_or_else(String::new, Value::to_string),
             };
-            // A status without a mark is a new record's, or a lease's; what is unborn nobody has asked for.
+            // A status without a mark is a new record's, or a lease's; no client requested what is unborn.
             let unborn = change["watermark"] == json!(0);
             assert!(unborn || mark.is_empty() || asked.contains(&mark), "from nowhere: {change}");
             *shown.entry((spot.clone(), value.to_string())).or_default() += 1;
@@ -132,11 +133,11 @@ pub(super) async fn judge(url: &str, seen: &[Value], entries: &[Entry], records:
         }
     }
     // Complete, and nothing twice.
-    for (spot, value) in told(entries) {
+    for (spot, value) in reported(entries) {
         let times = shown.get(&(spot.clone(), value.clone())).copied().unwrap_or(0);
         assert_eq!(times, 1, "{} {} {value} is in the feed {times} times", spot.record, spot.concern.name());
     }
-    // In agreement with what is in place.
+    // Consistent with the stored values.
     for record in records {
         let there = get(url, &format!("/v1/records/{record}")).await.unwrap();
         for concern in Concern::ALL {
@@ -158,7 +159,7 @@ pub(super) async fn judge(url: &str, seen: &[Value], entries: &[Entry], records:
     seen.len()
 }
 
-/// Waits until the feed has shown whatever was written.
+/// Waits until the feed has shown every write.
 pub(super) async fn caught_up(url: &str, records: &[String]) {
     let begun = Instant::now();
     for record in records {
@@ -167,12 +168,12 @@ pub(super) async fn caught_up(url: &str, records: &[String]) {
             let changes = get(url, &format!("/v1/history/{record}?limit=100")).await;
             if let (Some(there), Some(changes)) = (there, changes) {
                 let v = |change: &&Value| change["concern"] == "status" && change["watermark"] == there["status"]["v"];
-                // The last of all is the status of a record of its own, written when all else was done.
+                // The last change is the status of a record of its own, written after everything else.
                 if changes["changes"].as_array().unwrap().iter().any(|change| v(&change)) {
                     break;
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "the feed does not catch up with {record}");
+            assert!(begun.elapsed() < DEADLINE, "the feed does not catch up with {record}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What the histories have found: one test each.
+//! Bugs that the histories found: one test each.
 
 use nameservice_tests::prelude::*;
 
@@ -43,13 +43,13 @@ async fn an_index_overwrite_that_was_lost_and_replaced_tells_its_own_revision() 
 async fn an_overwrite_of_any_index_that_was_lost_and_replaced_tells_its_own_revision() {
     let table = Proxied::fresh().await;
     let db = indexed(&table).await;
-    // The first request only advances and is refused; the second overwrites.
+    // The first request only advances, and its condition fails; the second overwrites.
     let push = Push { allow_equal: true, ..older(root_at(5, 2)) };
     table.proxy.on("UpdateItem", Fault::none());
     lost_and_replaced(&table, &db).await;
     let call = Call::fresh();
     assert_eq!(table.store.push_index(&call, &db, &push).await.unwrap(), overwritten(5));
-    // Sent again as a whole, nobody knows any more what it counted on from.
+    // Once the whole call is repeated, the value that it counted from is unknown.
     let again = table.store.push_index(&call, &db, &push).await;
     assert!(matches!(again, Err(Error::OutcomeUnknown { .. })), "{again:?}");
 }

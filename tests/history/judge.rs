@@ -1,4 +1,4 @@
-//! Writes histories down and has them judged.
+//! Records histories and judges them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,15 +15,15 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 
 use crate::history::spec::{Answered, Asked, Records, Spot, Step};
 
-/// How long the search for an order may take. It takes milliseconds where there is one.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How many writes an item remembers (contract §4).
+/// The deadline of the search for an order. It takes milliseconds where there is one.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How many writes an item remembers (docs/specification.md, Answers).
 const REMEMBERED: usize = 4;
 
-/// A call, from before it was sent until its answer was there.
+/// A call, from before it was sent until its answer arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Who called. One call at a time.
+    /// The client. It makes one call at a time.
     pub(super) client: u32,
     pub(super) asked: Arc<Asked>,
     pub(super) invoked: u64,
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// Where all clients of a history write.
+/// The log of all clients of a history.
 #[derive(Default)]
 pub(super) struct Recorder {
     ticks: AtomicU64,
@@ -61,10 +61,10 @@ impl Recorder {
     }
 }
 
-/// What was judged.
+/// Counts of what was judged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Judged {
-    /// Histories of what hangs together: one concern, or all that transactions and leases have tied together.
+    /// Histories of one concern each, or of all concerns that transactions and leases connect.
     pub(super) histories: usize,
     pub(super) operations: usize,
     /// Those of them that were never answered.
@@ -81,8 +81,8 @@ impl Judged {
     }
 }
 
-/// Judges a history, in the parts that have no concern in common. The error shows the first part that no order explains,
-/// up to the answer that could not be.
+/// Judges a history, in parts that have no concern in common. The error shows the first part that no order explains, up to
+/// the impossible answer.
 pub(super) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, String> {
     let mut judged = Judged::default();
     for part in parts(entries) {
@@ -94,7 +94,7 @@ pub(super) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, Str
         match linearizable(&part, leases_end) {
             Some(true) => {}
             Some(false) => return Err(explained(&part, leases_end)),
-            None => return Err(format!("no order found in {PATIENCE:?}, and none excluded:\n{}", shown(&part))),
+            None => return Err(format!("no order found in {DEADLINE:?}, and none excluded:\n{}", shown(&part))),
         }
     }
     Ok(judged)
@@ -125,13 +125,12 @@ fn parts(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     parts
 }
 
-/// An item remembers four writes: a call that was lost and sent again while more than that came between is no longer
-/// recognised. Then it may be refused although it was done, or take its lease a second time; what cannot be told from
-/// such an answer is left open.
+/// An item remembers four writes: a lost call that is repeated after more than that is no longer recognised. Then it may be
+/// rejected although it was applied, or acquire its lease a second time; what such an answer does not show is left open.
 fn honest(part: Vec<Entry>) -> Vec<Entry> {
-    let refused = |answer: &Answered| answer.status >= 400 || answer.body["status"] == "stale";
+    let rejected = |answer: &Answered| answer.status >= 400 || answer.body["status"] == "stale";
     let may_have_written =
-        |entry: &&Entry| entry.asked.writes() && entry.returned.as_ref().is_none_or(|(_, answer)| !refused(answer));
+        |entry: &&Entry| entry.asked.writes() && entry.returned.as_ref().is_none_or(|(_, answer)| !rejected(answer));
     let writes: Vec<Entry> = part.iter().filter(may_have_written).cloned().collect();
     let mut honest = Vec::new();
     for entry in &part {
@@ -143,13 +142,13 @@ fn honest(part: Vec<Entry>) -> Vec<Entry> {
                 .count()
         };
         let forgotten = entry.asked.spots().iter().any(|spot| others(spot) >= REMEMBERED);
-        let is_refused = entry.returned.as_ref().is_some_and(|(_, answer)| refused(answer));
-        if forgotten && is_refused && entry.repeated && entry.asked.writes() {
+        let is_rejected = entry.returned.as_ref().is_some_and(|(_, answer)| rejected(answer));
+        if forgotten && is_rejected && entry.repeated && entry.asked.writes() {
             honest.push(Entry { returned: None, ..entry.clone() });
             continue;
         }
         if let (true, false, Some(_), Asked::Lease(record, asked)) =
-            (forgotten, is_refused, &entry.returned, &*entry.asked)
+            (forgotten, is_rejected, &entry.returned, &*entry.asked)
             && (asked.get("token").is_some() || lacks_a_token(&part, record))
         {
             honest.push(Entry { returned: None, ..entry.clone() });
@@ -159,7 +158,7 @@ fn honest(part: Vec<Entry>) -> Vec<Entry> {
     honest
 }
 
-/// Whether a token of a record was taken that nobody was given.
+/// Returns whether a token of a record was issued that no answer shows.
 fn lacks_a_token(part: &[Entry], record: &str) -> bool {
     let given: BTreeSet<i64> = part
         .iter()
@@ -169,16 +168,16 @@ fn lacks_a_token(part: &[Entry], record: &str) -> bool {
     given.last().is_some_and(|last| *last > given.len() as i64)
 }
 
-/// Whether some order of the calls, each between its beginning and its end, explains all answers. `None`: not found out.
+/// Returns whether some order of the calls, each between its start and its end, explains all answers. `None`: undecided.
 fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
     #[derive(Clone, Copy)]
     enum Event {
         Invoke(usize),
         Return(usize),
     }
-    // An open call never ends, so that its client goes on as somebody else. Each concern of a read is a call of its own.
+    // An open call never ends, so its client continues under another name. Each concern of a read is a call of its own.
     let thread = |at: usize| match (&*part[at].asked, part[at].returned.is_some()) {
-        // What changes nothing is tried first, what may never have been done last.
+        // Calls that change nothing are tried first, those that may never have been applied last.
         (_, false) => (2, at, 0),
         (Asked::Read(spot), _) => (0, part[at].client as usize, spot.concern as usize),
         _ => (1, part[at].client as usize, 0),
@@ -186,7 +185,7 @@ fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
     let mut events: Vec<(u64, Event)> = Vec::new();
     for (at, entry) in part.iter().enumerate() {
         events.push((entry.invoked, Event::Invoke(at)));
-        // A call that was never answered may be made at any time: it ends after all others.
+        // A call that was never answered may be applied at any time: it ends after all others.
         events.push((entry.end(), Event::Return(at)));
     }
     events.sort_by_key(|(at, _)| *at);
@@ -202,13 +201,13 @@ fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
         }
         .unwrap();
     }
-    let (tell, told) = mpsc::channel();
-    let search = move || tell.send(tester.is_consistent());
+    let (result, results) = mpsc::channel();
+    let search = move || result.send(tester.is_consistent());
     std::thread::Builder::new().stack_size(64 << 20).spawn(search).unwrap();
-    told.recv_timeout(PATIENCE).ok()
+    results.recv_timeout(DEADLINE).ok()
 }
 
-/// The shortest beginning of a history that no order explains.
+/// Returns the shortest prefix of a history that no order explains.
 fn explained(part: &[Entry], leases_end: bool) -> String {
     let mut ends: Vec<u64> = part.iter().map(Entry::end).filter(|end| *end < u64::MAX).collect();
     ends.sort_unstable();
@@ -241,7 +240,7 @@ fn shown(part: &[Entry]) -> String {
     without_long_ids(&text)
 }
 
-/// Content ids by their ends, which tell them apart.
+/// Shortens content ids to their ends, which are distinct.
 fn without_long_ids(text: &str) -> String {
     text.split('"')
         .map(

@@ -1,8 +1,9 @@
-//! Histories: clients push, read, lease and commit at the same time, while requests, replies and processes are lost; then
-//! a checker looks for an order that explains every answer (linearizability; of transactions, strict serializability).
+//! Histories: clients push, read, lease and commit concurrently, while requests, replies and processes are lost; then a checker
+//! searches for an order that explains every answer (linearizability; of transactions, strict serializability).
 //!
-//! `cargo histories` prints what was done; `NAMESERVICE_HISTORY_SECONDS` says for how long (4 seconds a test). `NAMESERVICE_TEST_SEED` repeats a seed that a failure has
-//! printed: the same operations and faults, as far as the scheduler lets two runs be the same.
+//! `cargo histories` prints figures; `NAMESERVICE_HISTORY_SECONDS` sets the duration of each test (4 seconds).
+//! `NAMESERVICE_TEST_SEED` repeats a seed that a failure has printed: the same operations and faults, as far as the scheduler
+//! allows.
 
 mod clients;
 mod feed;
@@ -32,7 +33,7 @@ use self::{
     spec::{Answered, Asked, Concern, Spot},
 };
 
-/// How many seconds of histories each test makes.
+/// How many seconds of histories each test runs.
 const SECONDS: &str = "NAMESERVICE_HISTORY_SECONDS";
 const DEFAULT_SECONDS: u64 = 4;
 const SEED: &str = "NAMESERVICE_TEST_SEED";
@@ -67,7 +68,7 @@ impl Figures {
     }
 }
 
-/// Seeds, until the time is over: one where one was named.
+/// Returns seeds until the time is over: only the given one where one is set.
 fn seeds() -> impl Iterator<Item = u64> {
     let named = std::env::var(SEED).ok().map(|seed| seed.parse::<u64>().expect("a seed is a number"));
     let seconds = std::env::var(SECONDS).ok().map_or(DEFAULT_SECONDS, |seconds| seconds.parse().expect("seconds"));
@@ -84,7 +85,7 @@ fn mix_of(seed: u64) -> Mix {
     [Mix::PUSHES, Mix::LEASES, Mix::TRANSACTIONS, Mix::EVERYTHING][(seed % 4) as usize]
 }
 
-/// Lets clients loose on a world and judges what they were told.
+/// Runs clients against a world and judges their history.
 async fn run(world: World, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) {
     let world = Arc::new(world);
     let clients = (0..CLIENTS).map(|number| tokio::spawn(Client::new(number, seed, world.clone()).run(STEPS)));
@@ -98,7 +99,7 @@ async fn run(world: World, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) 
 }
 
 async fn create(service: &str, names: &[String]) {
-    // The service may be behind faults: a lost answer is asked again.
+    // The service may be behind faults: a lost request is repeated.
     let client = nameservice_tests::service::client();
     for name in names {
         for _ in 0..20 {
@@ -117,26 +118,26 @@ async fn create(service: &str, names: &[String]) {
 }
 
 fn names(seed: u64, round: usize) -> Vec<String> {
-    // One record makes the histories of its concerns long, two tie transactions together.
+    // One record makes the histories of its concerns long, two let transactions connect records.
     (0..1 + seed % 2).map(|n| format!("h{round}-{n}:main")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
     let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
-    let door = Proxy::start(service.url()).await;
+    let proxy = Proxy::start(service.url()).await;
     let mut figures = Figures::default();
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(service.url(), &names).await;
         service.table.proxy.strike_at_random(seed, RATE);
-        door.strike_at_random(seed + 1, RATE);
-        let world = World::new(vec![door.url().to_owned(), service.url().to_owned()], names, mix_of(seed));
+        proxy.strike_at_random(seed + 1, RATE);
+        let world = World::new(vec![proxy.url().to_owned(), service.url().to_owned()], names, mix_of(seed));
         figures.judged.add(&run(world, seed, false).await.0);
         figures.add(service.table.proxy.stop_striking());
-        figures.add(door.stop_striking());
+        figures.add(proxy.stop_striking());
         service.table.proxy.take_requests();
-        door.take_requests();
+        proxy.take_requests();
     }
     figures.print("in one process");
 }
@@ -166,12 +167,12 @@ async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_tel
         let names = names(seed, round);
         create(&process.url(), &names).await;
         let world = World::new(vec![process.url()], names.clone(), mix_of(seed));
-        let (judged, told) = run_and_kill(&mut process, world, seed).await;
+        let (judged, run) = run_and_kill(&mut process, world, seed).await;
         figures.judged.add(&judged);
-        entries.extend(told);
+        entries.extend(run);
         records.extend(names);
     }
-    // Written last, so that all else is in the feed once this is.
+    // Written last, so that everything else is in the feed once this is.
     let last = vec!["last:main".to_owned()];
     create(&process.url(), &last).await;
     records.extend(last.clone());
@@ -180,7 +181,7 @@ async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_tel
     let changes = feed::judge(&process.url(), &seen, &entries, &records, 1).await;
     figures.count("killed with -9", process.kills);
     figures.print("a process and its engine, killed");
-    println!("  its feed: {changes} changes in order, each once, as clients were told");
+    println!("  its feed: {changes} changes in order, each once, as clients received them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,7 +236,7 @@ async fn a_clock_that_steps_back_and_forth_gives_no_lease_twice() {
     figures.print("a clock that steps");
 }
 
-// ---- that the checker can tell ----
+// ---- the checker itself ----
 
 fn entry(client: u32, from: u64, to: u64, asked: Asked, answer: (u16, Value)) -> Entry {
     let answer = Answered { status: answer.0, body: answer.1 };
@@ -339,11 +340,11 @@ fn the_checker_refuses_histories_that_no_order_explains() {
             ],
         ),
         (
-            "a stale push that was told as updated",
+            "a stale push that was answered as updated",
             vec![entry(0, 0, 1, pushes_head(5), was_updated(5)), entry(1, 2, 3, pushes_head(4), was_updated(4))],
         ),
         (
-            "an expectation that held, refused",
+            "a matching expectation, rejected",
             vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_refused(1))],
         ),
         (
@@ -381,7 +382,7 @@ impl Asked {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_checker_refuses_what_was_told_to_clients_once_an_answer_is_changed() {
     let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
-    let mut refused = 0;
+    let mut rejected = 0;
     for round in 0..3 {
         let names = vec![format!("c{round}:main")];
         create(service.url(), &names).await;
@@ -390,7 +391,7 @@ async fn the_checker_refuses_what_was_told_to_clients_once_an_answer_is_changed(
         join_all(clients).await;
         let entries = world.recorder.take();
         judge(entries.clone(), false).unwrap();
-        // Each push that was done is told as one that was not: then somebody has read what nobody wrote, or has expected it.
+        // Each applied push is reported as not applied: then a client has read, or expected, a value that no client wrote.
         for (at, entry) in entries.iter().enumerate() {
             let Asked::Push(spot, body) = &*entry.asked else { continue };
             let seen_later = |other: &Entry| {
@@ -404,12 +405,12 @@ async fn the_checker_refuses_what_was_told_to_clients_once_an_answer_is_changed(
                 continue;
             }
             let mut changed = entries.clone();
-            let told =
+            let changed_answer =
                 Answered { status: 409, body: json!({ "type": "x/conflict", "actual": Concern::Head.unborn() }) };
-            changed[at].returned = Some((entry.returned.as_ref().unwrap().0, Arc::new(told)));
-            assert!(judge(changed, false).is_err(), "{entry:?} may have been refused");
-            refused += 1;
+            changed[at].returned = Some((entry.returned.as_ref().unwrap().0, Arc::new(changed_answer)));
+            assert!(judge(changed, false).is_err(), "{entry:?} may have been rejected");
+            rejected += 1;
         }
     }
-    assert!(refused > 5, "only {refused} answers could be changed");
+    assert!(rejected > 5, "only {rejected} answers could be changed");
 }

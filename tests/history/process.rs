@@ -8,20 +8,20 @@ use std::{
 
 use tokio::process::{Child, Command};
 
-/// How long it may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The deadline of the process to listen.
+const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A service that runs, on a port that it keeps over its restarts.
+/// A running service, on a port that it keeps across restarts.
 pub(crate) struct Process {
     child: Child,
     listen: SocketAddr,
     place: Vec<String>,
-    /// How often it was killed.
+    /// How many times it was killed.
     pub(crate) kills: u64,
 }
 
 impl Process {
-    /// Starts one over what the words of its command line name: `--data DIR` or `--endpoint-url URL`.
+    /// Starts one with these arguments: `--data DIR` or `--endpoint-url URL`.
     pub(crate) async fn start(place: &[&str]) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let place: Vec<String> = place.iter().map(|&word| word.to_owned()).collect();
@@ -33,12 +33,12 @@ impl Process {
         format!("http://{}", self.listen)
     }
 
-    /// Its id, until it is killed.
+    /// The process id, until it is killed.
     pub(crate) fn id(&self) -> u32 {
         self.child.id().unwrap()
     }
 
-    /// Kills it with -9 and starts it again.
+    /// Kills it with SIGKILL and restarts it.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
         self.kills += 1;
@@ -52,7 +52,7 @@ async fn spawn(listen: SocketAddr, place: &[String]) -> Child {
         .args(["serve", "--listen", &listen.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        // What it says of requests that fail under faults would bury the figures.
+        // Its log of requests that fail under faults would hide the figures.
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
@@ -60,7 +60,7 @@ async fn spawn(listen: SocketAddr, place: &[String]) -> Child {
     let begun = Instant::now();
     while TcpStream::connect(listen).is_err() {
         assert!(child.try_wait().unwrap().is_none(), "the service did not start: {place:?}");
-        assert!(begun.elapsed() < PATIENCE, "the service does not listen: {place:?}");
+        assert!(begun.elapsed() < DEADLINE, "the service does not listen: {place:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     child

@@ -1,6 +1,7 @@
-//! What the service promises of its concerns (contract §3, §4 and §6), as an object that one caller at a time uses.
+//! A sequential specification of the concerns (docs/specification.md: Operations, Answers, Leases), as an object with one caller
+//! at a time.
 //!
-//! Written against the JSON of the wire, so that it shares nothing with what it judges.
+//! It is written against the JSON of the wire and shares no code with the service.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -12,7 +13,7 @@ use std::{
 use serde_json::{Value, json};
 use stateright::semantics::SequentialSpec;
 
-/// One concern of one record: what is written as a whole.
+/// One concern of one record: the unit of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) record: String,
@@ -54,7 +55,7 @@ impl Concern {
         Self::ALL.into_iter().find(|concern| op.strip_prefix("push_") == Some(concern.name()))
     }
 
-    /// What a new ledger has.
+    /// The value in a new ledger.
     pub(crate) fn unborn(self) -> Value {
         match self {
             Self::Head => json!({ "id": null, "t": 0 }),
@@ -75,20 +76,20 @@ impl Spot {
     }
 }
 
-/// What a client asked.
+/// A request.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Asked {
     Read(Spot),
     Push(Spot, Value),
-    /// Takes or extends a lease.
+    /// Acquires or refreshes a lease.
     Lease(String, Value),
-    /// Gives one back: `{name, holder, token}`.
+    /// Releases one: `{name, holder, token}`.
     Release(String, Value),
     Transaction(Vec<Value>),
 }
 
 impl Asked {
-    /// All that it can look at or change.
+    /// Every concern that it can read or change.
     pub(crate) fn spots(&self) -> Vec<Spot> {
         match self {
             Self::Read(spot) => vec![spot.clone()],
@@ -139,7 +140,7 @@ pub(crate) struct Step {
     pub(crate) asked: Arc<Asked>,
 }
 
-/// What the service answered.
+/// An answer of the service.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -168,7 +169,7 @@ impl fmt::Debug for Answered {
             "" => write!(f, "{} {}", self.status, self.body),
             "conflict" => write!(f, "conflict, actual {}", self.body["actual"]),
             "lease-held" | "lease-lost" => write!(f, "{} {}", self.problem(), self.body["lease"]),
-            "transaction-refused" => write!(f, "refused {}", self.body["results"]),
+            "transaction-refused" => write!(f, "rejected {}", self.body["results"]),
             problem => write!(f, "{problem}"),
         }
     }
@@ -186,11 +187,11 @@ struct Item {
 struct Lease {
     name: String,
     holder: String,
-    /// As the answer told it; `None` where there was none.
+    /// The value in the answer; `None` where it has none.
     expires_at: Option<i64>,
 }
 
-/// The records of a history, on the way through one order of its calls.
+/// The records of a history after a prefix of one order of its calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     items: BTreeMap<Spot, Item>,
@@ -199,14 +200,14 @@ pub(crate) struct Records {
     way: Way,
 }
 
-/// Which way was taken so far. The tester tries every order; two that have made the same calls and have come to the same
-/// records need not both be followed (Lowe, "Testing for linearizability").
+/// The prefix of the current order. The tester tries every order; of two prefixes with the same calls and the same records only
+/// one needs to be followed (Lowe, "Testing for linearizability").
 #[derive(Clone, Debug)]
 struct Way {
     made: BTreeSet<usize>,
-    /// How many calls with an answer are still to be made.
+    /// How many answered calls are left.
     answered_left: usize,
-    /// Where it has come to.
+    /// The records after it.
     here: u64,
     known: Arc<Mutex<Known>>,
     hasher: RandomState,
@@ -214,17 +215,17 @@ struct Way {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Where some way has come before.
+    /// States that another prefix has reached.
     reached: HashSet<u64>,
-    /// Where a call fits that changes nothing: making it can only help, so no other is tried there.
+    /// States in which a call fits that changes nothing: taking it can only help, so no other is tried there.
     settled: HashSet<u64>,
 }
 
-/// What a push comes to.
+/// The result of a push.
 pub(crate) enum Verdict {
-    /// The value is there already.
+    /// The value is stored already.
     InPlace,
-    /// Applied, it leaves this.
+    /// It is applied and leaves this value.
     Applies(Value),
     Stale,
     Conflict,
@@ -243,7 +244,7 @@ pub(crate) fn without_lease(mut status: Value) -> Value {
 }
 
 impl Records {
-    /// Where every record is new and a lease outlives the history, unless told otherwise. So many calls have an answer.
+    /// Creates records of which all are new and no lease expires, unless set otherwise, for this many answered calls.
     pub(crate) fn new(leases_end: bool, answered: usize) -> Self {
         let way = Way {
             made: BTreeSet::new(),
@@ -255,17 +256,17 @@ impl Records {
         Self { items: BTreeMap::new(), leases_end, way }
     }
 
-    /// The value in place, less a lease.
+    /// Returns the stored value without a lease.
     pub(crate) fn value(&self, spot: &Spot) -> Value {
         self.item(spot).value
     }
 
-    /// The lease of a record, as an answer shows it, less its times.
+    /// Returns the lease of a record, as an answer shows it, without its times.
     pub(crate) fn lease(&self, record: &str) -> Option<(String, String)> {
         self.item(&Spot::status_of(record)).lease.map(|lease| (lease.name, lease.holder))
     }
 
-    /// The last token that a record has given.
+    /// Returns the last token of a record.
     pub(crate) fn token(&self, record: &str) -> i64 {
         self.item(&Spot::status_of(record)).token
     }
@@ -289,7 +290,7 @@ impl Records {
         self.change(spot, |item| item.value = value);
     }
 
-    /// The value in place is the one shown, as far as it is the spot's own.
+    /// Returns whether the stored value is the one shown, as far as it belongs to the spot.
     fn shows(&self, spot: &Spot, shown: &Value) -> bool {
         without_lease(shown.clone()) == self.item(spot).value
     }
@@ -305,7 +306,7 @@ impl Records {
             }
     }
 
-    /// What a push would come to, its lease aside.
+    /// Returns the result of a push, ignoring its lease.
     pub(crate) fn judge(&self, spot: &Spot, body: &Value) -> Verdict {
         let there = self.item(spot).value;
         let (new, expected) = (&body["new"], body.get("expected"));
@@ -352,7 +353,7 @@ impl Records {
         }
     }
 
-    /// The lease that a push claims is the current one.
+    /// Returns whether the lease that a push claims is the current one.
     pub(crate) fn holds(&self, record: &str, claim: &Value) -> bool {
         let item = self.item(&Spot::status_of(record));
         json!(item.token) == claim["token"]
@@ -365,7 +366,7 @@ impl Records {
         body.get("lease").is_none_or(|claim| self.holds(&spot.record, claim))
     }
 
-    /// The lease that a refusal shows is the one in place.
+    /// Returns whether the lease that a rejection shows is the current one.
     fn shows_lease(&self, record: &str, shown: &Value) -> bool {
         match (self.item(&Spot::status_of(record)).lease, shown) {
             (None, Value::Null) => true,
@@ -374,10 +375,10 @@ impl Records {
         }
     }
 
-    /// A refused fence: the lease is another one, or its time was over.
+    /// Returns whether a push is fenced off: the lease is another one or has expired.
     fn fence_refuses(&self, spot: &Spot, body: &Value, shown: &Value) -> bool {
-        let refuses = body.get("lease").is_some_and(|claim| self.leases_end || !self.holds(&spot.record, claim));
-        refuses && self.shows_lease(&spot.record, shown)
+        let rejects = body.get("lease").is_some_and(|claim| self.leases_end || !self.holds(&spot.record, claim));
+        rejects && self.shows_lease(&spot.record, shown)
     }
 
     pub(crate) fn take(&mut self, record: &str, name: &str, holder: &str, expires_at: Option<i64>) {
@@ -405,7 +406,7 @@ impl Records {
         });
     }
 
-    /// Whether a push can have been answered so here; follows it if so.
+    /// Returns whether a push can have this answer here, and applies it if so.
     fn pushed(&mut self, spot: &Spot, body: &Value, answer: &Answered) -> bool {
         let shown = &answer.body;
         match (answer.status, shown["status"].as_str(), answer.problem()) {
@@ -429,7 +430,7 @@ impl Records {
         }
     }
 
-    /// What an operation of a transaction would leave, `None` where it does not apply.
+    /// Returns the value that an operation of a transaction leaves, `None` where it is not applied.
     fn effect(&self, operation: &Value) -> Option<Option<Value>> {
         let spot = spot_of(operation);
         if operation["op"] == json!("check") {
@@ -476,14 +477,14 @@ impl Records {
         right
     }
 
-    fn refused(&self, operations: &[Value], results: &[Value]) -> bool {
-        let mut stood_in_the_way = false;
+    fn is_rejected(&self, operations: &[Value], results: &[Value]) -> bool {
+        let mut any_rejects = false;
         let right = operations.iter().zip(results).all(|(operation, result)| {
             let spot = spot_of(operation);
             let check = operation["op"] == json!("check");
             let verdict = || self.judge(&spot, operation);
-            let (refuses, right) = match result["status"].as_str().unwrap_or_default() {
-                // It stands for nothing: another operation refused.
+            let (rejects, right) = match result["status"].as_str().unwrap_or_default() {
+                // It proves nothing: another operation was rejected.
                 "passed" => (false, true),
                 "conflict" if check => (true, !self.expected_holds(&spot, &operation["expected"])),
                 "conflict" => (true, matches!(verdict(), Verdict::Conflict)),
@@ -491,16 +492,16 @@ impl Records {
                 "lease-lost" => {
                     let shown = result.get("lease").unwrap_or(&Value::Null);
                     return {
-                        stood_in_the_way = true;
+                        any_rejects = true;
                         self.fence_refuses(&spot, operation, shown)
                     };
                 }
                 _ => (true, false),
             };
-            stood_in_the_way |= refuses;
-            right && (!refuses || self.shows(&spot, &result["actual"]))
+            any_rejects |= rejects;
+            right && (!rejects || self.shows(&spot, &result["actual"]))
         });
-        right && stood_in_the_way && operations.len() == results.len()
+        right && any_rejects && operations.len() == results.len()
     }
 
     fn leased(&mut self, record: &str, asked: &Value, answer: &Answered) -> bool {
@@ -533,7 +534,7 @@ impl Records {
 }
 
 impl Records {
-    /// What comes of a call that was never answered, if it is made now.
+    /// Applies a call that was never answered.
     fn make_unanswered(&mut self, asked: &Asked) {
         match asked {
             Asked::Read(_) => {}
@@ -569,7 +570,7 @@ impl Records {
         }
     }
 
-    /// Whether a call can have been answered so, if it is made now; makes it if so.
+    /// Returns whether a call can have this answer now, and applies it if so.
     fn make(&mut self, asked: &Asked, answer: &Answered) -> bool {
         match asked {
             Asked::Read(spot) => self.reads(spot, &answer.body),
@@ -590,7 +591,7 @@ impl Records {
                 let results = answer.body["results"].as_array().map(Vec::as_slice).unwrap_or_default();
                 match answer.status {
                     200 => self.committed(operations, results),
-                    409 => self.refused(operations, results),
+                    409 => self.is_rejected(operations, results),
                     _ => false,
                 }
             }
@@ -602,8 +603,8 @@ impl SequentialSpec for Records {
     type Op = Step;
     type Ret = Arc<Answered>;
 
-    /// Calls without an answer are told as answered at the end of the history, with [`Answered::never`], so that
-    /// [`Self::is_valid_step`] can say which of them are worth making.
+    /// Calls without an answer are modelled as answered at the end of the history, with [`Answered::never`], so that
+    /// [`Self::is_valid_step`] decides which of them are worth applying.
     fn invoke(&mut self, _step: &Step) -> Self::Ret {
         Answered::never()
     }
@@ -620,7 +621,7 @@ impl SequentialSpec for Records {
             }
         } else if self.way.answered_left > 0 {
             self.make_unanswered(&step.asked);
-            // Without an effect, it may as well come after everything that was answered.
+            // Without an effect, it may as well be ordered after everything that was answered.
             if self.items == before {
                 return false;
             }

@@ -1,4 +1,4 @@
-//! Bodies and parameters with bytes and values out of place, made from ones that are right.
+//! Bodies and parameters with wrong bytes and values, mutated from valid ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ const DEFAULT_BODIES: usize = 60;
 
 static TRIED: AtomicU64 = AtomicU64::new(0);
 
-/// Requests that would be taken, if what they expect were there: it never is, so that what is sent by chance changes nothing.
+/// Requests that would be applied if their expected values matched: they never do, so that a valid mutation changes nothing.
 fn requests() -> Vec<(Method, &'static str, Value)> {
     let head = |n: i64| json!({ "id": cid(n).as_str(), "t": n });
     let claim = json!({ "name": "index_lock", "holder": "h", "token": 77 });

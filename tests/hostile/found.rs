@@ -1,4 +1,4 @@
-//! What schemathesis has found: one test each.
+//! Bugs that schemathesis found: one test each.
 
 use nameservice_tests::prelude::*;
 
@@ -12,7 +12,7 @@ fn something_fits_each_operation_of_a_transaction() {
     let operations = document["components"]["schemas"]["Operation"]["oneOf"].as_array().unwrap();
     assert_eq!(operations.len(), 5);
     for operation in operations {
-        // One closed object: what is closed to `op` and composed with what requires it fits nothing.
+        // One closed object: a schema that is closed to `op`, composed with one that requires it, matches nothing.
         assert_eq!(operation["additionalProperties"], json!(false), "{operation}");
         for member in operation["required"].as_array().unwrap() {
             assert!(operation["properties"].get(member.as_str().unwrap()).is_some(), "{member} of {operation}");
@@ -43,7 +43,7 @@ fn a_body_that_may_be_left_out_is_not_said_to_be_null() {
 fn what_a_change_is_fits_its_schema() {
     let document = document();
     for member in ["change", "concern"] {
-        // Composed with `type: object`, the words of an enumeration would fit nothing.
+        // Composed with `type: object`, the values of an enumeration would match nothing.
         let schema = &document["components"]["schemas"]["Change"]["properties"][member];
         assert!(schema["$ref"].is_string() && schema.get("allOf").is_none(), "{schema}");
     }
@@ -60,7 +60,7 @@ async fn a_cursor_of_another_list_is_no_failure() {
         let page = service.get(&format!("/v1/records?name={name}&cursor={cursor}")).await.expect(200);
         page["records"].as_array().unwrap().len()
     };
-    // What is listed is what comes after the cursor, wherever that stands.
+    // The list has what follows the cursor, whatever list the cursor is from.
     assert_eq!((listed("a").await, listed("m").await, listed("z").await), (0, 0, 1));
     assert_eq!(listed("l").await, 0);
 }

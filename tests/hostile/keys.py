@@ -1,4 +1,4 @@
-"""Makes a key and a token of an administrator: writes the key set to the file named, prints the token."""
+"""Creates a key and an administrator's token: writes the key set to the given file and prints the token."""
 
 import json
 import sys

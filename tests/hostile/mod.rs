@@ -1,6 +1,6 @@
-//! Input that means harm: nothing is answered with a failure of the service's own, and nothing of it is stored.
+//! Hostile input: none of it is answered with an internal failure, and none of it is stored.
 //!
-//! `.ci/hostile` has schemathesis try the whole document; `cargo fuzz` and the corpora of `fuzz/` try bytes.
+//! `.ci/hostile` runs schemathesis over the whole document; `cargo fuzz` with the corpora of `fuzz/` tries bytes.
 
 mod bytes;
 mod found;
@@ -8,7 +8,7 @@ mod wire;
 
 use nameservice_tests::prelude::*;
 
-/// What must still hold after hostile input: the record is as it was, and the service serves.
+/// Asserts what must hold after hostile input: the record is unchanged, and the service answers.
 async fn unharmed(service: &Service, before: &Value) {
     assert_eq!(&service.get("/v1/records/mydb").await.expect(200), before);
     service.get("/v1/health?deep=true").await.expect(200);

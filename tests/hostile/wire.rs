@@ -11,17 +11,17 @@ use tokio::{
 
 use super::{ledger, unharmed};
 
-/// Sends bytes as they are and reads until the service has nothing more to say for a while.
+/// Sends raw bytes and reads until the service sends nothing more for a while.
 async fn raw(service: &Service, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.url().trim_start_matches("http://")).await.unwrap();
-    // The service may close the connection before all was sent: that is an answer, too.
+    // The service may close the connection before everything was sent: that is an answer, too.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = timeout(Duration::from_millis(400), stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The status of the first answer; 0 where the connection was closed without one.
+/// Returns the status of the first answer; 0 where the connection was closed without one.
 fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
@@ -75,7 +75,7 @@ async fn what_is_no_http_is_refused() {
         b"PUT /v1/heads/mydb HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec(),
         b"PUT /v1/heads/mydb HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n{}"
             .to_vec(),
-        // A body that never comes to its end must not be taken for one that did.
+        // A truncated body must not be treated as complete.
         short,
     ];
     for request in requests {

@@ -15,13 +15,13 @@ fn folder(of: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
 }
 
-/// The folders under `functions/`.
+/// Returns the folders under `functions/`.
 pub(super) fn folders() -> BTreeSet<String> {
     let folders = fs::read_dir(folder("functions")).unwrap();
     folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// A file of a function.
+/// Reads a file of a function.
 pub(super) fn source(function: &str, file: &str) -> String {
     fs::read_to_string(folder("functions").join(function).join("src").join(file)).unwrap()
 }
@@ -42,7 +42,7 @@ fn described() -> Vec<Described> {
             let path = path.replace("{address}", "{address+}");
             let handler = operation["operationId"].as_str().unwrap();
             let guarded = operation.get("security").is_some_and(|security| *security != Value::Array(Vec::new()));
-            // Fluree's routes are served twice, and described once.
+            // Fluree's routes are served twice and described once.
             let again = path.starts_with("/fluree/").then(|| format!("/v1{path}"));
             for path in [Some(path), again].into_iter().flatten() {
                 let route = format!("{} {path}", method.to_uppercase());
@@ -66,11 +66,11 @@ fn every_operation_has_its_route_to_its_function() {
         folders.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
     expected.get_mut("not_found").unwrap().insert("$default".to_owned());
     for operation in described() {
-        // A handler is a function of the room that serves it.
+        // The handler is defined in the crate that serves it.
         let defined = format!("async fn {}(", operation.handler);
-        let rooms: Vec<_> = folders.iter().filter(|name| source(name, "lib.rs").contains(&defined)).collect();
-        let [room] = rooms[..] else { panic!("{} is defined in {rooms:?}", operation.handler) };
-        expected.get_mut(room).unwrap().insert(operation.route);
+        let crates: Vec<_> = folders.iter().filter(|name| source(name, "lib.rs").contains(&defined)).collect();
+        let [name] = crates[..] else { panic!("{} is defined in {crates:?}", operation.handler) };
+        expected.get_mut(name).unwrap().insert(operation.route);
     }
     for (name, routes) in expected {
         let function = &FUNCTIONS[&name];
@@ -88,7 +88,7 @@ fn what_needs_a_token_asks_for_a_scope_or_checks_it_itself() {
             .unwrap();
         let is_url = function.url.contains(&operation.route);
         assert_eq!(operation.guarded, function.scope.is_some() || function.verifies_tokens, "{name}");
-        assert!(!is_url || function.verifies_tokens, "{name}: nobody else checks tokens at a function URL");
+        assert!(!is_url || function.verifies_tokens, "{name}: a function URL has no authorizer");
         assert!(function.scope.is_none() || !function.verifies_tokens, "{name}: one of the two");
     }
     for name in folders() {
@@ -99,7 +99,7 @@ fn what_needs_a_token_asks_for_a_scope_or_checks_it_itself() {
     }
 }
 
-/// What the gateway asks for is what the service would ask for itself.
+/// The gateway requires the scopes that the service itself requires.
 #[tokio::test]
 async fn every_route_asks_for_the_scope_that_its_function_needs() {
     let service = guarded().await;
@@ -121,7 +121,7 @@ async fn every_route_asks_for_the_scope_that_its_function_needs() {
     }
 }
 
-/// The words of a text that begin like the variables that functions read.
+/// Returns the names of environment variables in a text.
 fn variables(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("NAMESERVICE_")).collect()

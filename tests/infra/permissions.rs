@@ -1,7 +1,7 @@
-//! Least privilege: what each function may do is what it was seen to do, and nothing else.
+//! Least privilege: each role allows exactly the actions that its function was seen to use.
 //!
-//! The requests that a function sends to DynamoDB are written down at the wire while each of its ways is gone. A way that is
-//! missing here and needs more shows in any test over HTTP: the service of `tests/support` refuses what a role would.
+//! The requests that a function sends to DynamoDB are recorded at the wire while every path through it is taken. A path that is
+//! missing here and needs more fails in any test over HTTP: the service of `tests/support` rejects what a role does not allow.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::functions::source;
 
-/// A service, and what its functions were seen to do.
+/// A service, and the actions that its functions were seen to use.
 struct Recorder {
     service: Service,
     seen: BTreeMap<&'static str, Actions>,
@@ -33,7 +33,7 @@ impl Recorder {
         Self { service: Service::start().await, seen: BTreeMap::new() }
     }
 
-    /// Asks the function that the gateway would ask.
+    /// Calls the function that the gateway would call.
     async fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Answer {
         let function = infra::function_of(method.as_str(), path).unwrap_or_else(|| panic!("no route takes {path}"));
         let passed = self.service.table.proxy.actions_passed();
@@ -78,7 +78,7 @@ fn unborn() -> Value {
     json!({ "id": null, "t": 0 })
 }
 
-/// What every function with a store does while it starts.
+/// The request that every function with a store sends during init.
 async fn start_up(recorder: &mut Recorder) {
     for name in FUNCTIONS.keys() {
         if !source(name, "main.rs").contains("serve_without_store") {
@@ -98,7 +98,7 @@ async fn creations(r: &mut Recorder) {
     // One reference kept, one dropped, and later one added.
     r.put("/v1/graph-sources/search", publication(json!(["mydb"]), 2)).await.expect(200);
     r.put("/v1/graph-sources/search", publication(json!(["mydb", "mydb:dev"]), 3)).await.expect(200);
-    // A row that somebody left at the target: is it counted there?
+    // A leftover row at the target: is it counted there?
     r.service.table.put(&[rows::row("mydb:main", "backref#found:main", [("dependent", rows::s("found:main"))])]).await;
     r.put("/v1/graph-sources/found", publication(json!(["mydb"]), 1)).await.expect(201);
     r.delete("/v1/records/found").await.expect(204);
@@ -106,7 +106,7 @@ async fn creations(r: &mut Recorder) {
     r.put("/v1/graph-sources/mydb", publication(json!([]), 1)).await.problem(409, "wrong-kind");
 }
 
-/// Pushes that find their item, that find none, that find a row of old, and that come under a lease.
+/// Pushes that find their item, find none, find an incomplete row, or come under a lease.
 async fn pushes(r: &mut Recorder) {
     let lease = json!({ "name": "index_lock", "holder": "i" });
     let held = r.put("/v1/leases/mydb", lease.clone()).await.expect(200);
@@ -192,7 +192,7 @@ async fn reads(r: &mut Recorder) {
     r.ask(Method::GET, "/v1/branches/nobody", None).await;
 }
 
-/// What Fluree's servers send.
+/// Requests of Fluree's servers.
 async fn refs(r: &mut Recorder) {
     let at = |end: &str| format!("/fluree/nameservice/refs/{end}");
     r.post(&at("theirs:main/init"), json!(null)).await.expect(200);
@@ -228,11 +228,11 @@ async fn ends(r: &mut Recorder) {
     r.delete("/v1/records/nobody").await.problem(404, "unknown-record");
 }
 
-/// Everything that has happened so far, from the stream into the feed: each record by itself, so that the batch does not tell
-/// what it is about, and all of it once more.
+/// Takes everything so far from the stream to the feed: first each record in a batch of its own, so that the batch does not show
+/// its kind, and then all of them again.
 async fn consumption(r: &mut Recorder) {
     let table = &r.service.table;
-    // An item of no record, of which the feed has never told either.
+    // An item of no record, which the feed has never shown either.
     table.put(&[rows::row("stray:main", "status", [("status", rows::s("ready"))])]).await;
     let deliveries = pump::deliveries(table).await;
     let passed = table.proxy.actions_passed();
@@ -243,7 +243,7 @@ async fn consumption(r: &mut Recorder) {
     r.note("stream_consumer", passed);
 }
 
-/// Those who follow the feed: from the start, at its end, and beyond what is there.
+/// Readers of the feed: from the start, at its end, and beyond it.
 async fn readers(r: &mut Recorder) {
     let end = r.get("/v1/changes?limit=1000").await["position"].as_u64().unwrap();
     assert!(end > 0);
@@ -254,7 +254,7 @@ async fn readers(r: &mut Recorder) {
         format!("/v1/changes?after={end}&wait=1"),
         "/v1/history/mydb".to_owned(),
         "/v1/history/mydb?concern=head&after=1".to_owned(),
-        // Purged: nothing but its history is left.
+        // Purged: only its history is left.
         "/v1/history/first".to_owned(),
     ] {
         r.get(&path).await;
@@ -264,7 +264,7 @@ async fn readers(r: &mut Recorder) {
     r.post("/v1/changes/compare", json!({ "subscriptions": known })).await.expect(200);
 }
 
-/// Those to whom the feed is streamed: what is there comes at once, and then the stream waits for more.
+/// Readers of event streams: stored changes come at once, then the stream waits for more.
 async fn streams(r: &mut Recorder) {
     for path in [
         "/v1/events?after=0",
@@ -284,7 +284,7 @@ async fn streams(r: &mut Recorder) {
     }
 }
 
-/// What is not asked of DynamoDB's tables: what the mapping needs to read the stream on the function's behalf
+/// Actions on other resources than tables: those that the mapping needs to read the stream on the function's behalf
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`, and
 /// `SendMessage`.
 const BESIDE_TABLES: [(&str, &[&str]); 3] = [
@@ -332,7 +332,7 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     assert!(differences.is_empty(), "infra/functions.tf:\n{}", differences.join("\n"));
 }
 
-/// The policies that infra/tests compares with the list are all that there are.
+/// There are no other policies than those that infra/tests compares with the list.
 #[test]
 fn roles_get_their_permissions_from_nowhere_else() {
     let resources = infra::MODULE.iter().filter(|block| block.ident.as_str() == "resource");

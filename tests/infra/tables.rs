@@ -13,7 +13,7 @@ use nameservice_views::{self as feed, KeyType, Projection};
 #[derive(Debug, PartialEq)]
 struct Shape {
     keys: (String, String),
-    /// Attributes that are keys of anything, all of them texts.
+    /// Attributes that are keys of the table or an index, all of them strings.
     texts: BTreeSet<String>,
     indexes: BTreeMap<String, Index>,
     ttl: String,
@@ -23,7 +23,7 @@ struct Shape {
 #[derive(Debug, PartialEq)]
 struct Index {
     keys: (String, String),
-    /// `None` carries everything, an empty set the keys alone.
+    /// `None` projects everything, an empty set only the keys.
     carries: Option<BTreeSet<String>>,
 }
 
@@ -40,7 +40,7 @@ fn keys(body: &Body) -> (String, String) {
     (text(body, "hash_key"), text(body, "range_key"))
 }
 
-/// The shape of a table in the module. Panics unless it is on demand, encrypted, and can be restored.
+/// Returns the shape of a table in the module. Panics unless it is on demand, encrypted, and restorable.
 fn shape(name: &str) -> Shape {
     let table = resource("aws_dynamodb_table", name);
     assert_eq!(text(table, "billing_mode"), "PAY_PER_REQUEST");
@@ -132,7 +132,7 @@ fn the_table_of_the_feed_is_the_one_that_the_feed_has_drawn() {
     assert_eq!(name.trim().trim_matches('"'), Feed::table_of("${var.table_name}"));
 }
 
-/// Permissions name indexes: each name stands for the index of that name, and of no other table.
+/// Permissions name indexes: each name is that of one index of one table.
 #[test]
 fn every_index_can_be_named_in_a_permission() {
     let resources = local("resources").as_object().unwrap();
@@ -157,7 +157,7 @@ fn every_index_can_be_named_in_a_permission() {
     assert_eq!(found, expected);
 }
 
-/// The consumer is handed the items whose differences are changes (contract §9), and no others.
+/// The mapping delivers exactly the items whose differences are changes (docs/specification.md, Change feed).
 #[test]
 fn the_stream_is_filtered_by_the_sort_keys_of_a_record() {
     let mapping = resource("aws_lambda_event_source_mapping", "changes");

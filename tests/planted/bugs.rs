@@ -1,14 +1,14 @@
-//! The bugs: mistakes that somebody could make in one line.
+//! The bugs: plausible mistakes of one line.
 
 /// A bug, and the tests that must notice it.
 pub(crate) struct Bug {
     pub(crate) name: &'static str,
     pub(crate) file: &'static str,
-    /// What stands there, once.
+    /// The text to replace, which occurs once.
     pub(crate) find: &'static str,
-    /// What is put instead.
+    /// Its replacement.
     pub(crate) put: &'static str,
-    /// Beginnings or parts of names of tests.
+    /// Filters of test names.
     pub(crate) tests: &'static [&'static str],
 }
 
@@ -96,7 +96,7 @@ pub(crate) const BUGS: &[Bug] = &[
         "let _ = (name, yes);",
         &["contract::retract", "model::"],
     ),
-    // ---- lost answers ----
+    // ---- lost replies ----
     bug(
         "a call that arrives twice is applied twice",
         EXPRESSIONS,

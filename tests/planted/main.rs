@@ -1,8 +1,13 @@
-//! Plants the bugs of `bugs.rs`, one at a time, in a copy of the working tree, and shows that for each some test fails.
+//! Plants the bugs of `bugs.rs`, one at a time, in a copy of the working tree, and checks that some test fails for each.
 //!
-//! `cargo planted` plants all, `cargo planted WORD…` those whose names hold one of the words. The copy and its build stay
-//! in `NAMESERVICE_PLANTED` (a folder of the system's temporary one, unless set) to make the next run faster.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a tool that cannot go on says so and ends")]
+//! `cargo planted` plants all, `cargo planted WORD…` those whose names contain one of the words. The copy and its build stay in
+//! `NAMESERVICE_PLANTED` (by default a folder of the system's temporary one) to make the next run faster.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a tool that cannot continue reports why and exits"
+)]
 
 mod bugs;
 
@@ -19,13 +24,13 @@ use serde_json::Value;
 
 use crate::bugs::{BUGS, Bug};
 
-/// A bug may also make its tests wait for ever: then they have noticed, too.
+/// A bug may also make its tests hang, which counts as noticed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 enum Verdict {
     /// These tests failed.
     Caught(Vec<String>),
-    /// They did not end.
+    /// They did not end in time.
     Hung,
     /// All of them passed.
     Survived,
@@ -51,7 +56,7 @@ fn main() -> ExitCode {
     filters.sort_unstable();
     filters.dedup();
     match copy.judge(&filters) {
-        Verdict::Survived => println!("without a bug all tests of theirs pass"),
+        Verdict::Survived => println!("without a bug all of these tests pass"),
         Verdict::Caught(failed) => panic!("these fail without any bug: {failed:?}"),
         Verdict::Hung => panic!("the tests do not end even without a bug"),
         Verdict::Broken(why) => panic!("the tree does not build:\n{why}"),
@@ -64,7 +69,7 @@ fn main() -> ExitCode {
         fs::write(&path, whole.replacen(bug.find, bug.put, 1)).unwrap();
         let verdict = copy.judge(bug.tests);
         fs::write(&path, whole).unwrap();
-        let told = match verdict {
+        let summary = match verdict {
             Verdict::Caught(failed) => {
                 caught += 1;
                 let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
@@ -77,19 +82,19 @@ fn main() -> ExitCode {
             Verdict::Survived => "SURVIVED".to_owned(),
             Verdict::Broken(why) => format!("BROKEN, it does not build:\n{why}"),
         };
-        println!("{} s  {}: {told}", begun.elapsed().as_secs(), bug.name);
+        println!("{} s  {}: {summary}", begun.elapsed().as_secs(), bug.name);
     }
     println!("{caught} of {} planted bugs caught", wanted.len());
     if caught == wanted.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A copy of the tree to do harm to.
+/// A copy of the tree to plant bugs in.
 struct Copy {
     root: PathBuf,
 }
 
 impl Copy {
-    /// Of all that is tracked or could be, as it is now.
+    /// Copies every file that is tracked or not ignored.
     fn of(root: &Path) -> Self {
         let to = env::var_os("NAMESERVICE_PLANTED").map_or(env::temp_dir().join("nameservice-planted"), PathBuf::from);
         let files = |args: &[&str]| {
@@ -103,7 +108,7 @@ impl Copy {
         remove_others(&to.join("tree"), &to.join("tree"), &there);
         for name in there {
             let (from, to) = (fs::read(root.join(&name)).unwrap(), to.join("tree").join(&name));
-            // What has not changed keeps its time, and what was built from it.
+            // Unchanged files keep their times, and so the build.
             if fs::read(&to).ok().as_ref() != Some(&from) {
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
                 fs::write(&to, from).unwrap();
@@ -121,9 +126,9 @@ impl Copy {
             .output()
             .expect("cargo");
         if !built.status.success() {
-            let told = String::from_utf8_lossy(&built.stderr).into_owned();
-            let from = told.find("error").unwrap_or_default();
-            return Verdict::Broken(told[from..].to_owned());
+            let output = String::from_utf8_lossy(&built.stderr).into_owned();
+            let from = output.find("error").unwrap_or_default();
+            return Verdict::Broken(output[from..].to_owned());
         }
         let messages = String::from_utf8(built.stdout).expect("messages in UTF-8");
         let suite = messages
@@ -185,7 +190,7 @@ fn run(suite: &str, filters: &[&str], folder: &Path) -> Verdict {
     let failed = text.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let mut failed: Vec<String> = failed.map(str::to_owned).collect();
     if failed.is_empty() {
-        failed.push("a test that took the others with it".to_owned());
+        failed.push("a test that aborted the others".to_owned());
     }
     Verdict::Caught(failed)
 }

@@ -1,4 +1,4 @@
-//! Whatever parses as an address keeps what the type promises, and parses to itself.
+//! Every text that parses as an address has the type's invariants and round-trips.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

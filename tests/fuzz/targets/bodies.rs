@@ -1,4 +1,5 @@
-//! Whatever is taken for a request keeps to the rules of contract §1 and §7. The first byte says for which.
+//! Every body that is accepted as a request follows the rules of docs/specification.md (Words, HTTP). The first byte selects the
+//! request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever decodes as a cursor encodes to one that decodes to the same.
+//! Every text that decodes as a cursor round-trips.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

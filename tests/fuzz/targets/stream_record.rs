@@ -1,4 +1,4 @@
-//! Whatever a stream delivers is read, or said to be unreadable with a reason.
+//! Every stream record is read, or rejected with a reason.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

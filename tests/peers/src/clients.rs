@@ -1,4 +1,4 @@
-//! The same work in the words of each server: push a pointer by compare-and-set, read it.
+//! The same work in each server's protocol: push a pointer by compare-and-set, read it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use cid::{Cid, multihash::Multihash};
@@ -7,14 +7,14 @@ use sha2::{Digest, Sha256};
 
 use crate::{http1::request, load::Client};
 
-/// A content id that is valid and distinct.
+/// Returns a content id that is valid and distinct.
 fn content_id(name: &str, t: u64) -> String {
     let digest = Sha256::digest(format!("{name} {t}"));
     // A digest of 32 bytes fits 64.
     Multihash::<64>::wrap(0x12, &digest).map(|hash| Cid::new_v1(0x55, hash).to_string()).unwrap_or_default()
 }
 
-/// Whom the clients ask.
+/// The server under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Nameservice,
@@ -37,7 +37,7 @@ impl Pointer {
         Self { id: content_id(name, self.t + 1), t: self.t + 1 }
     }
 
-    /// As etcd holds it.
+    /// Returns the value as etcd stores it.
     fn value(&self) -> String {
         BASE64.encode(json!({ "id": self.id, "t": self.t }).to_string())
     }
@@ -55,7 +55,7 @@ pub(crate) struct Create {
 
 impl Client for Create {
     fn request(&mut self, into: &mut Vec<u8>) {
-        // More requests than names only ask again for something that exists.
+        // Requests beyond the last name create a record that exists.
         let name = self.names.next().unwrap_or_else(|| "spare".to_owned());
         let first = Pointer::first(&name);
         match self.peer {
@@ -75,7 +75,7 @@ impl Client for Create {
     }
 }
 
-/// Moves one pointer, each time from the value that it last knew.
+/// Moves one pointer, each time from the last value that it received.
 pub(crate) struct Push {
     peer: Peer,
     name: String,

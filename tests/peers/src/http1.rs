@@ -1,5 +1,4 @@
-//! One HTTP/1.1 connection that is kept alive: no more than a load generator needs, so that it leaves the processors to
-//! what it measures.
+//! One persistent HTTP/1.1 connection, with only what a load generator needs, so that it leaves the processors to the server.
 
 use std::io;
 
@@ -8,13 +7,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A connection, and what has been read from it.
+/// A connection, and the bytes read from it.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-/// An answer: its status, and where its body lies in the buffer.
+/// An answer: its status, and the range of its body in the buffer.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
@@ -60,7 +59,7 @@ impl Connection {
         Ok(Answer { status, body: &self.buffer[head..end] })
     }
 
-    /// Sends a request whose answer has no end, and reads its head.
+    /// Sends a request whose answer does not end, and reads its head.
     pub(crate) async fn open_stream(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
@@ -74,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Reads what has come, at least a byte; `look` sees each line that is whole.
+    /// Reads available bytes, at least one; `look` gets each complete line.
     pub(crate) async fn read_lines(&mut self, mut look: impl FnMut(&[u8])) -> io::Result<()> {
         self.read_more().await?;
         let mut begin = 0;

@@ -1,4 +1,4 @@
-//! Clients that ask as fast as they are answered, each on a connection of its own.
+//! Clients that send the next request when the last one is answered, each on a connection of its own.
 
 use std::{
     io,
@@ -13,19 +13,19 @@ use tokio::task::JoinSet;
 
 use crate::http1::Connection;
 
-/// What one client asks, again and again.
+/// The requests of one client.
 pub(crate) trait Client: Send + 'static {
     /// Writes the next request.
     fn request(&mut self, into: &mut Vec<u8>);
 
-    /// Looks at its answer; true where the answer is what the client wanted.
+    /// Reads its answer; returns whether the request succeeded.
     fn answer(&mut self, status: u16, body: &[u8]) -> bool;
 }
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// Answers that were wanted.
+    /// Successful answers.
     pub(crate) useful: usize,
     /// All answers.
     pub(crate) answers: usize,
@@ -39,7 +39,7 @@ impl Figures {
         self.useful as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The latency that this share of the answers did not exceed, in milliseconds.
+    /// Returns a quantile of the latencies, in milliseconds.
     pub(crate) fn percentile(&self, share: f64) -> f64 {
         let at = (self.micros.len() as f64 * share) as usize;
         self.micros.get(at.min(self.micros.len().saturating_sub(1))).copied().unwrap_or_default() as f64 / 1000.0
@@ -52,7 +52,7 @@ impl Figures {
     }
 }
 
-/// Clients at work until they are stopped.
+/// Clients that run until they are stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<io::Result<(usize, Vec<u32>)>>,
@@ -87,7 +87,7 @@ impl Load {
     }
 }
 
-/// Lets clients ask for some time.
+/// Runs clients for some time.
 pub(crate) async fn measure<C: Client>(
     port: u16,
     clients: impl IntoIterator<Item = C>,

@@ -1,4 +1,4 @@
-//! The servers under measurement, as processes of their own.
+//! The measured servers, each a process of its own.
 
 use std::{
     fs, io,
@@ -21,11 +21,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    /// How long it took until it listened.
+    /// How long it took to listen.
     pub(crate) started_in: Duration,
 }
 
-/// A port that nobody listens on.
+/// Returns a free port.
 pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
@@ -47,7 +47,7 @@ impl Server {
         Ok(Self { child, port, started_in: begun.elapsed() })
     }
 
-    /// Ends it without a warning.
+    /// Kills it with SIGKILL.
     pub(crate) async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }

@@ -57,7 +57,7 @@ impl Readers {
         Ok(Self { events, tasks })
     }
 
-    /// Ends the streams; how many events have come.
+    /// Stops the streams and returns the number of events received.
     pub(crate) async fn stop(mut self) -> u64 {
         self.tasks.shutdown().await;
         self.events.load(Ordering::Relaxed)
@@ -73,7 +73,7 @@ async fn subscribe(port: u16, path: &str) -> io::Result<Connection> {
     }
 }
 
-/// How long it takes from sending a push of this record to its event, one push after the other.
+/// Measures the time from sending a push to its event, one push after the other.
 pub(crate) async fn latencies(port: u16, name: &str, time: Duration) -> io::Result<Figures> {
     let mut reader = subscribe(port, &format!("/v1/events?address={name}&concern=head")).await?;
     let (sender, mut arrivals) = mpsc::unbounded_channel();
@@ -90,7 +90,7 @@ pub(crate) async fn latencies(port: u16, name: &str, time: Duration) -> io::Resu
         #[allow(unreachable_code, reason = "gives the task its type")]
         Ok::<(), io::Error>(())
     });
-    // What the stream opens with, if anything, is not waited for.
+    // The stream's first block, if any, is not waited for.
     tokio::time::sleep(Duration::from_millis(200)).await;
     while arrivals.try_recv().is_ok() {}
     let (mut writer, mut client, mut text) =
