@@ -185,6 +185,6 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
         said.sort();
         let wanted: Vec<_> = wanted.iter().map(|(a, part, kind, v)| ((*a).to_owned(), *part, *kind, *v)).collect();
         assert_eq!(said, wanted, "{name}");
-        assert_eq!(table.feed.buried().await.unwrap().len(), letters, "{name}");
+        assert_eq!(table.feed.dead_letters().await.unwrap().len(), letters, "{name}");
     }
 }

@@ -23,7 +23,7 @@ struct Letters {
 
 #[async_trait]
 impl DeadLetters for Letters {
-    async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
+    async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err("the queue is away".into());
         }
@@ -118,8 +118,14 @@ async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
     for _ in 0..2 {
         assert!(consumer.handle(json!({ "Records": bad })).await.batch_item_failures.is_empty());
     }
-    let mut kept: Vec<Value> =
-        table.feed.buried().await.unwrap().iter().map(|buried| serde_json::from_str(&buried.record).unwrap()).collect();
+    let mut kept: Vec<Value> = table
+        .feed
+        .dead_letters()
+        .await
+        .unwrap()
+        .iter()
+        .map(|letter| serde_json::from_str(&letter.record).unwrap())
+        .collect();
     let mut wanted = bad;
     kept.sort_by_key(Value::to_string);
     wanted.sort_by_key(Value::to_string);
@@ -141,9 +147,9 @@ async fn one_that_is_larger_than_any_row_does_not_hold_up_the_shard() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     let answer = consumer.handle(json!({ "Records": [large, named_long, good[2]] })).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
-    let buried = table.feed.buried().await.unwrap();
-    assert_eq!(buried.len(), 2);
-    let large = buried.iter().find(|buried| buried.event_id == "large").unwrap();
+    let stored = table.feed.dead_letters().await.unwrap();
+    assert_eq!(stored.len(), 2);
+    let large = stored.iter().find(|letter| letter.event_id == "large").unwrap();
     let record: Value = serde_json::from_str(&large.record).unwrap();
     assert_eq!(record["dynamodb"]["images_omitted"], true);
     assert_eq!(record["dynamodb"]["Keys"]["pk"]["S"], "a:main");

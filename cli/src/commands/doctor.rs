@@ -166,11 +166,11 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
 
 /// Stream records that could not be read, where they are kept beside the feed.
 async fn check_buried(table: &Table) -> Result<Vec<Finding>, Failure> {
-    let buried = table.feed.buried().await.map_err(|source| unreadable(table.feed.table(), source))?;
-    let Some(last) = buried.iter().max_by_key(|buried| buried.recorded_at) else { return Ok(Vec::new()) };
+    let letters = table.feed.dead_letters().await.map_err(|source| unreadable(table.feed.table(), source))?;
+    let Some(last) = letters.iter().max_by_key(|letter| letter.recorded_at) else { return Ok(Vec::new()) };
     let what = format!(
         "{} stream records could not be read, and are not in the feed; the last one, {}: {}",
-        buried.len(),
+        letters.len(),
         last.recorded_at,
         last.reason
     );

@@ -497,7 +497,7 @@ async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
     service.stop().await;
 
     let feed = Feed::new(endpoint_client(&engine.url()), Feed::table_of(Store::DEFAULT_TABLE));
-    feed.bury("1", "it has no key", &Value::Null).await.unwrap();
+    feed.store_dead_letter("1", "it has no key", &Value::Null).await.unwrap();
     let table = engine.url();
     let unread = tokio::task::spawn_blocking(move || run(&["--endpoint-url", &table], "doctor"));
     let (code, stdout, _) = unread.await.unwrap();

@@ -1,4 +1,4 @@
-//! Where stream records go that cannot be read.
+//! Dead letters: stream records that cannot be read.
 
 use async_trait::async_trait;
 use nameservice_feed::Feed;
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 
 use crate::Delivery;
 
-/// The longest message, in bytes: what every queue takes.
+/// The longest message, in bytes, that every queue accepts.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024;
-/// What of a record fits a row, which has at most 400 KB.
+/// The longest record that fits a row, which has at most 400 KB.
 const MAX_ROW_BYTES: usize = 300 * 1024;
 
-/// Keeps what cannot be read for somebody to look at.
+/// Stores records that cannot be read, for an operator.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Keeps one record, whole, with the reason. Keeping it twice does no harm.
-    async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError>;
+    /// Stores one whole record with the reason. Idempotent.
+    async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError>;
 }
 
 /// Rows of the feed's table, for 14 days.
 #[async_trait]
 impl DeadLetters for Feed {
-    async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
+    async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
         let (id, whole) = (delivery.event_id(), delivery.raw());
-        match self.bury(id, reason, &whole).await {
-            // JSON takes more room than the images did in the table.
-            Err(Error::TooLarge) => Ok(self.bury(id, reason, &shortened(whole, MAX_ROW_BYTES)).await?),
+        match self.store_dead_letter(id, reason, &whole).await {
+            // JSON is larger than the images were in the table.
+            Err(Error::TooLarge) => Ok(self.store_dead_letter(id, reason, &shortened(whole, MAX_ROW_BYTES)).await?),
             kept => Ok(kept?),
         }
     }
@@ -39,7 +39,7 @@ pub struct QueueOfDeadLetters {
 }
 
 impl QueueOfDeadLetters {
-    /// To the queue of this URL.
+    /// Creates dead letters in the queue of this URL.
     pub fn new(client: aws_sdk_sqs::Client, url: impl Into<String>) -> Self {
         Self { client, url: url.into() }
     }
@@ -47,8 +47,8 @@ impl QueueOfDeadLetters {
 
 #[async_trait]
 impl DeadLetters for QueueOfDeadLetters {
-    async fn bury(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
-        // SQS takes no text with these two, not even in a string of JSON.
+    async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
+        // SQS rejects these two characters, even inside a JSON string.
         let body = message(reason, delivery.raw()).replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
         self.client.send_message().queue_url(&self.url).message_body(body).send().await?;
         Ok(())
@@ -64,8 +64,7 @@ fn message(reason: &str, record: Value) -> String {
     json!({"reason": reason, "record": shortened(record, MAX_MESSAGE_BYTES - 8 * 1024)}).to_string()
 }
 
-/// Of a record that is too large, what is left without its images: the stream has them for a day, and the table what is
-/// there now.
+/// Returns a record that is too large without its images: the stream has them for a day, and the table has the current item.
 fn shortened(mut record: Value, max_bytes: usize) -> Value {
     if let Some(Value::Object(change)) = record.get_mut("dynamodb") {
         change.retain(|name, _| !matches!(name.as_str(), "OldImage" | "NewImage"));

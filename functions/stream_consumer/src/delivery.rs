@@ -15,12 +15,12 @@ pub struct Delivery {
     event_id: String,
     sequence_number: String,
     record: Result<StreamRecord, String>,
-    /// The record as it came, where it came as JSON.
+    /// The delivered record, where it was delivered as JSON.
     raw: Option<Value>,
 }
 
 impl Delivery {
-    /// From an entry of the `Records` of a Lambda event.
+    /// Parses an entry of the `Records` of a Lambda event.
     pub fn from_event(raw: Value) -> Self {
         let text = |pointer| raw.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (event_id, sequence_number) = (text("/eventID"), text("/dynamodb/SequenceNumber"));
@@ -35,7 +35,7 @@ impl Delivery {
                 old: record.change.old_image.into(),
                 new: record.change.new_image.into(),
             }),
-            // The error may quote what it found.
+            // The error may quote a value of the record.
             Err(error) => {
                 let error: String = error.to_string().chars().take(MAX_REASON_CHARS).collect();
                 Err(format!("the record is not one of a DynamoDB stream: {error}"))
@@ -44,23 +44,23 @@ impl Delivery {
         Self { event_id, sequence_number, record, raw: Some(raw) }
     }
 
-    /// From a record that was read from the stream itself.
+    /// Wraps a record that was read from the stream itself.
     pub fn from_stream(record: StreamRecord) -> Self {
         let (event_id, sequence_number) = (record.event_id.clone(), record.sequence_number.clone());
         Self { event_id, sequence_number, record: Ok(record), raw: None }
     }
 
-    /// Names the record, however often it is delivered.
+    /// Returns the id of the record, the same in every delivery.
     pub fn event_id(&self) -> &str {
         &self.event_id
     }
 
-    /// Its place in its shard.
+    /// Returns its sequence number in its shard.
     pub fn sequence_number(&self) -> &str {
         &self.sequence_number
     }
 
-    /// The record, whole, for a person to look at.
+    /// Returns the whole record as text.
     pub fn raw(&self) -> Value {
         match (&self.raw, &self.record) {
             (Some(raw), _) => raw.clone(),
@@ -85,7 +85,7 @@ impl Delivery {
         self.record.as_ref().ok()
     }
 
-    /// The change that it tells of, or why it cannot be read.
+    /// Returns the change that it describes, or why it cannot be read.
     pub fn difference(&self) -> Result<Option<Difference>, String> {
         self.record.as_ref().map_err(String::clone)?.difference().map_err(|reason| reason.to_string())
     }

@@ -1,4 +1,4 @@
-//! What kind of record a change is about: only the meta item says, and most changes are of other items.
+//! The kind of record that a change is about: only the meta item has it, and most changes are of other items.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,26 +8,25 @@ use nameservice_store::{Difference, Identities, Known, Store};
 
 use crate::{Delivery, Found};
 
-/// The entries of the feed that the changes make, each with the delivery it came from.
+/// Returns the feed entries of the changes, each with the delivery it came from.
 ///
-/// Only ledgers have heads. Of the rest the batch itself tells where it holds the meta item's own record, and what it
-/// does not tell is asked for in one read. A record that was purged meanwhile, perhaps to be made again as something
-/// else, is known to the feed. What belongs to no record is left out: items that other writers have left under no meta
-/// (contract §2.2).
+/// Only ledgers have heads. For other changes the batch shows the kind where it holds a record of the meta item; the rest is
+/// read in one request. The feed knows the kind of a record that was purged meanwhile, perhaps to be created again as another
+/// kind. Changes of items without a meta item are left out: they belong to no record (docs/specification.md, Table).
 pub(crate) async fn identify(
     store: &Store,
     feed: &Feed,
     batch: &[Delivery],
     found: Vec<Found>,
 ) -> Result<Vec<(usize, Entry)>> {
-    let told = Told::by(batch);
+    let in_batch = InBatch::by(batch);
     let mut unknown = BTreeSet::new();
     let identities: Vec<Option<Identity>> = found
         .iter()
         .map(|Found { delivery, difference }| {
             let identity = match difference.part {
                 ChangedPart::Concern(ConcernKind::Head) => Some(LEDGER),
-                _ => told.at(*delivery, difference),
+                _ => in_batch.at(*delivery, difference),
             };
             if identity.is_none() {
                 unknown.insert(difference.address.clone());
@@ -62,14 +61,14 @@ pub(crate) async fn identify(
 
 const LEDGER: Identity = Identity { kind: RecordKind::Ledger, source_type: None };
 
-/// Whether the record that is there now is certainly the one that the change is of, and not a later one of the same
-/// address: nothing of a record is deleted without it, and nothing of it is older than it. Both times are whole seconds.
+/// Returns whether the stored record is certainly the one that was changed, and not a later one of the same address: a record's
+/// items are deleted only with it, and none is older than it. Both times are whole seconds.
 fn is_of(known: &Known, difference: &Difference, delivery: &Delivery) -> bool {
     let written_at = delivery.record().map(|record| record.written_at);
     difference.kind != ChangeKind::Purged && known.created_at.is_none_or(|at| written_at.is_some_and(|by| at < by))
 }
 
-/// What the feed has said of records that may not be what they were.
+/// Kinds that the feed has recorded for records that may have been replaced.
 struct Said<'a> {
     feed: &'a Feed,
     latest: Option<HashMap<Address, Identity>>,
@@ -77,7 +76,7 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// What the record was, as far as the feed had come; else what is known of it now.
+    /// Returns the kind that the feed recorded last; otherwise the one that is known now.
     async fn of(&mut self, address: &Address, known: Option<&Known>) -> Result<Option<Identity>> {
         let latest = match self.latest.take() {
             Some(latest) => latest,
@@ -94,27 +93,27 @@ impl Said<'_> {
     }
 }
 
-/// What the records of meta items in a batch say, in the order of the batch.
-struct Told(HashMap<Address, Vec<(usize, Identities)>>);
+/// Kinds from the records of meta items in a batch, in the order of the batch.
+struct InBatch(HashMap<Address, Vec<(usize, Identities)>>);
 
-impl Told {
+impl InBatch {
     fn by(batch: &[Delivery]) -> Self {
-        let mut told: HashMap<Address, Vec<(usize, Identities)>> = HashMap::new();
+        let mut in_batch: HashMap<Address, Vec<(usize, Identities)>> = HashMap::new();
         for (i, delivery) in batch.iter().enumerate() {
             if let Some(identities) = delivery.record().and_then(|record| record.identities()) {
-                told.entry(identities.address.clone()).or_default().push((i, identities));
+                in_batch.entry(identities.address.clone()).or_default().push((i, identities));
             }
         }
-        Self(told)
+        Self(in_batch)
     }
 
-    /// What the record was when this delivery of the batch was written. The items of one transaction come in any order,
-    /// so of a creation the meta may follow, and of a purge it may go before.
+    /// Returns the record's kind when this delivery was written. The items of one transaction come in any order, so the meta
+    /// item of a creation may follow, and that of a purge may precede.
     fn at(&self, delivery: usize, difference: &Difference) -> Option<Identity> {
-        let told = self.0.get(&difference.address)?;
-        let at = told.partition_point(|(i, _)| *i <= delivery);
-        let (last, next) = (at.checked_sub(1).map(|i| &told[i].1), told.get(at).map(|(_, next)| next));
-        // What is deleted was part of what was there before its meta went, everything else of what came with its meta.
+        let in_batch = self.0.get(&difference.address)?;
+        let at = in_batch.partition_point(|(i, _)| *i <= delivery);
+        let (last, next) = (at.checked_sub(1).map(|i| &in_batch[i].1), in_batch.get(at).map(|(_, next)| next));
+        // A deletion belongs to the record before its meta item was deleted, any other change to the one after.
         let of_meta = |meta: &Identities| match difference.kind {
             ChangeKind::Purged => meta.before.clone(),
             _ => meta.after.clone(),

@@ -1,14 +1,14 @@
 //! The consumer of the table's stream: stream records → changes → the feed, exactly once → the topic, at least once.
 //!
-//! A batch goes through four steps, and each can be repeated with all those after it:
+//! A batch goes through four steps, each of which can be repeated together with those after it:
 //!
-//! 1. what cannot be read goes to the dead letters, whole and with its reason: it never holds up what follows it;
-//! 2. what is left says what has changed; what kind of record it is about is told by the batch itself, or by one read;
-//! 3. the changes are appended to the feed, those that are not there yet;
-//! 4. they are published, also those that an earlier delivery has appended: that one may have ended in between.
+//! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those behind them;
+//! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
+//! 3. changes that are not in the feed yet are appended;
+//! 4. all changes are published, also those that an earlier delivery appended: it may have ended in between.
 //!
-//! The answer names the first record that did not come all the way. Everything from there on is delivered again, so the
-//! order of the changes of a record is the order in which they were committed (contract §9).
+//! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
+//! changes of a record is their commit order (docs/specification.md, Change feed).
 
 mod dead_letters;
 mod delivery;
@@ -29,9 +29,9 @@ pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
 pub use delivery::Delivery;
 pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
 
-/// Names the topic that changes are published to. Without it they are only appended to the feed.
+/// The ARN of the topic for changes. Without it they are only appended to the feed.
 const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
-/// Names the queue of what cannot be read. Without it that goes into the feed's table.
+/// The URL of the dead-letter queue. Without it dead letters are stored in the feed's table.
 const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
 
 /// Consumes the stream of one table into its feed. Cheap to clone.
@@ -43,10 +43,10 @@ pub struct Consumer {
     dead_letters: Arc<dyn DeadLetters>,
 }
 
-/// How far a batch came.
+/// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consumed {
-    /// The sequence number of the first record that did not come all the way: deliver it again, and all that follow.
+    /// The sequence number of the first record that was not completed: it and all that follow must be delivered again.
     pub failed: Option<String>,
     /// How many changes of the batch are in the feed.
     pub changes: usize,
@@ -55,29 +55,29 @@ pub struct Consumed {
 }
 
 impl Consumer {
-    /// From the stream of this store's table into this feed. What cannot be read goes into the feed's table.
+    /// Creates a consumer of the store's stream into this feed. Dead letters go into the feed's table.
     pub fn new(store: Store, feed: Feed) -> Self {
         Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None }
     }
 
-    /// Publishes the changes too.
+    /// Also publishes the changes.
     #[must_use]
     pub fn with_topic(mut self, topic: Arc<dyn Topic>) -> Self {
         self.topic = Some(topic);
         self
     }
 
-    /// Sends what cannot be read somewhere else.
+    /// Sends dead letters elsewhere.
     #[must_use]
     pub fn with_dead_letters(mut self, dead_letters: Arc<dyn DeadLetters>) -> Self {
         self.dead_letters = dead_letters;
         self
     }
 
-    /// Takes a batch as far as it comes.
+    /// Consumes a batch up to the first failure.
     pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
-        let (found, buried, mut end) = self.read(batch).await;
-        // For each change, which delivery of the batch it came from.
+        let (found, unreadable, mut end) = self.read(batch).await;
+        // The delivery of each change.
         let (mut origins, mut changes) = (Vec::new(), Vec::new());
         let first_found = found.first().map(|found| found.delivery);
         let failure = match identities::identify(&self.store, &self.feed, batch, found).await {
@@ -91,58 +91,59 @@ impl Consumer {
             Err(error) => first_found.map(|first| (first, error)),
         };
         if let Some((delivery, error)) = failure {
-            tracing::error!(error = chain(&error), appended = changes.len(), "a batch was not appended as a whole");
+            tracing::error!(error = chain(&error), appended = changes.len(), "a batch was appended only partly");
             end = end.min(delivery);
         }
         if let Some(published) = self.publish(&changes).await {
             end = end.min(origins[published]);
         }
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
-        Consumed { failed, changes: changes.len(), unreadable: buried }
+        Consumed { failed, changes: changes.len(), unreadable }
     }
 
-    /// What the records tell, how many were buried, and where to stop: at a record that could not even be buried.
+    /// Returns the changes of the records, the number of dead letters, and where to stop: at a record whose dead letter could not
+    /// be stored.
     async fn read(&self, batch: &[Delivery]) -> (Vec<Found>, usize, usize) {
-        let (mut found, mut buried) = (Vec::new(), 0);
+        let (mut found, mut unreadable) = (Vec::new(), 0);
         for (i, delivery) in batch.iter().enumerate() {
             match delivery.difference() {
                 Ok(None) => {}
                 Ok(Some(difference)) => found.push(Found { delivery: i, difference }),
                 Err(reason) => {
                     tracing::error!(event_id = delivery.event_id(), reason, "a stream record cannot be read");
-                    if let Err(error) = self.dead_letters.bury(delivery, &reason).await {
+                    if let Err(error) = self.dead_letters.store(delivery, &reason).await {
                         let error = chain(error.as_ref());
-                        tracing::error!(error, "a dead letter could not be sent: its record will be delivered again");
-                        return (found, buried, i);
+                        tracing::error!(error, "a dead letter could not be stored: its record will be delivered again");
+                        return (found, unreadable, i);
                     }
-                    buried += 1;
+                    unreadable += 1;
                 }
             }
         }
-        (found, buried, batch.len())
+        (found, unreadable, batch.len())
     }
 
-    /// How many were published, where that is not all.
+    /// Returns the number of published changes, where that is not all.
     async fn publish(&self, changes: &[Change]) -> Option<usize> {
         let topic = self.topic.as_ref().filter(|_| !changes.is_empty())?;
         let NotPublished { published, source } = topic.publish(changes).await.err()?;
         let (of, error) = (changes.len(), chain(source.as_ref()));
         tracing::error!(published, of, error, "changes were not published: they will be delivered again");
-        // Below the number of changes, whatever the topic says.
+        // Below the number of changes, whatever the topic reports.
         Some(published.min(changes.len() - 1))
     }
 }
 
-/// A change that a delivery tells of.
+/// A change of a delivery.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Which delivery of the batch.
+    /// The index of the delivery in the batch.
     delivery: usize,
     difference: Difference,
 }
 
-/// Consumes what Lambda delivers, until the runtime ends: the `main` of the function, over the store and the feed that
-/// its environment names.
+/// Consumes Lambda's events until the runtime ends: the `main` of the function, over the store and the feed that its
+/// environment names.
 pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
     let table = store.table().to_owned();
     let mut consumer = Consumer::new(store, feed);
@@ -161,9 +162,9 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
 }
 
 impl Consumer {
-    /// The answer to an event of a stream: which of its records are to be delivered again.
+    /// Answers an event of the stream with the records that must be delivered again.
     ///
-    /// The records are read one by one, so that one that cannot be read is one dead letter and not a failed batch.
+    /// Records are parsed one by one, so that an unreadable one is one dead letter and not a failed batch.
     pub async fn handle(&self, event: Value) -> DynamoDbEventResponse {
         let records = match event {
             Value::Object(mut members) => members.remove("Records"),

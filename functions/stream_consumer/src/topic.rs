@@ -7,15 +7,15 @@ use nameservice_feed::FEED_ID;
 use nameservice_http::shapes::changes::Change as Shape;
 use nameservice_model::{BoxError, Change};
 
-/// What PublishBatch takes (<https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html>): this many messages,
-/// with this many bytes in all.
+/// Limits of PublishBatch (<https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html>): messages per
+/// request, and bytes in total.
 const MAX_BATCH: usize = 10;
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
-/// Tells subscribers of changes.
+/// Publishes changes to subscribers.
 #[async_trait]
 pub trait Topic: Send + Sync {
-    /// Publishes changes in their order. Publishing one again does no harm: it has the same id.
+    /// Publishes changes in order. Publishing a change again is harmless: it has the same id.
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished>;
 }
 
@@ -23,7 +23,7 @@ pub trait Topic: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("only {published} changes were published")]
 pub struct NotPublished {
-    /// How many were, from the first on.
+    /// How many were, from the first.
     pub published: usize,
     /// Why the next one was not.
     #[source]
@@ -38,7 +38,7 @@ pub struct SnsTopic {
 }
 
 impl SnsTopic {
-    /// The topic of this ARN, for the changes of this table.
+    /// Creates the topic of this ARN, for the changes of this table.
     pub fn new(client: aws_sdk_sns::Client, arn: impl Into<String>, table: &str) -> Self {
         Self { client, arn: arn.into(), source: source_of(table) }
     }
@@ -49,7 +49,7 @@ impl SnsTopic {
             Ok(output) => output,
             Err(error) => return Err(NotPublished { published: 0, source: error.into() }),
         };
-        // Entries are named by their place in the batch.
+        // Entries are named by their index in the batch.
         let failures = output.failed().iter().map(|failure| (failure.id().parse().unwrap_or(0), failure));
         match failures.min_by_key(|(place, _)| *place) {
             None => Ok(()),
@@ -101,12 +101,12 @@ impl SnsTopic {
     }
 }
 
-/// Where the events of a table come from, as a URI reference.
+/// Returns the CloudEvents source of a table, a URI reference.
 fn source_of(table: &str) -> String {
     format!("/nameservice/{table}")
 }
 
-/// A change as a CloudEvent 1.0 (<https://github.com/cloudevents/spec>).
+/// Converts a change to a CloudEvent 1.0 (<https://github.com/cloudevents/spec>).
 pub fn cloud_event(source: &str, change: &Change) -> Result<Event, BoxError> {
     let event = EventBuilderV10::new()
         .id(format!("{FEED_ID}:{}", change.position))
@@ -119,7 +119,7 @@ pub fn cloud_event(source: &str, change: &Change) -> Result<Event, BoxError> {
     Ok(event)
 }
 
-/// What filter policies of subscriptions look at. SNS takes no empty ones.
+/// Returns the message attributes for filter policies. SNS rejects empty ones.
 fn attributes(change: &Change) -> Vec<(&'static str, String)> {
     let mut attributes = vec![
         ("address", change.address.as_str().to_owned()),

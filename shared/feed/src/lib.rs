@@ -44,7 +44,7 @@ use tokio::sync::watch;
 pub use append::{Appended, Entry, MAX_TRANSACTION};
 pub use checkpoint::Checkpoint;
 pub use lag::Lag;
-pub use poison::Buried;
+pub use poison::DeadLetter;
 pub use rows::{DESCRIPTION, FEED_ID};
 
 use crate::rows::Counter;

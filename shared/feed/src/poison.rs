@@ -1,4 +1,4 @@
-//! What could not be read: kept beside the feed where there is no queue for it.
+//! Dead letters: stream records that could not be read, stored in the feed's table where no queue is configured.
 
 use jiff::Timestamp;
 use nameservice_model::Result;
@@ -11,21 +11,21 @@ use std::time::Duration;
 use crate::{Feed, rows};
 
 const POISON_ID: &str = "poison#0";
-/// Longer ids than any stream's do not become sort keys, which have at most 1,024 bytes.
+/// Longer than any stream's ids. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID: usize = 256;
 /// As long as the longest retention of a queue.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// A stream record that could not be read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Buried {
-    /// Names the stream record, by its content where it has no id.
+pub struct DeadLetter {
+    /// The id of the stream record, or a hash of its content where it has no id.
     pub event_id: String,
     /// Why it could not be read.
     pub reason: String,
     /// The record, as JSON text.
     pub record: String,
-    /// When it was buried.
+    /// When it was stored.
     pub recorded_at: Timestamp,
 }
 
@@ -38,7 +38,7 @@ struct Row {
     recorded_at: i64,
 }
 
-/// The id of the stream record, which tells it from all others; of one without a usable id, its content.
+/// Returns the unique id of a stream record: its event id, or a hash of its content where that is not usable.
 fn name_of(event_id: &str, record: &str) -> String {
     match event_id.len() {
         1..=MAX_EVENT_ID => event_id.to_owned(),
@@ -47,10 +47,10 @@ fn name_of(event_id: &str, record: &str) -> String {
 }
 
 impl Feed {
-    /// Keeps a stream record that cannot be read with the reason; 14 days. A second time changes nothing.
+    /// Stores a stream record that cannot be read, with the reason, for 14 days. Idempotent.
     ///
-    /// It is kept whole, unless it is larger than a row can be ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
-    pub async fn bury(&self, event_id: &str, reason: &str, record: &Value) -> Result<()> {
+    /// The record is stored whole. Fails if it is larger than a row ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
+    pub async fn store_dead_letter(&self, event_id: &str, reason: &str, record: &Value) -> Result<()> {
         let now = self.now();
         let record = record.to_string();
         let row = Row {
@@ -63,12 +63,12 @@ impl Feed {
         Ok(self.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await.map(drop)?)
     }
 
-    /// What was buried and is still kept.
-    pub async fn buried(&self) -> Result<Vec<Buried>> {
+    /// Returns the stored dead letters.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
         let rows: Vec<Row> = self.view.load(POISON_ID).await?;
         rows.into_iter()
             .map(|row| {
-                Ok(Buried {
+                Ok(DeadLetter {
                     event_id: row.position,
                     reason: row.reason,
                     record: row.record,
