@@ -1,4 +1,4 @@
-//! What is wrong with one partition, and what would mend it: rules over items that were read, without any request.
+//! Findings of one partition and their repairs: rules over items that were read, without requests.
 
 use nameservice_model::{Address, Call, ConcernKind, ConcernValue, RecordKind, StatusPayload};
 use serde_json::Value;
@@ -44,72 +44,72 @@ const ADDRESS_UNUSABLE: &str = "address-unusable";
 const UNSETTLED: &str = "unsettled";
 
 pub(super) const CODES: &[(&str, &str)] = &[
-    (MARKS_MISSING, "retracted by the meta item alone: pushes are still accepted"),
-    (MARKS_LEFT, "live again by the meta item alone: pushes are still refused"),
+    (MARKS_MISSING, "retracted in the meta item only: pushes are still accepted"),
+    (MARKS_LEFT, "live again in the meta item only: pushes are still rejected"),
     (RETRACTED_IN_USE, "retracted while others depend on it"),
-    (REFERENCES_UNCOUNTED, "a dependency that its target does not know of"),
-    (REFERENCES_OUTDATED, "counted at a target that it no longer depends on"),
+    (REFERENCES_UNCOUNTED, "a dependency that is not counted at its target"),
+    (REFERENCES_OUTDATED, "counted at a record that it no longer depends on"),
     (BACKREF_MISSING, "a counted dependency without its row at the target"),
-    (BACKREF_STALE, "a row of a dependent that is gone or depends on it no longer"),
-    (BACKREF_MALFORMED, "a row of a dependent that cannot be one"),
+    (BACKREF_STALE, "a row of a dependent that is gone or no longer depends on it"),
+    (BACKREF_MALFORMED, "a malformed row of a dependent"),
     (DEPENDENTS_MISCOUNTED, "`dependents` is not the number of rows of dependents"),
     (BRANCHES_MISCOUNTED, "`branches` is not the number of branches"),
     (DEPENDENCY_MISSING, "it depends on a record that does not exist"),
     (DEPENDENCY_RETRACTED, "live, and depends on a retracted record"),
-    (DEPENDENCY_UNREADABLE, "it depends on something that no record can be"),
+    (DEPENDENCY_UNREADABLE, "it depends on something that is not an address"),
     (PARENT_MISSING, "a branch of a record that does not exist"),
-    (ORPHAN_ITEMS, "items of a record without the meta item that makes it one"),
+    (ORPHAN_ITEMS, "items without the meta item of a record"),
     (GHOST_META, "a meta item without a kind"),
     (LEFTOVER_COMMITS, "a commit log under no record"),
     (KIND_UNKNOWN, "a meta item of an unknown kind"),
     (ATTRIBUTE_MALFORMED, "an attribute of the wrong type, read as absent"),
     (ID_MISSING, "a `t` above 0 without an id"),
     (NAME_DISAGREES, "name or branch are not those of the address"),
-    (CONFIG_NOT_JSON, "a configuration that is no JSON object"),
-    (LEASE_MALFORMED, "a lease that cannot be read, and so is none"),
+    (CONFIG_NOT_JSON, "a configuration that is not a JSON object"),
+    (LEASE_MALFORMED, "a lease that cannot be read and does not count"),
     (CONTEXTS_DIFFER, "the two names of the default context hold different values"),
     (ADDRESS_UNUSABLE, "an address that only the library can read"),
-    (UNSETTLED, "changed every time it was looked at"),
+    (UNSETTLED, "changed at every examination"),
 ];
 
-/// The most targets, or dependents, that one remedy takes on: up to two actions each, and one for the record itself.
+/// The most targets, or dependents, of one repair: up to two actions each, and one for the record itself.
 const REFERENCES_AT_ONCE: usize = 24;
-/// The most rows whose presence a count is made conditional on.
+/// The most rows that a count can be conditional on.
 const ROWS_CHECKED: usize = 90;
 /// The longest partition key of DynamoDB, in bytes.
 const MAX_PK_BYTES: usize = 2048;
-/// How many of many things a sentence names.
+/// How many examples a sentence names.
 const NAMED: usize = 5;
 
-/// A finding, and its remedy where there is one.
-pub(super) struct Illness {
+/// A finding, with its repair where there is one.
+pub(super) struct Diagnosis {
     pub(super) finding: Finding,
-    pub(super) remedy: Option<Remedy>,
+    pub(super) repair: Option<Repair>,
 }
 
-/// One transaction that mends a finding, conditional on what the finding stands on.
-pub(super) struct Remedy(pub(super) Vec<Action>);
+/// One transaction that repairs a finding, conditional on the diagnosed state.
+pub(super) struct Repair(pub(super) Vec<Action>);
 
-/// A record changed at every look. Not its fault: others are at work there.
+/// Creates the finding of a record that changed at every examination, because others write it.
 pub(super) fn unsettled(pk: &str) -> Finding {
     Finding {
         code: UNSETTLED,
         severity: Severity::Note,
         address: Some(pk.to_owned()),
-        what: "it changed every time it was looked at".into(),
+        what: "it changed at every examination".into(),
         mend: "run again".into(),
         fix: Fix::ByHand,
     }
 }
 
-/// The record that a branch was made from, as its meta has it; `None` of what is no branch.
+/// Returns the source of a branch, from its meta item; `None` where it is not a branch.
 pub(super) fn parent_of(meta: &Item) -> Option<String> {
     let (pk, source) = (items::pk(meta), items::text(meta, ATTR_BP_SOURCE)?);
     let parent = format!("{}:{source}", Address::stored(pk).name());
     (parent != pk && parent.len() <= MAX_PK_BYTES).then_some(parent)
 }
 
-/// The keys of what a diagnosis of this partition has to know of others.
+/// Returns the keys of the items of other partitions that the diagnosis of this one needs.
 pub(super) fn refers_to(partition: &Partition) -> Vec<Key> {
     let mut keys = Vec::new();
     if let Some((meta, kind)) = partition.record() {
@@ -126,8 +126,8 @@ pub(super) fn refers_to(partition: &Partition) -> Vec<Key> {
     keys
 }
 
-/// Everything that is wrong with a partition, in the order in which it is best mended.
-pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, now: i64) -> Vec<Illness> {
+/// Returns the findings of a partition, in the order of repair.
+pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, now: i64) -> Vec<Diagnosis> {
     let mut doctor = Doctor { partition, address: partition.address(), related, call, now, found: Vec::new() };
     doctor.backrefs();
     match partition.standing() {
@@ -145,7 +145,7 @@ pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, no
         Standing::UnknownKind => doctor.by_hand(
             KIND_UNKNOWN,
             Severity::Error,
-            "its meta item is of a kind that is neither ledger nor graph_source: it is no record, and none can be made",
+            "the kind in its meta item is neither ledger nor graph_source: it is not a record, and none can be created",
             "delete the meta item, or set its kind",
         ),
         Standing::NoRecord(meta) => {
@@ -157,8 +157,8 @@ pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, no
     doctor.found
 }
 
-/// The finding of a meta item whose count of branches is not this one.
-pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Option<Illness> {
+/// Creates the finding of a meta item with another count of branches than this.
+pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Option<Diagnosis> {
     if items::integer(meta, ATTR_BRANCHES).unwrap_or(0) == branches {
         return None;
     }
@@ -166,24 +166,24 @@ pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Optio
     let stored = shown(meta, ATTR_BRANCHES);
     let mut count = Expression::new();
     count.record_exists();
-    // Whoever makes or drops a branch touches this item.
+    // Creating and dropping a branch writes this item.
     as_seen(&mut count, meta, &[ATTR_BRANCHES, ATTR_UPDATED_AT_MS]);
     count.set(ATTR_BRANCHES, number(branches));
     count.touch(now);
-    Some(Illness {
+    Some(Diagnosis {
         finding: Finding {
             code: BRANCHES_MISCOUNTED,
             severity: Severity::Error,
             address: Some(pk.to_owned()),
             what: format!("`branches` is {stored}, and {branches} branches name it as their source"),
-            mend: format!("set it to {branches}, if nobody has touched the record since"),
+            mend: format!("set it to {branches}, if the record has not changed since"),
             fix: Fix::Possible,
         },
-        remedy: Some(Remedy(vec![count.into_update(&Key::meta(pk))])),
+        repair: Some(Repair(vec![count.into_update(&Key::meta(pk))])),
     })
 }
 
-/// What a graph source says it depends on: the targets, normalised and distinct, and the entries that name none.
+/// Returns the dependencies of a graph source: the targets, normalised and distinct, and the entries that are not addresses.
 fn wanted(meta: &Item, dependent: &Address) -> (Vec<Address>, Vec<String>) {
     let (mut targets, mut unreadable) = (Vec::new(), Vec::new());
     for entry in items::list_of_strings(meta, ATTR_DEPENDENCIES) {
@@ -197,14 +197,14 @@ fn wanted(meta: &Item, dependent: &Address) -> (Vec<Address>, Vec<String>) {
     (targets, unreadable)
 }
 
-/// Whose row this is, by its sort key; `None` where the row contradicts itself.
+/// Returns the dependent of a row, from its sort key; `None` where the row contradicts itself.
 fn dependent_of(row: &Item) -> Option<&str> {
     let dependent = items::sk(row).strip_prefix(SK_BACKREF_PREFIX).filter(|dependent| !dependent.is_empty())?;
-    let told = items::text(row, ATTR_DEPENDENT)?;
-    (told == dependent && dependent != items::pk(row)).then_some(dependent)
+    let stored = items::text(row, ATTR_DEPENDENT)?;
+    (stored == dependent && dependent != items::pk(row)).then_some(dependent)
 }
 
-/// An attribute for a sentence.
+/// Formats an attribute for a sentence.
 fn shown(item: &Item, attribute: &str) -> String {
     const LONGEST: usize = 60;
     match items::present(item, attribute).map(items::value_of) {
@@ -219,7 +219,7 @@ fn shown(item: &Item, attribute: &str) -> String {
     }
 }
 
-/// The first of many, for a sentence.
+/// Formats the first of many items for a sentence.
 fn named<T: AsRef<str>>(all: &[T]) -> String {
     let first = all.iter().take(NAMED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED) {
@@ -228,21 +228,21 @@ fn named<T: AsRef<str>>(all: &[T]) -> String {
     }
 }
 
-/// What is wrong is told of one partition at a time.
+/// The diagnosis of one partition.
 struct Doctor<'a> {
     partition: &'a Partition,
     address: Address,
     related: &'a Related,
     call: &'a Call,
     now: i64,
-    found: Vec<Illness>,
+    found: Vec<Diagnosis>,
 }
 
 impl Doctor<'_> {
-    fn find(&mut self, code: &'static str, severity: Severity, what: String, mend: String, remedy: Option<Remedy>) {
-        let fix = if remedy.is_some() { Fix::Possible } else { Fix::ByHand };
+    fn find(&mut self, code: &'static str, severity: Severity, what: String, mend: String, repair: Option<Repair>) {
+        let fix = if repair.is_some() { Fix::Possible } else { Fix::ByHand };
         let address = Some(self.partition.pk.clone());
-        self.found.push(Illness { finding: Finding { code, severity, address, what, mend, fix }, remedy });
+        self.found.push(Diagnosis { finding: Finding { code, severity, address, what, mend, fix }, repair });
     }
 
     fn by_hand(&mut self, code: &'static str, severity: Severity, what: impl Into<String>, mend: &str) {
@@ -278,9 +278,9 @@ impl Doctor<'_> {
             self.find(
                 MARKS_MISSING,
                 Severity::Error,
-                format!("it is retracted by its meta item alone: {} still accept pushes", concerns(&unmarked)),
+                format!("it is retracted in its meta item only: {} still accept pushes", concerns(&unmarked)),
                 "mark them and set the status to retracted, as `nameservice retract` does".into(),
-                Some(Remedy(actions)),
+                Some(Repair(actions)),
             );
             return;
         }
@@ -295,9 +295,9 @@ impl Doctor<'_> {
         self.find(
             MARKS_LEFT,
             Severity::Error,
-            format!("its meta item is live, and {} refuse pushes as if it were retracted", concerns(&marked)),
-            "take the marks away, and set the status to ready, as `nameservice restore` does".into(),
-            Some(Remedy(actions)),
+            format!("its meta item is live, and {} reject pushes as if it were retracted", concerns(&marked)),
+            "remove the marks, and set the status to ready, as `nameservice restore` does".into(),
+            Some(Repair(actions)),
         );
     }
 
@@ -309,7 +309,7 @@ impl Doctor<'_> {
             let ready = ConcernValue::new(status_v(items) + 1, StatusPayload::state(StatusPayload::READY));
             return concern_action(&self.address, items, concern, unmark, &ready, self.call, self.now).1;
         }
-        // Somebody has told another state since.
+        // Another state has been pushed since.
         unmark.touch(self.now);
         unmark.into_update(&Key::new(&self.address, sk_of(concern)))
     }
@@ -317,7 +317,7 @@ impl Doctor<'_> {
     // ---- references, from the side of the dependent ----
 
     fn references(&mut self, meta: &Item) {
-        // What it depends on is not known: nothing is concluded from that.
+        // Its dependencies are unreadable: no conclusion.
         if items::present(meta, ATTR_DEPENDENCIES).is_some_and(|value| !value.is_l()) {
             return;
         }
@@ -327,11 +327,11 @@ impl Doctor<'_> {
             self.by_hand(
                 DEPENDENCY_UNREADABLE,
                 Severity::Warning,
-                format!("it depends on what no record can be: {}", named(&unreadable)),
+                format!("it depends on entries that are not addresses: {}", named(&unreadable)),
                 "publish it again with dependencies that are addresses of other records",
             );
         }
-        // Nothing is counted for a record of such a name; that is told of its address.
+        // Nothing is counted for a record of such a name; its address has a finding of its own.
         if !self.address.is_well_formed() {
             return;
         }
@@ -360,57 +360,57 @@ impl Doctor<'_> {
         }
         let uncounted: Vec<&Address> = live.iter().copied().filter(|target| !counted.contains(target)).collect();
         if !uncounted.is_empty() {
-            let remedy = self.adopt(meta, &wanted, &counted, &uncounted);
+            let repair = self.adopt(meta, &wanted, &counted, &uncounted);
             self.find(
                 REFERENCES_UNCOUNTED,
                 Severity::Error,
                 format!(
-                    "its dependencies are not counted, so these can go away under it: {}",
+                    "its dependencies are not counted, so these can be retracted or purged: {}",
                     named(&texts(&uncounted))
                 ),
                 "count them at their targets".into(),
-                Some(remedy),
+                Some(repair),
             );
         }
         let without_row: Vec<&Address> =
             live.iter().copied().filter(|target| counted.contains(target) && !self.has_row(target)).collect();
         if !without_row.is_empty() {
-            let remedy = self.count_again(meta, &without_row);
+            let repair = self.count_again(meta, &without_row);
             self.find(
                 BACKREF_MISSING,
                 Severity::Error,
-                format!("it counts as a dependent of these, which know nothing of it: {}", named(&texts(&without_row))),
+                format!("it counts as a dependent of these, which have no row for it: {}", named(&texts(&without_row))),
                 "count it at its targets".into(),
-                Some(remedy),
+                Some(repair),
             );
         }
         let outdated: Vec<&Address> = counted.iter().filter(|target| !wanted.contains(target)).collect();
         if !outdated.is_empty() {
-            let remedy = self.uncount(meta, &counted, &outdated);
+            let repair = self.uncount(meta, &counted, &outdated);
             self.find(
                 REFERENCES_OUTDATED,
                 Severity::Warning,
                 format!("it is counted at records that it no longer depends on: {}", named(&texts(&outdated))),
-                "take it off their counts".into(),
-                Some(remedy),
+                "decrement their counts".into(),
+                Some(repair),
             );
         }
     }
 
-    /// Whether a target has the row of this dependent.
+    /// Returns whether a target has the row of this dependent.
     fn has_row(&self, target: &Address) -> bool {
         self.related.has(&Key::new(target, sk_backref(self.address.as_str())))
     }
 
     /// One transaction: each target's count and row, and the list of what is counted.
-    fn adopt(&self, meta: &Item, wanted: &[Address], counted: &[Address], uncounted: &[&Address]) -> Remedy {
+    fn adopt(&self, meta: &Item, wanted: &[Address], counted: &[Address], uncounted: &[&Address]) -> Repair {
         let adopted = &uncounted[..uncounted.len().min(REFERENCES_AT_ONCE)];
         let kept = |target: &&Address| counted.contains(target) || adopted.contains(target);
         let outdated = counted.iter().filter(|target| !wanted.contains(target));
         let list: Vec<&Address> = wanted.iter().filter(kept).chain(outdated).collect();
         let mut actions = vec![self.list_counted(meta, &list)];
         let steps = adopted.iter().map(|target| {
-            // A row that is there already has perhaps been counted: what is right is found at the target.
+            // An existing row may have been counted: the target's own finding decides.
             let step = if self.has_row(target) { Step::AlreadyCounted } else { Step::Count };
             ((*target).clone(), step)
         });
@@ -421,10 +421,10 @@ impl Doctor<'_> {
             row.exists(ATTR_PK);
             actions.push(row.into_check(&Key::new(target, sk_backref(self.address.as_str()))));
         }
-        Remedy(actions)
+        Repair(actions)
     }
 
-    fn count_again(&self, meta: &Item, targets: &[&Address]) -> Remedy {
+    fn count_again(&self, meta: &Item, targets: &[&Address]) -> Repair {
         let targets = &targets[..targets.len().min(REFERENCES_AT_ONCE)];
         let mut check = Expression::new();
         check.kind_is(RecordKind::GraphSource);
@@ -432,11 +432,11 @@ impl Doctor<'_> {
         let mut actions = vec![check.into_check(&Key::meta(&self.address))];
         let references = References { steps: targets.iter().map(|target| ((*target).clone(), Step::Count)).collect() };
         actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
-        // Perhaps it was counted, and only the row was lost: that the count is too high is found at the target.
-        Remedy(actions)
+        // It may have been counted and only the row lost: the target's own finding corrects the count.
+        Repair(actions)
     }
 
-    fn uncount(&self, meta: &Item, counted: &[Address], outdated: &[&Address]) -> Remedy {
+    fn uncount(&self, meta: &Item, counted: &[Address], outdated: &[&Address]) -> Repair {
         let undone = &outdated[..outdated.len().min(REFERENCES_AT_ONCE)];
         let list: Vec<&Address> = counted.iter().filter(|target| !undone.contains(target)).collect();
         let counts = |target: &Address| {
@@ -449,10 +449,10 @@ impl Doctor<'_> {
         let references = References { steps: steps.collect() };
         let mut actions = vec![self.list_counted(meta, &list)];
         actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
-        Remedy(actions)
+        Repair(actions)
     }
 
-    /// Writes down what is counted, if that and the dependencies are as they were read.
+    /// Writes the list of counted targets, on the condition that it and the dependencies are unchanged.
     fn list_counted(&self, meta: &Item, list: &[&Address]) -> Action {
         let mut update = Expression::new();
         update.kind_is(RecordKind::GraphSource);
@@ -471,7 +471,7 @@ impl Doctor<'_> {
             self.by_hand(
                 BACKREF_MALFORMED,
                 Severity::Warning,
-                format!("rows of dependents that cannot be such: {}", named(&malformed)),
+                format!("malformed rows of dependents: {}", named(&malformed)),
                 "delete these rows; the next run counts again",
             );
         }
@@ -486,17 +486,17 @@ impl Doctor<'_> {
         }
         let dependents: Vec<&str> = stale.iter().filter_map(|row| dependent_of(row)).collect();
         let what = format!("rows of records that are gone, or no longer depend on it: {}", named(&dependents));
-        let remedy = self.drop_rows(&stale);
-        self.find(BACKREF_STALE, Severity::Warning, what, "delete them, and count them down".into(), remedy);
+        let repair = self.drop_rows(&stale);
+        self.find(BACKREF_STALE, Severity::Warning, what, "delete them, and decrement the count".into(), repair);
     }
 
-    /// Whether a record counts itself as a dependent of this one.
+    /// Returns whether a record counts itself as a dependent of this one.
     fn depends(&self, dependent: &str) -> bool {
         self.related.record(dependent).is_some_and(|meta| counted(meta).contains(&self.address))
     }
 
-    /// `None` where a meta of an unknown kind is in the way.
-    fn drop_rows(&self, stale: &[&Item]) -> Option<Remedy> {
+    /// Returns `None` where a meta item of an unknown kind occupies the address.
+    fn drop_rows(&self, stale: &[&Item]) -> Option<Repair> {
         let dropped = &stale[..stale.len().min(REFERENCES_AT_ONCE)];
         let mut actions = Vec::new();
         let key = Key::meta(&self.address);
@@ -506,7 +506,7 @@ impl Doctor<'_> {
                 let counted = items::integer(meta, ATTR_DEPENDENTS).unwrap_or(0);
                 let mut count = Expression::new();
                 count.record_exists();
-                // Where the count agrees with the rows, it goes on agreeing whatever others do; else it is set later.
+                // Where the count matches the rows it stays so, whatever others write; otherwise it is set later.
                 if usize::try_from(counted) == Ok(rows) {
                     let fewer = i64::try_from(dropped.len()).unwrap_or(i64::MAX);
                     count.at_least(ATTR_DEPENDENTS, fewer);
@@ -529,7 +529,7 @@ impl Doctor<'_> {
                     as_seen(&mut still, meta, &[ATTR_COUNTED]);
                     actions.push(still.into_check(&Key::meta(dependent)));
                 }
-                // A meta of an unknown kind cannot be told from one that comes back.
+                // A meta item of an unknown kind may belong to a record that is restored.
                 None if self.related.is_taken(dependent) => return None,
                 None => actions.push(no_record(&Key::meta(dependent))),
             }
@@ -537,7 +537,7 @@ impl Doctor<'_> {
             delete.exists(ATTR_PK);
             actions.push(delete.into_delete(&Key::new(&self.address, items::sk(row))));
         }
-        Some(Remedy(actions))
+        Some(Repair(actions))
     }
 
     fn dependents(&mut self, meta: &Item) {
@@ -550,7 +550,7 @@ impl Doctor<'_> {
         }
         let mut set = Expression::new();
         set.record_exists();
-        // Whoever counts up or down touches this item.
+        // Counting writes this item.
         as_seen(&mut set, meta, &[ATTR_DEPENDENTS, ATTR_UPDATED_AT_MS]);
         set.set(ATTR_DEPENDENTS, number(count));
         set.touch(self.now);
@@ -565,8 +565,8 @@ impl Doctor<'_> {
             DEPENDENTS_MISCOUNTED,
             Severity::Error,
             format!("`dependents` is {}, and it has {count} rows of dependents", shown(meta, ATTR_DEPENDENTS)),
-            format!("set it to {count}, if nobody has touched the record since"),
-            Some(Remedy(actions)),
+            format!("set it to {count}, if the record has not changed since"),
+            Some(Repair(actions)),
         );
     }
 
@@ -576,11 +576,11 @@ impl Doctor<'_> {
             PARENT_MISSING,
             Severity::Warning,
             format!("it is a branch of {parent}, which does not exist"),
-            "nothing breaks by it; drop the branch if it went with its source",
+            "nothing breaks; drop the branch if it should have gone with its source",
         );
     }
 
-    // ---- what is no record ----
+    // ---- rows that are no record ----
 
     fn ghost(&mut self, meta: Option<&Item>) {
         let Some(meta) = meta else { return };
@@ -590,9 +590,9 @@ impl Doctor<'_> {
         self.find(
             GHOST_META,
             Severity::Warning,
-            "its meta item has no kind: an unguarded update has left it, and it is no record".into(),
+            "its meta item has no kind: an unguarded update has left it, and it is not a record".into(),
             "delete it, if it is still without a kind".into(),
-            Some(Remedy(vec![delete.into_delete(&key)])),
+            Some(Repair(vec![delete.into_delete(&key)])),
         );
     }
 
@@ -613,7 +613,7 @@ impl Doctor<'_> {
             Severity::Warning,
             format!("{} lie here without a meta item, and are no record", concerns(&left)),
             "delete them, if they are unchanged and there is still no record".into(),
-            Some(Remedy(actions)),
+            Some(Repair(actions)),
         );
     }
 
@@ -630,7 +630,7 @@ impl Doctor<'_> {
             Severity::Warning,
             format!("{}{many} rows of a commit log lie here without a record", commits.len()),
             "delete them, if there is still no record".into(),
-            Some(Remedy(actions)),
+            Some(Repair(actions)),
         );
     }
 
@@ -641,14 +641,14 @@ impl Doctor<'_> {
             return self.by_hand(
                 ADDRESS_UNUSABLE,
                 Severity::Note,
-                "its address breaks the grammar: it is read through the library, and not over HTTP",
+                "its address is not valid: it can be read through the library, but not over HTTP",
                 "nothing, or a record of another name",
             );
         }
-        let told = [(ATTR_NAME, self.address.name()), (ATTR_BRANCH, self.address.branch())];
-        let wrong: Vec<String> = told
+        let parts = [(ATTR_NAME, self.address.name()), (ATTR_BRANCH, self.address.branch())];
+        let wrong: Vec<String> = parts
             .into_iter()
-            .filter(|(attribute, right)| items::text(meta, attribute).is_some_and(|told| told != *right))
+            .filter(|(attribute, right)| items::text(meta, attribute).is_some_and(|stored| stored != *right))
             .map(|(attribute, _)| format!("`{attribute}` is {}", shown(meta, attribute)))
             .collect();
         if !wrong.is_empty() {
@@ -682,7 +682,7 @@ impl Doctor<'_> {
                 ATTRIBUTE_MALFORMED,
                 Severity::Error,
                 format!("read as if they were absent: {}", named(&malformed)),
-                "set them right, or remove them",
+                "correct or remove them",
             );
         }
         for (concern, id, t) in
@@ -706,20 +706,20 @@ impl Doctor<'_> {
                 CONFIG_NOT_JSON,
                 Severity::Error,
                 // Not repeated here: configurations hold secrets.
-                format!("its configuration, of {} bytes, is no JSON object", json.len()),
+                format!("its configuration, of {} bytes, is not a JSON object", json.len()),
                 "publish it again with its configuration",
             );
         }
         let [deployed, guide] =
             [ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID].map(|a| items::present(&config, a));
         let ours = config.contains_key(ATTR_REQUEST_IDS[0]);
-        // A server of Fluree's writes and removes the first alone.
+        // Fluree's servers write and remove only the first.
         if guide.is_some() && guide != deployed && (deployed.is_some() || ours) {
             let [deployed, guide] = [ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID].map(|a| shown(&config, a));
             self.by_hand(
                 CONTEXTS_DIFFER,
                 Severity::Note,
-                format!("default_context_address is {deployed}, default_context_id is {guide}: the first counts"),
+                format!("default_context_address is {deployed}, default_context_id is {guide}: the first one is used"),
                 "nothing: the next push of the configuration sets both",
             );
         }
@@ -738,21 +738,21 @@ impl Doctor<'_> {
         self.find(
             LEASE_MALFORMED,
             Severity::Warning,
-            format!("its lease cannot be read, and so is nobody's: {}", shown(&status, ATTR_LEASE)),
+            format!("its lease cannot be read and does not count: {}", shown(&status, ATTR_LEASE)),
             "remove it, if it is unchanged".into(),
-            Some(Remedy(vec![action])),
+            Some(Repair(vec![action])),
         );
     }
 }
 
-/// The condition that there is no record, as a part of a transaction.
+/// Creates the condition that there is no record, as a part of a transaction.
 fn no_record(key: &Key) -> Action {
     let mut none = Expression::new();
     none.not_exists(ATTR_KIND);
     none.into_check(key)
 }
 
-/// The condition that an item has the attributes that were read.
+/// Creates the condition that an item still has the attributes that were read.
 fn unchanged(item: &Item) -> Expression {
     let mut unchanged = Expression::new();
     unchanged.exists(ATTR_PK);
@@ -771,7 +771,7 @@ fn concerns(concerns: &[ConcernKind]) -> String {
     concerns.iter().map(|concern| concern.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// What an attribute must be where it is there.
+/// The required type of an attribute, where it exists.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
@@ -805,7 +805,8 @@ impl Shape {
     }
 }
 
-/// The attributes of a record's items (contract §2). `dependents` and `lease` have findings of their own.
+/// The attributes of a record's items (docs/specification.md, Table). `dependents` and `lease` have findings of their
+/// own.
 const ATTRIBUTES: &[(&str, &[(&str, Shape)])] = &[
     (
         SK_META,

@@ -1,10 +1,10 @@
-//! Looking a whole table over: what other programs, restores and interrupted work have left, and mending it beside live
-//! traffic (contract §2.2, §5).
+//! Examines a whole table for what other programs, restores and interrupted work have left, and repairs it under live traffic
+//! (docs/specification.md: Table, References).
 //!
-//! One consistent scan, a partition at a time, only *suspects*: its pages are read one after another while others write.
-//! A suspected record is then read by itself, twice, with whatever it refers to in between; what is the same both times
-//! is diagnosed ([`diagnosis`]). A remedy is one transaction, conditional on what the diagnosis stands on, so that
-//! whoever writes at the same time wins: a remedy that is refused is left to the next run.
+//! One consistent scan, partition by partition, raises only suspicions: its pages are read one after another while others
+//! write. A suspected record is then read on its own, twice, with everything that it refers to in between; a state that is the
+//! same both times is diagnosed ([`diagnosis`]). A repair is one transaction, conditional on the diagnosed state, so that
+//! concurrent writers win: a rejected repair is left to the next run.
 
 mod diagnosis;
 mod partition;
@@ -14,7 +14,7 @@ use std::{collections::HashMap, time::Duration};
 use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use self::{
-    diagnosis::{Illness, Remedy, diagnose, miscounted_branches, parent_of},
+    diagnosis::{Diagnosis, Repair, diagnose, miscounted_branches, parent_of},
     partition::{Grouping, Partition, Related},
 };
 use crate::{
@@ -27,26 +27,26 @@ use crate::{
 };
 
 const EXAMINE: &str = "examine the table";
-const MEND: &str = "mend a record";
+const REPAIR: &str = "repair a record";
 
-/// How often a record that changes while it is looked at is looked at again.
+/// How often a record that changes while it is examined is examined again.
 const LOOKS: usize = 5;
-/// The most remedies for one record in one run: each sweeps a bounded number of rows.
+/// The most repairs of one record in one run: each sweeps a bounded number of rows.
 const MAX_REMEDIES: usize = 1_000;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing. Nothing needs to be done, and a table with nothing else is healthy.
+    /// Information only: a table with nothing else is healthy.
     Note,
-    /// Harmless today; it costs, misleads people, or bites later.
+    /// Harmless today; it costs, misleads, or causes errors later.
     Warning,
-    /// Answers or refusals are wrong because of it.
+    /// It causes wrong answers or wrong rejections.
     Error,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -56,95 +56,94 @@ impl Severity {
     }
 }
 
-/// What became of a finding, or can become of it.
+/// Whether a finding can be, or was, repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fix {
-    /// Only by hand: [`Finding::mend`] says how.
+    /// Only by hand: [`Finding::mend`] describes how.
     ByHand,
-    /// A run that fixes would mend it.
+    /// A run with `fix` would repair it.
     Possible,
-    /// This run has mended it.
+    /// This run has repaired it.
     Done,
-    /// This run has left it alone, for others have written there meanwhile. The next run looks again.
+    /// This run has not repaired it, because others have written meanwhile. The next run examines it again.
     ChangedMeanwhile,
-    /// The remedy could not be applied, for this reason.
+    /// The repair failed, for this reason.
     Failed(String),
 }
 
-/// One thing that is not as it should be.
+/// A single inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of finding it is. Stable, for programs; [`CODES`] has all that come from the table.
+    /// The kind of the finding. Stable, for programs; [`CODES`] has all codes of a table.
     pub code: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The partition it is in, as it stands in the table; `None` where it is about no single record.
+    /// The partition key; `None` where the finding is not about a single record.
     pub address: Option<String>,
-    /// What is wrong, in a sentence for an operator.
+    /// What is wrong, as a sentence for an operator.
     pub what: String,
-    /// How to mend it: what a fix does, or what to do by hand.
+    /// How to repair it: what `fix` does, or what to do by hand.
     pub mend: String,
-    /// What became of it.
+    /// Whether it can be, or was, repaired.
     pub fix: Fix,
 }
 
 impl Finding {
-    /// A finding that is not about a record, for checks of other things than records.
+    /// Creates a finding that is not about a record.
     pub fn general(code: &'static str, severity: Severity, what: String, mend: String) -> Self {
         Self { code, severity, address: None, what, mend, fix: Fix::ByHand }
     }
 
-    /// Whether somebody should do something about it.
+    /// Returns whether it needs attention.
     pub fn is_open(&self) -> bool {
         self.severity > Severity::Note && self.fix != Fix::Done
     }
 }
 
-/// What an examination has looked at.
+/// What was examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
     /// Records.
     pub records: u64,
     /// Items of all kinds.
     pub items: u64,
-    /// What was written last, youngest first, and [`SETTLED`] ago or earlier: for checks of what follows the table. At most
-    /// [`LAST_WRITTEN`] of it.
+    /// The last writes, newest first, that are at least [`SETTLED`] old, for checks of the change feed. At most
+    /// [`LAST_WRITTEN`].
     pub last_written: Vec<Written>,
 }
 
-/// A concern as it was last written.
+/// The last write of a concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The record.
     pub address: Address,
-    /// Which concern of it.
+    /// The concern.
     pub concern: ConcernKind,
     /// Its watermark.
     pub watermark: i64,
-    /// When, by the clock of the writer, epoch milliseconds.
+    /// The time of the write by the writer's clock, epoch milliseconds.
     pub at_ms: i64,
 }
 
-/// How old a write is that whatever follows the table should have seen.
+/// The age of a write from which the change feed should have it.
 pub const SETTLED: Duration = Duration::from_secs(60);
-/// How many of the last writes an examination tells of.
+/// How many of the last writes an examination returns.
 pub const LAST_WRITTEN: usize = 20;
 
-/// Every code that [`Store::examine`] gives, and what it means.
+/// Every code that [`Store::examine`] reports, and its meaning.
 pub const CODES: &[(&str, &str)] = diagnosis::CODES;
 
-/// Where findings go as they come.
+/// The receiver of findings.
 type Sink<'a> = &'a mut (dyn FnMut(Finding) + Send);
 
 impl Store {
-    /// Looks at every record of the table, gives what it finds to `found`, and mends what can be mended if `fix` says so.
+    /// Examines every record of the table, passes findings to `found`, and with `fix` repairs what can be repaired.
     ///
-    /// Reads the table once by a consistent scan, and a second time (branches alone) where a count of branches disagrees
-    /// with it. Memory is bounded by a page of the scan, the largest set of references to one record, and a counter for
+    /// Reads the table once by a consistent scan, and a second time (branches only) where a count of branches does not match. Memory is bounded by a page of the scan, the largest set of references to one record, and a counter for
     /// each record with branches.
     ///
-    /// Safe beside live traffic. Writers that change a count in another transaction than what it counts (Fluree's, for
-    /// branches) can be met in between: what is then set wrongly is found by the next run.
+    /// Safe under live traffic. Writers that change a count in another transaction than the records that it counts (Fluree's, for
+    /// branches) can be observed in between: a count that is then set wrongly is found by the next run.
     ///
     /// Needs `dynamodb:Scan`, `Query` and `BatchGetItem` on the table, and to fix `PutItem`, `UpdateItem`, `DeleteItem`
     /// and `ConditionCheckItem`.
@@ -182,45 +181,45 @@ impl Store {
         Ok(examined)
     }
 
-    /// Looks at one record closely, and mends it if `fix` says so.
+    /// Examines one record, and repairs it if `fix` is set.
     async fn treat(&self, pk: &str, fix: bool, found: Sink<'_>) -> Result<()> {
         let mut findings: Vec<Finding> = Vec::new();
         for _ in 0..MAX_REMEDIES {
-            let Some(illnesses) = self.look_closely(pk).await? else {
+            let Some(diagnoses) = self.examine_record(pk).await? else {
                 findings.push(diagnosis::unsettled(pk));
                 break;
             };
-            let ill = |code| illnesses.iter().any(|illness| illness.finding.code == code);
-            // What a remedy for something else has mended too.
+            let ill = |code| diagnoses.iter().any(|illness| illness.finding.code == code);
+            // Repaired together with another finding.
             for known in findings.iter_mut().filter(|known| known.fix == Fix::Possible && !ill(known.code)) {
                 known.fix = Fix::Done;
             }
-            for illness in &illnesses {
+            for illness in &diagnoses {
                 match findings.iter_mut().find(|known| known.code == illness.finding.code) {
-                    // There was more of it than one remedy can take.
+                    // There was more than one repair can sweep.
                     Some(known) if known.fix == Fix::Done => known.fix = Fix::Possible,
                     Some(_) => {}
                     None => findings.push(illness.finding.clone()),
                 }
             }
-            let next = illnesses.into_iter().filter(|_| fix).find_map(|Illness { finding, remedy }| {
+            let next = diagnoses.into_iter().filter(|_| fix).find_map(|Diagnosis { finding, repair }| {
                 let known = findings.iter().position(|known| known.code == finding.code)?;
-                (findings[known].fix == Fix::Possible).then_some((known, remedy?))
+                (findings[known].fix == Fix::Possible).then_some((known, repair?))
             });
-            let Some((known, remedy)) = next else { break };
-            findings[known].fix = self.apply(remedy).await;
+            let Some((known, repair)) = next else { break };
+            findings[known].fix = self.apply(repair).await;
         }
         findings.into_iter().for_each(&mut *found);
         Ok(())
     }
 
-    /// `None`: it was another one every time it was looked at.
-    async fn look_closely(&self, pk: &str) -> Result<Option<Vec<Illness>>> {
+    /// Returns `None` if it changed at every examination.
+    async fn examine_record(&self, pk: &str) -> Result<Option<Vec<Diagnosis>>> {
         for _ in 0..LOOKS {
             let before = partition::read(self, EXAMINE, pk).await?;
             let related = self.related(std::slice::from_ref(&before)).await?;
             let partition = partition::read(self, EXAMINE, pk).await?;
-            // What it refers to changes only together with it: it was the same throughout.
+            // What it refers to changes only together with it, so it was the same throughout.
             if partition.is_like(&before) {
                 return Ok(Some(diagnose(&partition, &related, &Call::fresh(), self.now_ms())));
             }
@@ -228,9 +227,9 @@ impl Store {
         Ok(None)
     }
 
-    async fn apply(&self, remedy: Remedy) -> Fix {
-        let actions = remedy.0.into_iter().map(|action| ((), action)).collect();
-        match self.transact(MEND, actions, &mut Attempts::default()).await {
+    async fn apply(&self, repair: Repair) -> Fix {
+        let actions = repair.0.into_iter().map(|action| ((), action)).collect();
+        match self.transact(REPAIR, actions, &mut Attempts::default()).await {
             Ok(Ok(())) => Fix::Done,
             Ok(Err(_)) => Fix::ChangedMeanwhile,
             Err(error) => Fix::Failed(match std::error::Error::source(&error) {
@@ -240,10 +239,10 @@ impl Store {
         }
     }
 
-    /// Compares counts of branches with the branches that there are, where the scan has shown a difference.
+    /// Compares counts of branches with the actual branches, where the scan has shown a difference.
     ///
-    /// A count is read, then every branch by a consistent scan, then the count again: nobody has created or dropped a
-    /// branch in between if its item is the same, for each does so in one transaction with the count.
+    /// A count is read, then every branch by a consistent scan, then the count again: if its item is the same, no branch was
+    /// created or dropped in between, since both happen in one transaction with the count.
     async fn recount_branches(&self, balance: Balance, fix: bool, found: Sink<'_>) -> Result<()> {
         let suspects: Vec<String> = balance.open.into_keys().collect();
         if suspects.is_empty() {
@@ -268,25 +267,25 @@ impl Store {
         let after = self.read_all(keys()).await?;
         for pk in &suspects {
             let key = Key::meta(pk);
-            // Branches of what is gone are found as such, one by one.
+            // Branches of missing records have findings of their own.
             let Some(meta) = after.get(&key).filter(|meta| items::kind(meta).is_some()) else { continue };
             if before.get(&key) != Some(meta) {
                 found(diagnosis::unsettled(pk));
                 continue;
             }
             let branches = children.get(pk).copied().unwrap_or(0);
-            let Some(Illness { mut finding, remedy }) = miscounted_branches(meta, branches, self.now_ms()) else {
+            let Some(Diagnosis { mut finding, repair }) = miscounted_branches(meta, branches, self.now_ms()) else {
                 continue;
             };
-            if let Some(remedy) = remedy.filter(|_| fix) {
-                finding.fix = self.apply(remedy).await;
+            if let Some(repair) = repair.filter(|_| fix) {
+                finding.fix = self.apply(repair).await;
             }
             found(finding);
         }
         Ok(())
     }
 
-    /// Whatever the partitions refer to.
+    /// Reads everything that the partitions refer to.
     async fn related(&self, partitions: &[Partition]) -> Result<Related> {
         let mut keys: Vec<Key> = partitions.iter().flat_map(diagnosis::refers_to).collect();
         keys.sort();
@@ -294,7 +293,7 @@ impl Store {
         Ok(Related(self.read_all(keys).await?))
     }
 
-    /// Items by key, consistently read; those that are not there are left out.
+    /// Reads items by key, consistently; missing ones are left out.
     async fn read_all(&self, keys: Vec<Key>) -> Result<HashMap<Key, Item>> {
         let mut found = HashMap::new();
         for batch in keys.chunks(GET_BATCH) {
@@ -305,7 +304,7 @@ impl Store {
         Ok(found)
     }
 
-    /// A page of a consistent scan: of all items, or of those that have an attribute.
+    /// Reads a page of a consistent scan: of all items, or of those that have an attribute.
     async fn scan_page(&self, having: Option<&str>, start: Option<Item>) -> Result<ScanPage> {
         let mut request = self
             .sender
@@ -331,7 +330,7 @@ struct ScanPage {
     next: Option<Item>,
 }
 
-/// Counts of branches against the branches that a scan comes by. What is even is forgotten.
+/// Counts of branches minus the branches seen by a scan. Records at zero are removed.
 #[derive(Default)]
 struct Balance {
     open: HashMap<String, i64>,

@@ -12,28 +12,28 @@ use crate::{
     schema::*,
 };
 
-/// The most rows of a commit log that are kept in memory: as many as one transaction can sweep, with its check.
+/// The most rows of a commit log that are kept in memory: as many as one transaction can delete, with its check.
 pub(super) const SWEPT_AT_ONCE: usize = 90;
 
-/// What is under one address.
+/// The items under one address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partition {
     pub(super) pk: String,
     /// The items that make a record.
     pub(super) items: RecordItems,
-    /// Which records depend on it: rows in the order of their sort keys.
+    /// The back references, in the order of their sort keys.
     pub(super) backrefs: Vec<Item>,
-    /// The first rows of the commit log. A record may have any number; of those without one, as many as are swept at once.
+    /// The first rows of the commit log, where there is no record: as many as are deleted at once.
     pub(super) commits: Vec<Key>,
 }
 
-/// What a partition is.
+/// The kind of a partition.
 pub(super) enum Standing<'a> {
     /// A record.
     Record(&'a Item, RecordKind),
-    /// A meta of a kind that nobody here knows.
+    /// A meta item of an unknown kind.
     UnknownKind,
-    /// No record, with the meta item that is there all the same.
+    /// No record, with a leftover meta item where there is one.
     NoRecord(Option<&'a Item>),
 }
 
@@ -54,8 +54,8 @@ impl Partition {
         }
     }
 
-    /// Whether a diagnosis of one holds for the other. The values of a record's concerns may differ: they change all the
-    /// time, and nothing but their own item is diagnosed from them.
+    /// Returns whether a diagnosis of one holds for the other. The values of concerns may differ: they change all the time, and
+    /// only their own item is diagnosed from them.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let marks = |partition: &Self| {
             let marks = partition.items.items.iter().map(|(sk, item)| (sk.clone(), items::flag(item, ATTR_RETRACTED)));
@@ -67,7 +67,7 @@ impl Partition {
             && (self.record().is_some() || self.items.items == other.items.items)
     }
 
-    /// When its concerns were last written, those that have data.
+    /// Returns the last writes of its concerns that have data.
     pub(super) fn written(&self) -> impl Iterator<Item = Written> + '_ {
         let concerns = self.record().map_or(&[] as &[ConcernKind], |(_, kind)| concerns_of(kind));
         concerns.iter().filter_map(|concern| {
@@ -101,7 +101,7 @@ impl Partition {
     }
 }
 
-/// Reads a partition: its record, its back references, and, where there is no record, the beginning of its commit log.
+/// Reads a partition: its record, its back references, and, where there is no record, the start of its commit log.
 pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Result<Partition> {
     let address = Address::stored(pk);
     let items = store.read_record(operation, &address).await?;
@@ -128,14 +128,14 @@ pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Re
     Ok(partition)
 }
 
-/// Groups the items of a scan by partition, in the order in which they come.
+/// Groups the items of a scan by partition, in the order of the scan.
 #[derive(Default)]
 pub(super) struct Grouping {
     current: Option<Partition>,
 }
 
 impl Grouping {
-    /// Takes the next item, and gives the partition before it if this item begins another.
+    /// Adds the next item. Returns the previous partition if this item starts another.
     pub(super) fn push(&mut self, item: Item) -> Option<Partition> {
         let begun = self.current.as_ref().is_some_and(|current| current.pk == items::pk(&item));
         let done = if begun { None } else { self.finish() };
@@ -146,7 +146,7 @@ impl Grouping {
         done
     }
 
-    /// Gives the last partition.
+    /// Returns the last partition.
     pub(super) fn finish(&mut self) -> Option<Partition> {
         self.current.take()
     }
@@ -160,12 +160,12 @@ impl Related {
         self.0.contains_key(key)
     }
 
-    /// The meta of a record; `None` where there is none.
+    /// Returns the meta item of a record; `None` where there is none.
     pub(super) fn record(&self, pk: impl ToString) -> Option<&Item> {
         self.0.get(&Key::meta(pk)).filter(|meta| items::kind(meta).is_some())
     }
 
-    /// Whether a meta of any kind, known or not, keeps the address.
+    /// Returns whether a meta item of any kind, known or not, occupies the address.
     pub(super) fn is_taken(&self, pk: impl ToString) -> bool {
         self.0.get(&Key::meta(pk)).is_some_and(|meta| meta.contains_key(ATTR_KIND))
     }
