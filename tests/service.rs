@@ -44,8 +44,8 @@ async fn a_ledger_lives_from_creation_to_purge() {
     let publication = json!({ "source_type": "f:Bm25Index", "config": { "k1": 1.2 }, "dependencies": ["tenant/mydb"] });
     service.put("/v1/graph-sources/search", publication).await.expect(201);
     let retraction = "/v1/retractions/tenant/mydb:main";
-    let refused = service.post(retraction, json!({})).await.problem(409, "has-dependents");
-    let mut dependents: Vec<_> = refused["dependents"].as_array().unwrap().iter().map(Value::to_string).collect();
+    let rejected = service.post(retraction, json!({})).await.problem(409, "has-dependents");
+    let mut dependents: Vec<_> = rejected["dependents"].as_array().unwrap().iter().map(Value::to_string).collect();
     dependents.sort();
     assert_eq!(dependents, ["\"search:main\"", "\"tenant/mydb:dev\""]);
     service.delete("/v1/records/search").await.expect(204);

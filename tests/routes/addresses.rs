@@ -1,4 +1,4 @@
-//! What an address may be, wherever one is sent (contract §1).
+//! What an address may be, wherever one is sent (docs/specification.md, Words).
 
 use super::*;
 
@@ -57,8 +57,8 @@ async fn an_unusual_address_goes_through_every_route() {
         let branches = service.get(&format!("/v1/branches/{}", escaped(name))).await.expect(200);
         assert_eq!(branches["branches"].as_array().unwrap().len(), 2);
         source(&service, &format!("{name}:search"), &[name]).await;
-        let refused = service.delete(&format!("/v1/records/{at}")).await.problem(409, "has-dependents");
-        assert_eq!(refused["dependents"].as_array().unwrap().len(), 2);
+        let rejected = service.delete(&format!("/v1/records/{at}")).await.problem(409, "has-dependents");
+        assert_eq!(rejected["dependents"].as_array().unwrap().len(), 2);
         let listed = service.get(&format!("/v1/records?name={}", escaped(name))).await.expect(200);
         assert_eq!(addresses(&listed).len(), 3);
         let fluree = service.get(&format!("/fluree/storage/ns/{at}")).await.expect(200);
@@ -174,9 +174,9 @@ async fn the_longest_address_is_taken() {
     {
         born(&service, &address, 1).await;
         source(&service, "search", &[&address]).await;
-        let refused = service.delete(&format!("/v1/records/{address}")).await;
+        let rejected = service.delete(&format!("/v1/records/{address}")).await;
         // A path that is not escaped: the service takes UTF-8 as it is.
-        assert_eq!(refused.problem(409, "has-dependents")["dependents"], json!(["search:main"]));
+        assert_eq!(rejected.problem(409, "has-dependents")["dependents"], json!(["search:main"]));
         service.delete("/v1/records/search").await.expect(204);
     }
 }

@@ -1,4 +1,4 @@
-//! What a body may be, whichever operation takes it (contract §7).
+//! What a body may be, whichever operation takes it (docs/specification.md, HTTP).
 
 use super::*;
 
@@ -87,8 +87,8 @@ async fn a_body_that_is_not_the_json_asked_for_is_refused_and_its_field_named() 
         ];
         for body in broken {
             let problem = send(&service, &operation, &body).await.problem(400, "invalid-body");
-            let told = problem["detail"].as_str().unwrap();
-            assert!(!told.is_empty() && told.len() < 1000, "{problem}");
+            let shown = problem["detail"].as_str().unwrap();
+            assert!(!shown.is_empty() && shown.len() < 1000, "{problem}");
         }
         if !operation.required.is_empty() {
             send(&service, &operation, "").await.problem(400, "invalid-body");
@@ -145,7 +145,7 @@ async fn a_body_of_the_largest_size_is_taken_and_one_byte_more_is_not() {
     assert_eq!(shown(&service, "mydb").await, before);
     for operation in operations() {
         let answer = send(&service, &operation, padded(&operation, LIMIT)).await;
-        // The branch is in the way of the last one: its refusal has read the body.
+        // The branch exists for the last one: its rejection has read the body.
         assert!(answer.status.is_success() || answer.status == 409, "{answer:#?}");
     }
 }

@@ -23,8 +23,8 @@ async fn a_branch_with_branches_or_dependents_stays_and_names_them() {
     let child = json!({ "name": "mydb", "branch": "child", "source": "dev" });
     service.post("/v1/branches", child).await.expect(201);
     source(&service, "search", &["mydb:dev"]).await;
-    let refused = service.delete("/v1/branches/mydb:dev").await.problem(409, "has-dependents");
-    assert_eq!(sorted(&refused["dependents"]), ["mydb:child", "search:main"]);
+    let rejected = service.delete("/v1/branches/mydb:dev").await.problem(409, "has-dependents");
+    assert_eq!(sorted(&rejected["dependents"]), ["mydb:child", "search:main"]);
     shown(&service, "mydb:dev").await;
 }
 

@@ -64,7 +64,7 @@ async fn only_what_has_moved_comes_back_with_its_value() {
         "mydb:main": { "head": commit(2) },
         "search:main": { "index": shown(&service, "search").await["index"] },
     });
-    // The feed has not told yet what the records show already: it will, after this position.
+    // The feed does not have yet what the records show: it will, after this position.
     assert_eq!(compared, json!({ "changed": changed, "unknown": [], "position": position }));
     pump(&service.table).await;
     let followed = service.get(&format!("/v1/changes?after={position}")).await.expect(200);
@@ -129,7 +129,7 @@ async fn what_has_gone_back_and_what_was_indexed_again_has_moved() {
     assert_eq!(members(&changed["mydb:main"]), ["index"]);
     assert_eq!(changed["mydb:main"]["index"]["rev"], 1);
     let watermarks = json!({ "commit_t": 5, "index_t": 5 });
-    assert_eq!(moved(&service, json!({ "mydb": watermarks })).await, json!({}), "only its id tells");
+    assert_eq!(moved(&service, json!({ "mydb": watermarks })).await, json!({}), "only its id differs");
 
     let to = json!({ "head": commit(2), "index": unborn() });
     service.post("/v1/resets/mydb", to).await.expect(200);
@@ -172,7 +172,7 @@ async fn retracted_records_are_named_whoever_retracted_them() {
         "live": seen(&service, "live").await, "nobody": {},
     });
     retract(&service, "ours").await;
-    // A Fluree server marks meta alone: no watermark tells.
+    // A Fluree server marks meta only: no watermark changes.
     service.table.set("theirs:main", "meta", "retracted", rows::truth(true)).await;
     let compared = compare(&service, subscriptions).await;
     assert_eq!(compared["retracted"], json!(["ours:main", "theirs:main"]));
@@ -238,8 +238,8 @@ async fn an_answer_that_does_not_fit_is_refused_as_a_whole() {
         let all = (0..count).map(|n| (format!("db{n:03}"), json!({})));
         json!({ "subscriptions": all.collect::<serde_json::Map<_, _>>() })
     };
-    let refused = service.post("/v1/changes/compare", known(40)).await.problem(413, "payload-too-large");
-    assert!(refused["detail"].as_str().unwrap().contains("fewer"), "{refused}");
+    let rejected = service.post("/v1/changes/compare", known(40)).await.problem(413, "payload-too-large");
+    assert!(rejected["detail"].as_str().unwrap().contains("fewer"), "{rejected}");
     let answer = service.post("/v1/changes/compare", known(20)).await;
     let bytes: usize = answer.header("content-length").unwrap().parse().unwrap();
     assert!((3 << 20..4 << 20).contains(&bytes), "{bytes}");

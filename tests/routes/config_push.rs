@@ -24,8 +24,8 @@ async fn another_config_than_expected_is_a_conflict_that_shows_it() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
     let new = json!({ "payload": { "a": 2 } });
-    let refused = service.put(CONFIGS, body(json!({ "v": 1 }), new.clone())).await.problem(409, "conflict");
-    assert_eq!(refused["actual"], json!({ "v": 0, "payload": null }));
+    let rejected = service.put(CONFIGS, body(json!({ "v": 1 }), new.clone())).await.problem(409, "conflict");
+    assert_eq!(rejected["actual"], json!({ "v": 0, "payload": null }));
     let first = json!({ "payload": { "a": 1 } });
     service.put(CONFIGS, body(json!({ "v": 0, "payload": null }), first)).await.expect(200);
     for (expected, new) in [
@@ -34,8 +34,8 @@ async fn another_config_than_expected_is_a_conflict_that_shows_it() {
         (json!({ "v": 1, "payload": { "a": 3 } }), new.clone()),
         (json!({ "v": 1 }), json!({ "v": 1, "payload": {} })),
     ] {
-        let refused = service.put(CONFIGS, body(expected, new)).await.problem(409, "conflict");
-        assert_eq!(refused["actual"], json!({ "v": 1, "payload": { "a": 1 } }));
+        let rejected = service.put(CONFIGS, body(expected, new)).await.problem(409, "conflict");
+        assert_eq!(rejected["actual"], json!({ "v": 1, "payload": { "a": 1 } }));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a content id may be, wherever one is sent (contract §1).
+//! What a content id may be, wherever one is sent (docs/specification.md, Words).
 
 use super::*;
 

@@ -42,8 +42,8 @@ async fn the_expected_version_of_the_config_is_compared() {
         body["expected_v"] = json!(v);
         service.put(SEARCH, body).await
     };
-    let refused = publish(1).await.problem(409, "conflict");
-    assert_eq!(refused["actual"], Value::Null);
+    let rejected = publish(1).await.problem(409, "conflict");
+    assert_eq!(rejected["actual"], Value::Null);
     publish(0).await.expect(201);
     assert_eq!(publish(0).await.problem(409, "conflict")["actual"], json!({ "v": 1, "payload": { "v": 0 } }));
     assert_eq!(publish(1).await.expect(200)["config"], json!({ "v": 2, "payload": { "v": 1 } }));
@@ -58,14 +58,14 @@ async fn all_dependencies_that_are_missing_or_retracted_are_named() {
     retract(&service, "gone").await;
     let mut new = body(json!({}));
     new["dependencies"] = json!(["live", "nobody", "gone", "a/b:dev"]);
-    let refused = service.put(SEARCH, new.clone()).await.problem(422, "missing-dependencies");
-    assert_eq!(sorted(&refused["missing"]), ["a/b:dev", "gone:main", "nobody:main"]);
+    let rejected = service.put(SEARCH, new.clone()).await.problem(422, "missing-dependencies");
+    assert_eq!(sorted(&rejected["missing"]), ["a/b:dev", "gone:main", "nobody:main"]);
     service.get("/v1/records/search").await.problem(404, "unknown-record");
     assert_eq!(shown(&service, "live").await["dependents"], json!(0));
 
     source(&service, "search", &["live"]).await;
-    let refused = service.put(SEARCH, new).await.problem(422, "missing-dependencies");
-    assert_eq!(sorted(&refused["missing"]), ["a/b:dev", "gone:main", "nobody:main"]);
+    let rejected = service.put(SEARCH, new).await.problem(422, "missing-dependencies");
+    assert_eq!(sorted(&rejected["missing"]), ["a/b:dev", "gone:main", "nobody:main"]);
     assert_eq!(shown(&service, "search").await["config"]["v"], json!(1), "nothing was written");
 }
 

@@ -46,8 +46,8 @@ async fn expecting_null_creates_the_ledger_and_is_not_the_same_as_expecting_noth
     assert_eq!(pushed, json!({ "status": "updated", "value": commit(1) }));
     let record = shown(&service, "mydb").await;
     assert_eq!((&record["kind"], &record["head"]), (&json!("ledger"), &commit(1)));
-    let refused = service.put(HEADS, json!({ "expected": null, "new": commit(2) })).await;
-    assert_eq!(refused.problem(409, "conflict")["actual"], commit(1));
+    let rejected = service.put(HEADS, json!({ "expected": null, "new": commit(2) })).await;
+    assert_eq!(rejected.problem(409, "conflict")["actual"], commit(1));
 }
 
 #[tokio::test]

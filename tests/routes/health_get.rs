@@ -5,8 +5,8 @@ async fn a_store_that_does_not_answer_makes_only_the_deep_check_fail() {
     let service = Service::start().await;
     assert_eq!(service.get("/v1/health").await.expect(200), json!({ "status": "ok" }));
     assert_eq!(service.get("/v1/health?deep=true").await.expect(200), json!({ "status": "ok" }));
-    let refused = Fault::answer(400, "ResourceNotFoundException").always();
-    service.table.proxy.on_each(&["Query", "GetItem", "DescribeTable", "Scan"], refused);
+    let rejected = Fault::answer(400, "ResourceNotFoundException").always();
+    service.table.proxy.on_each(&["Query", "GetItem", "DescribeTable", "Scan"], rejected);
     let answer = service.get("/v1/health?deep=true").await;
     assert_eq!(answer.header("retry-after"), Some("1"));
     answer.problem(503, "unavailable");

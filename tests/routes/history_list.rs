@@ -12,7 +12,7 @@ async fn history(service: &Service, path: &str) -> Value {
 }
 
 /// `concern change watermark` of each.
-fn told(page: &Value) -> Vec<String> {
+fn summary(page: &Value) -> Vec<String> {
     let text = |change: &Value, name: &str| change[name].as_str().unwrap().to_owned();
     let changes = page["changes"].as_array().unwrap().iter();
     changes.map(|c| format!("{} {} {}", text(c, "concern"), text(c, "change"), c["watermark"])).collect()
@@ -36,10 +36,10 @@ async fn the_changes_of_one_record_come_oldest_first() {
     assert_eq!(history(&service, &escaped("mydb:main")).await, whole);
 
     let heads = history(&service, "mydb:main?concern=head").await;
-    assert_eq!(told(&heads), ["head created 1", "head updated 2", "head updated 3", "head updated 4"]);
+    assert_eq!(summary(&heads), ["head created 1", "head updated 2", "head updated 3", "head updated 4"]);
     let second = &heads["changes"][1];
     let after = history(&service, &format!("mydb?concern=head&after={}", second["position"])).await;
-    assert_eq!(told(&after), ["head updated 3", "head updated 4"]);
+    assert_eq!(summary(&after), ["head updated 3", "head updated 4"]);
 
     for (query, expected) in [("", &whole), ("concern=head&", &heads), ("concern=index&", &json!(null))] {
         for limit in [1, 2, 3, 50] {
@@ -54,7 +54,7 @@ async fn the_changes_of_one_record_come_oldest_first() {
                 after = format!("&after={position}");
             }
             match expected.is_null() {
-                true => assert_eq!(told(&json!({ "changes": seen }))[..2], ["index created 2", "index updated 3"]),
+                true => assert_eq!(summary(&json!({ "changes": seen }))[..2], ["index created 2", "index updated 3"]),
                 false => assert_eq!(json!(seen), expected["changes"], "{query}{limit}"),
             }
         }
@@ -65,14 +65,14 @@ async fn the_changes_of_one_record_come_oldest_first() {
 async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
-    // Of what the stream has not told yet there is no history, but there is the record.
+    // The stream has not been consumed yet: there is no history, but there is the record.
     assert_eq!(history(&service, "mydb").await, json!({ "changes": [] }));
     service.delete("/v1/records/mydb").await.expect(204);
     service.get("/v1/history/mydb").await.problem(404, "unknown-record");
     pump(&service.table).await;
     let whole = history(&service, "mydb").await;
-    assert!(told(&whole).contains(&"meta purged 0".to_owned()), "{whole:#}");
-    assert!(told(&whole).contains(&"head created 1".to_owned()), "{whole:#}");
+    assert!(summary(&whole).contains(&"meta purged 0".to_owned()), "{whole:#}");
+    assert!(summary(&whole).contains(&"head created 1".to_owned()), "{whole:#}");
     // It is known by its history also where the part that is asked for is empty.
     let last = whole["changes"].as_array().unwrap().last().unwrap()["position"].clone();
     assert_eq!(history(&service, &format!("mydb?after={last}")).await, json!({ "changes": [] }));
@@ -90,7 +90,7 @@ async fn what_has_expired_is_not_told() {
     assert_eq!(history(&service, "mydb").await, json!({ "changes": [] }));
     service.put("/v1/heads/mydb", json!({ "new": commit(1) })).await.expect(200);
     pump(&service.table).await;
-    assert_eq!(told(&history(&service, "mydb").await), ["head created 1"]);
+    assert_eq!(summary(&history(&service, "mydb").await), ["head created 1"]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What an `Idempotency-Key` is good for (contract §4).
+//! `Idempotency-Key` (docs/specification.md, Answers).
 
 use super::*;
 
@@ -45,9 +45,9 @@ async fn a_repeated_push_is_answered_again_and_applied_once_though_others_have_w
         let before = shown(&service, "mydb").await[concern].clone();
         // The fourth pushes it out: from here on it is judged by what it expects.
         service.put(path, body(5)).await.expect(200);
-        let refused = keyed_put(&service, "key-1", path, body(1)).await.problem(409, "conflict");
-        assert_eq!(refused["actual"], shown(&service, "mydb").await[concern], "{concern}");
-        assert_ne!(refused["actual"], before, "{concern}");
+        let rejected = keyed_put(&service, "key-1", path, body(1)).await.problem(409, "conflict");
+        assert_eq!(rejected["actual"], shown(&service, "mydb").await[concern], "{concern}");
+        assert_ne!(rejected["actual"], before, "{concern}");
     }
 }
 
@@ -116,8 +116,8 @@ async fn a_creation_that_is_repeated_after_a_purge_never_claims_a_record_that_is
     let create = async || keyed(&service, "key-1", Method::POST, "/v1/ledgers", json!({ "address": "mydb" })).await;
     create().await.expect(201);
     service.delete("/v1/records/mydb").await.expect(204);
-    let told = create().await.expect(201);
-    assert_eq!(timeless(told), timeless(shown(&service, "mydb").await));
+    let created = create().await.expect(201);
+    assert_eq!(timeless(created), timeless(shown(&service, "mydb").await));
 }
 
 #[tokio::test]

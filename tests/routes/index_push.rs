@@ -2,7 +2,7 @@ use super::*;
 
 const INDEXES: &str = "/v1/indexes/mydb";
 
-/// The n-th index root as the service tells it.
+/// The n-th index root as the service returns it.
 fn stored(n: i64, rev: i64) -> Value {
     json!({ "id": index_cid(n).as_str(), "t": n, "rev": rev })
 }
@@ -35,10 +35,10 @@ async fn indexing_the_same_t_again_counts_revisions_until_the_index_advances() {
     assert_eq!(push(unborn(), root(1)).await.expect(200)["value"], stored(1, 0));
     let pushed = push(root(1), again(7, 1)).await.expect(200);
     assert_eq!(pushed["value"], json!({ "id": index_cid(7).as_str(), "t": 1, "rev": 1 }));
-    let refused = push(root(1), root(2)).await.problem(409, "conflict");
-    assert_eq!(refused["actual"], json!({ "id": index_cid(7).as_str(), "t": 1, "rev": 1 }));
-    // What the service has told can be sent back as it is.
-    let pushed = push(refused["actual"].clone(), root(2)).await.expect(200);
+    let rejected = push(root(1), root(2)).await.problem(409, "conflict");
+    assert_eq!(rejected["actual"], json!({ "id": index_cid(7).as_str(), "t": 1, "rev": 1 }));
+    // A returned value can be sent back as it is.
+    let pushed = push(rejected["actual"].clone(), root(2)).await.expect(200);
     assert_eq!(pushed["value"], stored(2, 0));
     push(root(2), root(1)).await.problem(409, "conflict");
     let pushed = service.put(INDEXES, json!({ "new": again(8, 2), "allow_equal": true })).await.expect(200);
@@ -70,8 +70,8 @@ async fn a_graph_source_has_an_index_and_an_unknown_record_none() {
     source(&service, "search", &[]).await;
     let pushed = service.put("/v1/indexes/search", json!({ "expected": unborn(), "new": root(1) })).await.expect(200);
     assert_eq!(pushed["value"], stored(1, 0));
-    let refused = service.put("/v1/indexes/search", json!({ "expected": null, "new": root(2) })).await;
-    assert_eq!(refused.problem(409, "conflict")["actual"], stored(1, 0));
+    let rejected = service.put("/v1/indexes/search", json!({ "expected": null, "new": root(2) })).await;
+    assert_eq!(rejected.problem(409, "conflict")["actual"], stored(1, 0));
     service.put(INDEXES, json!({ "new": root(1) })).await.problem(404, "unknown-record");
     let pushed = service.put(INDEXES, json!({ "expected": null, "new": root(1) })).await.expect(200);
     assert_eq!(pushed["value"], stored(1, 0));

@@ -156,7 +156,7 @@ fn timeless(mut record: Value) -> Value {
     record
 }
 
-/// Panics unless the answer refuses the request for this field.
+/// Panics unless the answer rejects the request for this field.
 #[track_caller]
 fn refuses(answer: Answer, kind: &str, field: &str) {
     let problem = answer.problem(400, kind);

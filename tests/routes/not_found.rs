@@ -36,9 +36,9 @@ async fn another_method_is_told_which_the_route_takes() {
         (Method::HEAD, "/v1/ledgers", &["POST"]),
     ] {
         let answer = service.send(method.clone(), path, &[], None).await;
-        let mut told: Vec<_> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
-        told.sort_unstable();
-        assert_eq!(told, allow, "{method} {path}");
+        let mut shown: Vec<_> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
+        shown.sort_unstable();
+        assert_eq!(shown, allow, "{method} {path}");
         assert!(answer.header("x-request-id").is_some(), "{method} {path}");
         if method == Method::HEAD {
             assert_eq!(answer.expect(405), Value::Null);

@@ -36,8 +36,8 @@ async fn a_record_that_others_depend_on_stays_and_a_purged_dependent_no_longer_c
     born(&service, "mydb", 1).await;
     branch(&service, "mydb", "dev").await;
     source(&service, "search", &["mydb"]).await;
-    let refused = service.delete("/v1/records/mydb").await.problem(409, "has-dependents");
-    assert_eq!(sorted(&refused["dependents"]), ["mydb:dev", "search:main"]);
+    let rejected = service.delete("/v1/records/mydb").await.problem(409, "has-dependents");
+    assert_eq!(sorted(&rejected["dependents"]), ["mydb:dev", "search:main"]);
     service.delete("/v1/records/mydb:dev").await.expect(204);
     assert_eq!(shown(&service, "mydb").await["branches"], json!(0));
     retract(&service, "search").await;

@@ -28,8 +28,8 @@ async fn the_body_may_be_left_out_but_not_be_anything() {
     ] {
         refuses(service.post(RETRACTION, body).await, "invalid-body", field);
     }
-    let refused = raw(&service, &Method::POST, RETRACTION, &[], b"{}").await;
-    refused.problem(415, "unsupported-media-type");
+    let rejected = raw(&service, &Method::POST, RETRACTION, &[], b"{}").await;
+    rejected.problem(415, "unsupported-media-type");
     assert_eq!(shown(&service, "mydb").await["retracted"], json!(false));
     let record = raw(&service, &Method::POST, RETRACTION, &[], b"").await.expect(200);
     assert_eq!(record["retracted"], json!(true));
@@ -46,14 +46,14 @@ async fn a_record_that_others_depend_on_stays_live_and_names_them() {
     born(&service, "mydb", 1).await;
     branch(&service, "mydb", "dev").await;
     source(&service, "search", &["mydb"]).await;
-    let refused = service.post(RETRACTION, json!({})).await.problem(409, "has-dependents");
-    assert_eq!(sorted(&refused["dependents"]), ["mydb:dev", "search:main"]);
+    let rejected = service.post(RETRACTION, json!({})).await.problem(409, "has-dependents");
+    assert_eq!(sorted(&rejected["dependents"]), ["mydb:dev", "search:main"]);
     assert_eq!(shown(&service, "mydb").await["retracted"], json!(false));
     // A retracted dependent still counts: it can be restored.
     retract(&service, "search").await;
     service.delete("/v1/branches/mydb:dev").await.expect(200);
-    let refused = service.post(RETRACTION, json!({})).await.problem(409, "has-dependents");
-    assert_eq!(sorted(&refused["dependents"]), ["search:main"]);
+    let rejected = service.post(RETRACTION, json!({})).await.problem(409, "has-dependents");
+    assert_eq!(sorted(&rejected["dependents"]), ["search:main"]);
     service.delete("/v1/records/search").await.expect(204);
     service.post(RETRACTION, json!({})).await.expect(200);
     service.post("/v1/retractions/nobody", json!({})).await.problem(404, "unknown-record");

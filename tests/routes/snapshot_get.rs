@@ -149,7 +149,7 @@ async fn a_reader_that_came_too_late_begins_again_and_misses_nothing() {
         now.takes_record(record);
     }
     assert_eq!(now.known[&("a:main".to_owned(), "head".to_owned())], t);
-    // What is not born need not be told of: a creation tells of what it brings.
+    // Unborn concerns have no change: a creation is reported with what it sets.
     let born = |known: BTreeMap<_, i64>| known.into_iter().filter(|(_, watermark)| *watermark > 0).collect::<Vec<_>>();
     assert_eq!(born(reader.known), born(now.known));
 }

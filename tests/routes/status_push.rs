@@ -37,8 +37,8 @@ async fn another_version_or_payload_than_expected_is_a_conflict_that_shows_it() 
         (json!({ "v": 1, "payload": { "state": "ready", "more": 1 } }), ready()),
         (json!({ "v": 1 }), json!({ "v": 1, "payload": { "state": "other" } })),
     ] {
-        let refused = service.put(STATUSES, body(expected, new)).await.problem(409, "conflict");
-        assert_eq!(refused["actual"], actual);
+        let rejected = service.put(STATUSES, body(expected, new)).await.problem(409, "conflict");
+        assert_eq!(rejected["actual"], actual);
     }
     service.put("/v1/statuses/nobody", body(json!({ "v": 1 }), ready())).await.problem(404, "unknown-record");
     retract(&service, "mydb").await;
@@ -80,7 +80,7 @@ async fn a_status_that_cannot_be_names_its_field() {
     ] {
         refuses(service.put(STATUSES, body).await, "invalid-body", field);
     }
-    let refused = service.put(STATUSES, payload(deep)).await.problem(400, "invalid-body");
-    assert!(refused["field"].as_str().unwrap().starts_with("new.payload.d.d."), "{refused}");
+    let rejected = service.put(STATUSES, payload(deep)).await.problem(400, "invalid-body");
+    assert!(rejected["field"].as_str().unwrap().starts_with("new.payload.d.d."), "{rejected}");
     assert_eq!(shown(&service, "mydb").await["status"]["v"], json!(1));
 }

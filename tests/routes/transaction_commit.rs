@@ -40,7 +40,7 @@ async fn every_result_has_the_shape_of_its_operation() {
 
     service.put("/v1/leases/tenant/b", json!({ "name": "index_lock", "holder": "one" })).await.expect(200);
     let lease = json!({ "name": "index_lock", "holder": "two", "token": 1 });
-    let refused = transact(json!([
+    let rejected = transact(json!([
         { "op": "push_head", "address": "a", "new": commit(3) },
         { "op": "push_head", "address": "tenant/b", "new": commit(3), "lease": lease },
         { "op": "push_index", "address": "a", "new": { "id": index_cid(9).as_str(), "t": 1 } },
@@ -49,7 +49,7 @@ async fn every_result_has_the_shape_of_its_operation() {
     ]))
     .await
     .problem(409, "transaction-refused");
-    let results = refused["results"].as_array().unwrap();
+    let results = rejected["results"].as_array().unwrap();
     assert_eq!(results[0], json!({ "status": "passed" }));
     assert_eq!((&results[1]["status"], &results[1]["lease"]["holder"]), (&json!("lease-lost"), &json!("one")));
     assert_eq!((&results[2]["status"], &results[2]["actual"]["t"]), (&json!("stale"), &json!(1)));
@@ -134,8 +134,8 @@ async fn what_no_transaction_can_be_is_refused_naming_the_operation_and_the_fiel
     }
     assert_eq!(service.table.proxy.take_requests().len(), 0, "nothing of this reaches the store");
     let most: Value = (0..48).map(head).collect();
-    let refused = service.post("/v1/transactions", json!({ "operations": most })).await;
-    assert_eq!(refused.problem(409, "transaction-refused")["results"].as_array().unwrap().len(), 48);
+    let rejected = service.post("/v1/transactions", json!({ "operations": most })).await;
+    assert_eq!(rejected.problem(409, "transaction-refused")["results"].as_array().unwrap().len(), 48);
 }
 
 #[tokio::test]

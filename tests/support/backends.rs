@@ -81,7 +81,7 @@ pub enum Capability {
     Transactions,
     /// Indexes of named graphs, and revisions.
     NamedGraphs,
-    /// References are counted and refused atomically.
+    /// References are counted and enforced atomically.
     References,
     /// Changes in order, each once.
     ChangeFeed,
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// The clock of a backend under test: it begins now, and moves when it is told to.
+/// The clock of a backend under test: it starts at the current time, and moves when it is set.
 #[derive(Clone)]
 pub struct TestClock(Arc<AtomicI64>);
 

@@ -1,4 +1,4 @@
-//! The shape of every row that we write (contract §2), walked attribute by attribute.
+//! The shape of every row that we write (docs/specification.md, Table), walked attribute by attribute.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ pub fn assert_ours<'a>(rows: impl IntoIterator<Item = &'a Row>) {
     }
 }
 
-/// Panics unless every row of a table that nobody else has written to has the layout, and belongs to a record.
+/// Panics unless every row of a table that only we have written has the layout and belongs to a record.
 pub fn assert_table(rows: &[Row]) {
     let mut partitions: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -81,7 +81,7 @@ pub fn assert_table(rows: &[Row]) {
     }
 }
 
-/// What must hold of references at any time at which nobody is writing.
+/// Asserts the invariants of references while there are no writes.
 pub fn assert_references(rows: &[Row]) {
     let text =
         |row: &Row, name: &str| row.get(name).and_then(|value| value["S"].as_str()).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What every test stands on: an engine, a fault proxy in front of it, a table of its own, rows as Fluree writes
+//! What every test uses: an engine, a fault proxy in front of it, a table of its own, rows as Fluree writes
 //! them, and a running service in a line.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 

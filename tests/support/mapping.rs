@@ -72,7 +72,7 @@ pub enum Fate {
     TimesOutAfterwards,
     /// It is gone after so many steps: polls of its future.
     Dies(usize),
-    /// It is believed dead while it goes on beside what is delivered next.
+    /// It is considered dead while it continues beside the next delivery.
     LivesOn,
 }
 

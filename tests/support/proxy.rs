@@ -1,4 +1,4 @@
-//! A proxy in front of the engine, or of the service, that counts what passes and can be told to lose, delay or refuse
+//! A proxy in front of the engine, or of the service, that counts what passes and can lose, delay or reject
 //! it: the next request of a kind, or some of all by the throw of seeded dice.
 
 use std::{
@@ -33,7 +33,7 @@ pub struct Request {
     pub body: Value,
     /// What the client was answered, `None` where it was not.
     pub status: Option<u16>,
-    /// The capacity units that it took with those of indexes, where the proxy was told to [`Proxy::measure`].
+    /// The capacity units that it took with those of indexes, where [`Proxy::measure`] is on.
     pub units: f64,
 }
 
@@ -76,7 +76,7 @@ impl Fault {
         Self::of(Step::CutRequest)
     }
 
-    /// The engine does what it is asked, and the connection is cut instead of telling so.
+    /// The engine executes the request, and the connection is cut instead of a reply.
     pub fn cut_reply() -> Self {
         Self::of(Step::CutReply)
     }
@@ -317,7 +317,7 @@ impl Proxy {
         self.inner.state.lock().unwrap().dice = Some(dice);
     }
 
-    /// Ends what [`Self::strike_at_random`] has begun; tells how often each kind of fault has struck.
+    /// Ends [`Self::strike_at_random`]; returns how often each kind of fault has struck.
     pub fn stop_striking(&self) -> Tally {
         self.inner.state.lock().unwrap().dice.take().map(|dice| dice.tally).unwrap_or_default()
     }
@@ -538,9 +538,9 @@ impl Inner {
         }
         let body = serde_json::to_vec(&asked).unwrap();
         let answer = self.forward(parts, body.into()).await?;
-        let mut told: Value = serde_json::from_slice(&answer.body).unwrap();
-        told[if reads { "UnprocessedKeys" } else { "UnprocessedItems" }] = rest;
-        Ok(Answer::json(answer.status, &told))
+        let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+        body[if reads { "UnprocessedKeys" } else { "UnprocessedItems" }] = rest;
+        Ok(Answer::json(answer.status, &body))
     }
 }
 

@@ -15,7 +15,7 @@ use stream_consumer::{Consumer, Delivery};
 
 use crate::table::Table;
 
-/// The largest batch that a mapping hands to a function unless it is told otherwise.
+/// The largest batch of a mapping by default.
 const BATCH: usize = 100;
 
 /// Every record of the table's stream so far, in order: what a mapping that begins at the trim horizon would deliver.
@@ -49,7 +49,7 @@ pub async fn deliveries(table: &Table) -> Vec<Delivery> {
     deliveries
 }
 
-/// Puts everything that the table's stream tells into its feed: after this the feed shows every write so far.
+/// Appends everything in the table's stream to its feed: after this the feed shows every write so far.
 ///
 /// As often as wanted: what an earlier call has appended is found, and not appended again.
 pub async fn pump(table: &Table) {

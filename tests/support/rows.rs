@@ -157,7 +157,7 @@ impl Ledger {
         Self { retracted: true, ..self }
     }
 
-    /// With NULL in place of absent ids and maps.
+    /// With NULL instead of absent ids and maps.
     pub fn nulls(self) -> Self {
         Self { nulls: true, ..self }
     }
@@ -375,8 +375,8 @@ impl<'a> Fluree<'a> {
         }
         match update.send().await {
             Ok(_) => true,
-            Err(SdkError::ServiceError(refusal))
-                if matches!(refusal.err(), UpdateItemError::ConditionalCheckFailedException(_)) =>
+            Err(SdkError::ServiceError(failure))
+                if matches!(failure.err(), UpdateItemError::ConditionalCheckFailedException(_)) =>
             {
                 false
             }

@@ -74,9 +74,9 @@ impl Service {
         Self::of(routes::router(), table, auth).await
     }
 
-    /// Starts a service of these rooms alone.
-    pub async fn of(rooms: Router<App>, table: Table, auth: Auth) -> Self {
-        Self::serving(rooms, table.proxied().await, auth).await
+    /// Starts a service of these routes only.
+    pub async fn of(routes: Router<App>, table: Table, auth: Auth) -> Self {
+        Self::serving(routes, table.proxied().await, auth).await
     }
 
     /// Starts a service over the store of a table that has its proxy already.
@@ -84,9 +84,9 @@ impl Service {
         Self::serving(routes::router(), table, auth).await
     }
 
-    async fn serving(rooms: Router<App>, table: Proxied, auth: Auth) -> Self {
+    async fn serving(routes: Router<App>, table: Proxied, auth: Auth) -> Self {
         let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
-        let router = nameservice_http::service(rooms, app);
+        let router = nameservice_http::service(routes, app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
@@ -141,7 +141,7 @@ impl Service {
         let answer = self.answer(request).await;
         let alone = begun == ended && self.begun.load(SeqCst) == begun + 1;
         self.ended.fetch_add(1, SeqCst);
-        // What is asked beside another request cannot be told apart.
+        // Requests of concurrent calls cannot be distinguished.
         if let Some(function) = function.filter(|_| alone) {
             for action in self.table.proxy.actions_after(passed) {
                 let (resource, action) = infra::named(&self.table.name, &action);

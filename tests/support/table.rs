@@ -223,7 +223,7 @@ impl Drop for Table {
         if engine::external().is_some() {
             for table in [self.name.as_str(), self.feed.table()] {
                 let delete = self.client.delete_table().table_name(table);
-                // Best effort: a table that stays is in nobody's way.
+                // Best effort: a leftover table does no harm.
                 engine::runtime().spawn(async move { delete.send().await.ok() });
             }
         }

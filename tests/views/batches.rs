@@ -38,9 +38,9 @@ async fn rows_that_cannot_be_written_are_told_one_by_one_and_take_no_other_with_
     rows[11].0.placed_at = String::new();
     rows[30].0.state = String::new();
     let failure = ground.view.save_batch(&rows).await.unwrap_err();
-    let told: Vec<_> = failure.failed.iter().map(|row| (row.position, row.key.clone())).collect();
+    let shown: Vec<_> = failure.failed.iter().map(|row| (row.position, row.key.clone())).collect();
     assert_eq!(
-        told,
+        shown,
         [(3, Some(RowKey::sorted("ada", "03"))), (11, None), (30, Some(RowKey::sorted("ada", "30")))],
         "{failure}"
     );

@@ -1,4 +1,4 @@
-//! The read-model store: what is declared is what there is, nothing is lost, counted twice or believed without an answer.
+//! The read-model store: tables are as declared, and nothing is lost, counted twice or assumed without a reply.
 
 mod batches;
 mod counts;
@@ -57,7 +57,7 @@ static ORDERS: Description = Description {
 static COUNTERS: Description =
     Description { partition_key: "name", sort_key: None, indexes: &[], ttl: None, stream: false };
 
-/// So patient is a view whose failures a test wants to see.
+/// The retry policy of views whose failures a test expects.
 const IMPATIENT: RetryPolicy = RetryPolicy {
     deadline: Duration::from_millis(250),
     base: Duration::from_millis(5),

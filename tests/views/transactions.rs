@@ -28,9 +28,9 @@ async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the
     assert_eq!(ground.direct.load::<Order>("ada").await.unwrap(), [order("ada", 1), order("ada", 2)]);
 
     let writes = vec![advance(0, 1), init(&order("ada", 3)), init(&noted("ada", 2, "again"))];
-    let refused = ground.view.transact(writes).await.unwrap().unwrap_err();
-    let [Refused { position: 0, item: Some(moved) }, Refused { position: 2, item: Some(there) }] = &refused[..] else {
-        panic!("{refused:?}")
+    let rejected = ground.view.transact(writes).await.unwrap().unwrap_err();
+    let [Refused { position: 0, item: Some(moved) }, Refused { position: 2, item: Some(there) }] = &rejected[..] else {
+        panic!("{rejected:?}")
     };
     assert_eq!(from_item::<serde_json::Value>(moved.clone()).unwrap(), at(2));
     assert_eq!(from_item::<Order>(there.clone()).unwrap(), order("ada", 2));
@@ -38,8 +38,8 @@ async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the
 
     let absent =
         Write::Advance { key: RowKey::sorted("counter", "none"), field: "n".into(), from: 1, to: 2, set: Item::new() };
-    let refused = ground.view.transact(vec![absent, init(&order("ada", 3))]).await.unwrap().unwrap_err();
-    assert_eq!(refused, [Refused { position: 0, item: None }]);
+    let rejected = ground.view.transact(vec![absent, init(&order("ada", 3))]).await.unwrap().unwrap_err();
+    assert_eq!(rejected, [Refused { position: 0, item: None }]);
 
     let over = Write::save(&noted("ada", 1, "over"), SaveMode::Any, Some(9)).unwrap();
     ground.view.transact(vec![advance(2, 3), over]).await.unwrap().unwrap();
@@ -65,8 +65,8 @@ async fn of_many_transactions_from_one_state_exactly_one_is_written() {
                         appended.fetch_add(1, Ordering::Relaxed);
                         n += 1;
                     }
-                    Err(refused) => {
-                        let item = refused[0].item.clone().unwrap();
+                    Err(rejected) => {
+                        let item = rejected[0].item.clone().unwrap();
                         n = from_item::<serde_json::Value>(item).unwrap()["n"].as_i64().unwrap();
                     }
                 }

@@ -9,7 +9,7 @@ async fn an_initial_save_leaves_what_is_there_and_others_replace_it() {
     let error = ground.view.save(&noted("ada", 1, "b"), SaveMode::Init, None).await.unwrap_err();
     assert!(matches!(&error, Error::AlreadyExists { key, .. } if *key == RowKey::sorted("ada", "1")), "{error}");
     assert_eq!(ground.found(&order("ada", 1)).await, Some(noted("ada", 1, "a")));
-    // The same row again is no less refused: nothing was lost.
+    // The same row again is rejected, too: no reply was lost.
     let again = ground.view.save(&noted("ada", 1, "a"), SaveMode::Init, None).await;
     assert!(matches!(again, Err(Error::AlreadyExists { .. })));
     for mode in [SaveMode::Any, SaveMode::Overwrite] {
@@ -128,10 +128,10 @@ async fn a_row_past_its_end_is_gone_for_those_who_say_what_time_it_is() {
     }
 
     let again = noted("ada", 1, "again");
-    let refused = ground.view.save(&again, SaveMode::Init, None).await;
-    assert!(matches!(refused, Err(Error::AlreadyExists { .. })));
-    let refused = ground.view.alive_at(NOON - 1).save(&again, SaveMode::Init, None).await;
-    assert!(matches!(refused, Err(Error::AlreadyExists { .. })));
+    let rejected = ground.view.save(&again, SaveMode::Init, None).await;
+    assert!(matches!(rejected, Err(Error::AlreadyExists { .. })));
+    let rejected = ground.view.alive_at(NOON - 1).save(&again, SaveMode::Init, None).await;
+    assert!(matches!(rejected, Err(Error::AlreadyExists { .. })));
     ground.view.alive_at(NOON).save(&again, SaveMode::Init, None).await.unwrap();
     assert_eq!(ground.found(&again).await, Some(again));
 }

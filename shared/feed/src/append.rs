@@ -18,33 +18,32 @@ pub const MAX_TRANSACTION: usize = 49;
 /// A stream record's change, on its way into the feed.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Names the stream record, however often it is delivered.
+    /// The id of the stream record, the same in every delivery.
     pub event_id: String,
-    /// What it tells.
+    /// The change that it describes.
     pub difference: Difference,
-    /// What the record is that it tells of.
+    /// The kind of the changed record.
     pub identity: Identity,
 }
 
-/// How far a batch came.
+/// The result of a batch.
 #[derive(Debug)]
 pub struct Appended {
-    /// The changes that are in the feed, in the order of the entries: appended now, or by an earlier delivery, and then
-    /// at the position that they got then. All of the batch, unless `error` says why not.
+    /// The changes that are in the feed, in the order of the entries: appended now, or by an earlier delivery at the position
+    /// of that time. All of the batch, unless there is an `error`.
     pub changes: Vec<Change>,
-    /// Why the entries after those are not in it.
+    /// Why the entries after those are missing.
     pub error: Option<Error>,
 }
 
-/// Where an entry is, since when, and what its record was then said to be.
+/// The position of an entry, the time it was appended, and the kind that was recorded for it.
 type Place = (u64, Timestamp, Identity);
 
 impl Feed {
-    /// Puts changes into the feed, in their order, each that is not there yet.
+    /// Appends changes to the feed in order, except those that are in it.
     ///
-    /// Whatever happens on the way, the feed holds a beginning of the batch and nothing twice. So the order of a record's
-    /// changes is kept as long as a batch that came halfway is delivered again before what follows it, also when somebody
-    /// else is still at work on it.
+    /// Whatever fails, the feed holds a prefix of the batch and nothing twice. So the order of a record's changes is kept as long
+    /// as an incomplete batch is delivered again before what follows it, also while another consumer still works on it.
     pub async fn append(&self, entries: &[Entry]) -> Appended {
         let mut changes = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(MAX_TRANSACTION) {
@@ -70,13 +69,13 @@ impl Feed {
             if pending.is_empty() {
                 break;
             }
-            let n = match self.believed.load(Ordering::Relaxed) {
+            let n = match self.observed.load(Ordering::Relaxed) {
                 u64::MAX => self.counter().await?.n,
                 n => n,
             };
             match self.try_append(n, &pending).await? {
                 Attempt::Appended(recorded_at) => {
-                    self.believe(n + pending.len() as u64);
+                    self.observe(n + pending.len() as u64);
                     places.extend(
                         (n + 1..)
                             .zip(&pending)
@@ -84,21 +83,21 @@ impl Feed {
                     );
                 }
                 Attempt::Refused { counter, seen } => {
-                    // Nothing is in the way of what was seen before; only what cannot be explained is waited out.
+                    // A counter that moved and entries that are in the feed explain the failure: retry at once. Otherwise back off.
                     let explained = counter.is_some() || !seen.is_empty();
                     if let Some(counter) = counter {
-                        self.believe(counter.n);
+                        self.observe(counter.n);
                     }
                     places.extend(seen.into_iter().map(|(i, place)| (pending[i].event_id.as_str(), place)));
                     if explained {
                         continue;
                     }
-                    self.believed.store(u64::MAX, Ordering::Relaxed);
+                    self.observed.store(u64::MAX, Ordering::Relaxed);
                     pause(&mut backoff).await?;
                 }
-                // Applied or not: its rows will tell.
+                // Applied or not: the next attempt finds its rows.
                 Attempt::Unknown => {
-                    self.believed.store(u64::MAX, Ordering::Relaxed);
+                    self.observed.store(u64::MAX, Ordering::Relaxed);
                     pause(&mut backoff).await?;
                 }
             }
@@ -135,7 +134,7 @@ impl Feed {
                     let seen: Seen = from_item(item)?;
                     attempt.1.push((write / 2, (seen.at, seen.recorded_at()?, seen.identity()?)));
                 }
-                // The row's position is taken: the counter says so too, unless it was put back.
+                // The row's position is taken: the counter shows it, too, unless it was reset.
                 _ => {}
             }
         }
@@ -145,7 +144,7 @@ impl Feed {
 
 enum Attempt {
     Appended(Timestamp),
-    /// Where the counter is, if not where it was believed to be; which of the entries were seen before, and where.
+    /// The counter, if it has moved; which of the entries are in the feed, and where.
     Refused {
         counter: Option<Counter>,
         seen: Vec<(usize, Place)>,

@@ -1,5 +1,4 @@
-//! How far the table's stream was read, for a consumer that has to remember it by itself. (Lambda remembers it for the
-//! function.)
+//! Checkpoints of the table's stream, for consumers outside Lambda. (Lambda keeps those of the function.)
 
 use std::time::Duration;
 
@@ -11,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Feed, rows};
 
 const CHECKPOINT_ID: &str = "checkpoint#0";
-/// How long it is remembered that a shard was read to its end: twice as long as a stream names its shards.
+/// How long the checkpoint of a finished shard is kept: twice as long as a stream lists its shards.
 const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
 
-/// How far one shard of the stream was read.
+/// The checkpoint of one shard of the stream.
 ///
-/// Everything up to here is in the feed. What follows may be there too: a checkpoint is saved after its batch, and what
-/// is read again is not appended again.
+/// Everything up to it is in the feed. What follows may be, too: a checkpoint is saved after its batch, and records that are read
+/// again are not appended again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The ARN of the stream: a table whose stream was switched off and on again, or that was made anew, has another.
@@ -28,7 +27,7 @@ pub struct Checkpoint {
     pub passed: Option<String>,
     /// The shard has ended, it was read to its end, and the shards that follow it have checkpoints of their own.
     pub finished: bool,
-    /// When this was so.
+    /// When it was saved.
     pub saved_at: Timestamp,
 }
 
@@ -45,7 +44,7 @@ struct Row {
 }
 
 impl Feed {
-    /// How far each shard was read that anybody has begun to read.
+    /// Returns the checkpoint of each shard that has one.
     pub async fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let rows: Vec<Row> = self.view.load(CHECKPOINT_ID).await?;
         rows.into_iter()
@@ -61,8 +60,8 @@ impl Feed {
             .collect()
     }
 
-    /// Remembers how far a shard was read. Of several consumers the last one to save wins: the others' records are then
-    /// read again, and found.
+    /// Saves a checkpoint. Of several consumers the last one wins: records of the others are then read again, and found in the
+    /// feed.
     pub async fn set_checkpoint(&self, checkpoint: &Checkpoint) -> Result<()> {
         let row = Row {
             id: CHECKPOINT_ID.to_owned(),
@@ -76,7 +75,7 @@ impl Feed {
         Ok(self.view.save(&row, SaveMode::Any, ttl).await?)
     }
 
-    /// Forgets a shard that is no more.
+    /// Deletes the checkpoint of a shard that no longer exists.
     pub async fn remove_checkpoint(&self, shard: &str) -> Result<()> {
         Ok(self.view.delete(&RowKey::sorted(CHECKPOINT_ID, shard)).await?)
     }

@@ -1,4 +1,4 @@
-//! The change feed: what the table's stream tells, in one order, exactly once, to be read from any position on.
+//! The change feed: the changes of the table's stream, in one order, exactly once, readable from any position.
 //!
 //! ```text
 //! fluree-nameservice-feed                          id (S), position (S); ttl
@@ -17,9 +17,9 @@
 //!
 //! A batch is appended in one transaction: the counter goes from n to n + k if it is n, k rows are put, and for each one
 //! row that remembers the stream record it came from, if there is none. So a record that is delivered twice is found,
-//! two writers cannot interleave, and there is no position without a change (contract §9).
+//! two writers cannot interleave, and there is no position without a change (docs/specification.md, Change feed).
 //!
-//! [`append`](Feed::append) is for whoever consumes the stream; readers use [`nameservice_model::ChangeFeed`].
+//! [`append`](Feed::append) is for the stream's consumer; readers use [`nameservice_model::ChangeFeed`].
 
 mod append;
 mod checkpoint;
@@ -49,10 +49,10 @@ pub use rows::{DESCRIPTION, FEED_ID};
 
 use crate::rows::Counter;
 
-/// How long a change can be read, unless configured otherwise.
+/// How long a change can be read by default.
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a waiting reader looks whether the feed has moved, where no writer in this process tells it.
+/// How often a waiting reader polls the feed, where no writer in this process notifies it.
 const POLL: Duration = Duration::from_millis(250);
 /// The same after some seconds without a change.
 const MAX_POLL: Duration = Duration::from_secs(1);
@@ -62,61 +62,61 @@ const MAX_POLL: Duration = Duration::from_secs(1);
 pub struct Feed {
     view: View,
     retention: Duration,
-    /// The position that this process has last seen or made. Readers wait on it; writers begin with it.
+    /// The last position that this process has read or appended. Readers wait on it; writers start from it.
     moved: Arc<watch::Sender<u64>>,
-    /// The counter as the writer in this process believes it to be; `u64::MAX` before it has looked.
-    believed: Arc<AtomicU64>,
+    /// The counter as the writer in this process last observed it; `u64::MAX` before its first read.
+    observed: Arc<AtomicU64>,
 }
 
 impl Feed {
-    /// Over the feed's table, with a client that does not retry by itself (those of `nameservice_store` do not).
+    /// Creates the feed of a table, with a client whose own retries are turned off (as those of `nameservice_store` are).
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>) -> Self {
         Self {
             view: View::new(client, table.as_ref(), &DESCRIPTION),
             retention: DEFAULT_RETENTION,
             moved: Arc::new(watch::Sender::new(0)),
-            believed: Arc::new(AtomicU64::new(u64::MAX)),
+            observed: Arc::new(AtomicU64::new(u64::MAX)),
         }
     }
 
-    /// The feed that belongs to a nameservice table, where no other is configured: `<table>-feed`.
+    /// Returns the default name of the feed's table: `<table>-feed`.
     pub fn table_of(table: &str) -> String {
         format!("{table}-feed")
     }
 
-    /// The same with another time to live for what is appended from now on.
+    /// Returns the same feed with another retention for changes that are appended from now on.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// The name of its table.
+    /// Returns the name of its table.
     pub fn table(&self) -> &str {
         self.view.table()
     }
 
-    /// Creates the table, or says what an existing one lacks.
+    /// Creates the table, or reports what an existing one lacks.
     pub async fn ensure_table(&self) -> Result<Report> {
         Ok(self.view.ensure_table().await?)
     }
 
-    /// Says what the table lacks; an error where there is none.
+    /// Reports what the table lacks. Returns an error where there is no table.
     pub async fn check_table(&self) -> Result<Report> {
         Ok(self.view.check_table().await?)
     }
 
-    /// Begins a new epoch: what was appended so far answers "gone" to readers, who begin again with a snapshot.
+    /// Starts a new epoch: earlier positions are gone for readers, who start again from a snapshot. Returns the first position of
+    /// the new epoch.
     ///
-    /// For when changes have been lost before they came here: a stream keeps its records for 24 hours. Gives the first
-    /// position of the new epoch.
+    /// This is for a stream whose records expired before they were consumed: it keeps them for 24 hours.
     pub async fn begin_epoch(&self) -> Result<u64> {
         let mut backoff = self.view.backoff();
         loop {
             let counter = self.counter().await?;
             match self.view.transact(vec![counter.with_new_epoch(self.now())?]).await {
                 Ok(Ok(())) => return Ok(counter.n + 2),
-                // Somebody has appended meanwhile, or the answer was lost: look again.
+                // Another writer has appended meanwhile, or the reply was lost: read again.
                 Ok(Err(_)) => {}
                 Err(error) if error.is_outcome_unknown() => {}
                 Err(error) => return Err(error.into()),
@@ -134,7 +134,7 @@ impl Feed {
         Ok(counter)
     }
 
-    /// Tells those who wait in this process that the feed has come at least this far.
+    /// Notifies waiting readers in this process that the feed has reached this position.
     fn saw(&self, position: u64) {
         self.moved.send_if_modified(|seen| {
             let is_news = position > *seen;
@@ -145,8 +145,8 @@ impl Feed {
         });
     }
 
-    fn believe(&self, position: u64) {
-        self.believed.store(position, Ordering::Relaxed);
+    fn observe(&self, position: u64) {
+        self.observed.store(position, Ordering::Relaxed);
         self.saw(position);
     }
 
