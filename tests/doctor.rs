@@ -66,15 +66,15 @@ async fn left_alone(table: &Table, expected: &[&str]) {
 
 async fn ledger(table: &Table, address: &str) -> Address {
     let address = at(address);
-    let created = table.store.create_ledger(&Call::fresh(), &address, Some(&head(1)), None).await.unwrap();
+    let created = table.store.create_ledger(&Call::fresh(), &address, Some(&new_head(1)), None).await.unwrap();
     assert!(matches!(created, Created::Created(_)), "{created:?}");
     address
 }
 
 async fn source(table: &Table, address: &str, dependencies: &[&str]) -> Address {
     let address = at(address);
-    let publication = bm25(json!({}), dependencies);
-    table.store.publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
+    let publication = bm25(&address, json!({}), dependencies);
+    table.store.publish_graph_source(&Call::fresh(), &publication).await.unwrap().applied();
     address
 }
 
@@ -102,18 +102,19 @@ async fn in_a_table_of_ours_nothing_is_found_by_one_scan() {
     let dev = branch(&table, "mydb:dev", &db).await;
     let search = source(&table, "search", &["mydb", "mydb:dev"]).await;
     let gone = ledger(&table, "gone").await;
-    retract(&table, &gone).await;
+    retract(&table, &gone).await.applied();
     let back = ledger(&table, "back").await;
-    retract(&table, &back).await;
-    table.store.restore(&Call::fresh(), &back).await.unwrap();
-    let request = LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 300, target_t: None };
-    table.store.acquire_lease(&Call::fresh(), &dev, &request).await.unwrap();
+    retract(&table, &back).await.applied();
+    table.store.restore(&Call::fresh(), &back).await.unwrap().applied();
+    let request = index_lock("one", 300);
+    table.store.acquire_lease(&Call::fresh(), &dev, &request).await.unwrap().applied();
     table
         .store
         .push_config(&Call::fresh(), &db, &cas(Config::unborn(), Config::new(1, json!({"a": 1}))))
         .await
-        .unwrap();
-    retract(&table, &search).await;
+        .unwrap()
+        .applied();
+    retract(&table, &search).await.applied();
     table.proxy.take_operations();
     let mut findings = Vec::new();
     let examined = table.store.examine(true, &mut |finding| findings.push(finding)).await.unwrap();
@@ -162,7 +163,7 @@ async fn flurees_retraction_is_completed_as_ours_would_be() {
     let pushed = table.store.push_head(&Call::fresh(), &flurees, &older(head(2))).await.unwrap();
     assert_eq!(pushed, updated(head(2)), "until then, pushes go through");
     mended(&table, &["mydb:main marks-missing"]).await;
-    retract(&table, &ours).await;
+    retract(&table, &ours).await.applied();
     for address in [&flurees, &ours] {
         let record = record(&table, address).await;
         assert!(record.retracted);
@@ -200,8 +201,8 @@ async fn retractions_of_graph_sources_and_of_bare_metas_are_completed_too() {
 async fn marks_that_a_restoration_has_left_are_taken_away() {
     let table = Table::fresh().await;
     let (db, told) = (ledger(&table, "mydb").await, ledger(&table, "told").await);
-    retract(&table, &db).await;
-    retract(&table, &told).await;
+    retract(&table, &db).await.applied();
+    retract(&table, &told).await.applied();
     for pk in [DB, "told:main"] {
         table.set(pk, "meta", "retracted", rows::truth(false)).await;
     }
@@ -296,7 +297,7 @@ async fn more_references_than_one_transaction_takes_are_adopted_in_several() {
 async fn references_to_what_is_missing_or_retracted_are_told_and_not_adopted() {
     let table = Table::fresh().await;
     let (_, old) = (ledger(&table, "mydb").await, ledger(&table, "old").await);
-    retract(&table, &old).await;
+    retract(&table, &old).await.applied();
     table.put(&[rows::ghost_meta("ghost:main")]).await;
     let dependencies = ["mydb:main", "none:main", "old:main", "ghost:main", "no:such:thing", "search:main"];
     table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &dependencies)).await;
@@ -314,7 +315,7 @@ async fn references_to_what_is_missing_or_retracted_are_told_and_not_adopted() {
     assert_eq!(table.rows("none:main").await.len() + table.rows("ghost:main").await.len(), 0);
     // Once they are there, they are adopted.
     ledger(&table, "none").await;
-    table.store.restore(&Call::fresh(), &old).await.unwrap();
+    table.store.restore(&Call::fresh(), &old).await.unwrap().applied();
     examine(&table.store, true).await;
     assert_eq!(found(&table).await, ["search:main dependency-missing", "search:main dependency-unreadable"]);
     let counted = rows::texts(&["mydb:main", "none:main", "old:main"]);
@@ -353,8 +354,8 @@ async fn a_record_that_changes_while_it_is_looked_at_is_looked_at_again() {
     let republish = move || {
         let direct = direct.clone();
         async move {
-            let publication = bm25(json!({}), &["a", "b"]);
-            let outcome = direct.publish_graph_source(&Call::fresh(), &at("search"), &publication).await.unwrap();
+            let publication = bm25("search", json!({}), &["a", "b"]);
+            let outcome = direct.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
             assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
         }
     };
@@ -430,8 +431,8 @@ fn publish_before_the_remedy(table: &Proxied, dependencies: &'static [&'static s
     let publish = move || {
         let direct = direct.clone();
         async move {
-            let publication = bm25(json!({}), dependencies);
-            let outcome = direct.publish_graph_source(&Call::fresh(), &at("search"), &publication).await.unwrap();
+            let publication = bm25("search", json!({}), dependencies);
+            let outcome = direct.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
             assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
         }
     };
@@ -450,8 +451,8 @@ async fn a_count_that_moves_meanwhile_is_not_set() {
         Fault::none().before(move || {
             let direct = direct.clone();
             async move {
-                let publication = bm25(json!({}), &["mydb"]);
-                drop(direct.publish_graph_source(&Call::fresh(), &at("two"), &publication).await.unwrap());
+                let publication = bm25("two", json!({}), &["mydb"]);
+                drop(direct.publish_graph_source(&Call::fresh(), &publication).await.unwrap());
             }
         }),
     );
@@ -476,7 +477,7 @@ async fn rows_of_dependents_that_are_gone_are_deleted_and_counted_down() {
     mended(&table, &["mydb:main backref-stale"]).await;
     assert_eq!(table.store.dependents(&db).await.unwrap(), [at("stays")]);
     assert_eq!(record(&table, &db).await.dependents, 1);
-    table.store.purge(&Call::fresh(), &at("stays")).await.unwrap();
+    table.store.purge(&Call::fresh(), &at("stays")).await.unwrap().applied();
     assert!(matches!(retract(&table, &db).await, Retracted::Retracted(_)));
 }
 
@@ -552,7 +553,7 @@ async fn counts_of_branches_are_set_to_the_branches_that_there_are() {
     let dev = branch(&table, "mydb:dev", &db).await;
     branch(&table, "mydb:dev2", &dev).await;
     let old = branch(&table, "mydb:old", &db).await;
-    retract(&table, &old).await;
+    retract(&table, &old).await.applied();
     ledger(&table, "other").await;
     assert_eq!(found(&table).await, [] as [&str; 0]);
     table.proxy.take_operations();
@@ -646,7 +647,7 @@ async fn a_record_that_is_created_meanwhile_is_not_swept() {
         let create = move || {
             let direct = direct.clone();
             async move {
-                let created = direct.create_ledger(&Call::fresh(), &at(DB), Some(&head(1)), None).await.unwrap();
+                let created = direct.create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap();
                 assert!(matches!(created, Created::Created(_)));
             }
         };
@@ -739,8 +740,7 @@ async fn a_lease_that_cannot_be_read_is_removed_unless_it_changes() {
     let acquire = move || {
         let direct = direct.clone();
         async move {
-            let request =
-                LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 300, target_t: None };
+            let request = index_lock("one", 300);
             let leased = direct.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
             assert!(matches!(leased, Leased::Held(_)), "{leased:?}");
         }
@@ -857,10 +857,10 @@ async fn a_feed_lags_by_the_writes_that_it_does_not_hold() {
     age_feed(&table, 3_600).await;
     let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
     assert_eq!(lag, Lag { looked_for: 4, ..Lag::default() });
-    table.store.push_head(&Call::fresh(), &db, &older(head(2))).await.unwrap();
+    table.store.push_head(&Call::fresh(), &db, &older(head(2))).await.unwrap().applied();
     age(&table, DB, "head", 200).await;
-    let request = LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 300, target_t: None };
-    table.store.acquire_lease(&Call::fresh(), &at("other"), &request).await.unwrap();
+    let request = index_lock("one", 300);
+    table.store.acquire_lease(&Call::fresh(), &at("other"), &request).await.unwrap().applied();
     age(&table, "other:main", "status", 100).await;
     let lag = table.feed.lag(&last_written(&table).await).await.unwrap();
     let missing: Vec<_> = lag.missing.iter().map(|w| (w.address.as_str(), w.concern, w.watermark)).collect();
@@ -934,7 +934,7 @@ async fn beside_writers_who_do_anything_nothing_is_lost_and_every_count_is_right
     const HEADS: i64 = 120;
     let table = Arc::new(Table::without_stream().await);
     let hot = at("hot");
-    table.store.create_ledger(&Call::fresh(), &hot, None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &hot, None, None).await.unwrap().applied();
     let working = Arc::new(AtomicBool::new(true));
     let mended = Arc::new(AtomicUsize::new(0));
     let doctor = {

@@ -24,16 +24,16 @@ const BUSY: [&str; 5] = [
 
 async fn ledger(table: &Proxied, name: &str, t: i64) -> Address {
     let address = at(name);
-    let outcome = table.direct().create_ledger(&Call::fresh(), &address, Some(&head(t)), None).await.unwrap();
+    let outcome = table.direct().create_ledger(&Call::fresh(), &address, Some(&new_head(t)), None).await.unwrap();
     assert!(matches!(outcome, Created::Created(_)), "{outcome:?}");
     address
 }
 
 async fn source(table: &Proxied, name: &str, dependencies: &[&str]) -> Address {
-    let (address, publication) = (at(name), bm25(json!({ "n": 1 }), dependencies));
-    let outcome = table.direct().publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
+    let publication = bm25(name, json!({ "n": 1 }), dependencies);
+    let outcome = table.direct().publish_graph_source(&Call::fresh(), &publication).await.unwrap();
     assert!(matches!(outcome, Published::Created(_)), "{outcome:?}");
-    address
+    at(name)
 }
 
 async fn found(table: &Proxied, address: &Address) -> Record {
@@ -41,7 +41,7 @@ async fn found(table: &Proxied, address: &Address) -> Record {
 }
 
 fn status_at(v: i64) -> Status {
-    Status { v, payload: None }
+    Status::stored(v, None)
 }
 
 /// A fault, and whether the engine has forgotten the transaction by the time it is repeated.
@@ -79,7 +79,7 @@ async fn a_creation_whose_reply_is_lost_is_created() {
     each_loss!(|table, lose| {
         let db = at("mydb");
         lose();
-        let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&head(3)), None).await.unwrap();
+        let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&new_head(3)), None).await.unwrap();
         let Created::Created(record) = outcome else { panic!("{outcome:?}") };
         assert_eq!((record.head, record.status), (Some(head(3)), status(1, "ready")));
         assert_eq!(found(&table, &db).await.head, Some(head(3)));
@@ -133,16 +133,16 @@ async fn an_index_push_whose_reply_is_lost_is_updated_and_counted_once() {
         let outcome = table.store.push_index(&Call::fresh(), &db, &older(index(2))).await.unwrap();
         assert_eq!(outcome, updated(index_at(2, 0)));
         lose();
-        let again = IndexUpdate { id: index_cid(100), ..index(2) };
+        let again = index_of(100, 2);
         let there = Index::new(2, IndexRoot { id: index_cid(100), rev: 1, graphs: Default::default() });
         let outcome = table.store.push_index(&Call::fresh(), &db, &cas(index_at(2, 0), again)).await.unwrap();
         assert_eq!(outcome, updated(there.clone()));
         assert_eq!(found(&table, &db).await.index, there);
         lose();
-        let again = Push { allow_equal: true, ..older(IndexUpdate { id: index_cid(101), ..index(2) }) };
+        let again = IndexPush::overwrite(index_of(101, 2));
         let there = Index::new(2, IndexRoot { id: index_cid(101), rev: 2, graphs: Default::default() });
         // The first request is the one that advances; it is refused, and the second overwrites.
-        table.store.push_index(&Call::fresh(), &db, &again).await.unwrap();
+        table.store.push_index(&Call::fresh(), &db, &again).await.unwrap().applied();
         assert_eq!(found(&table, &db).await.index, there);
     });
 }
@@ -153,10 +153,10 @@ async fn a_named_graphs_revision_is_counted_once_when_the_reply_is_lost() {
         let db = ledger(&table, "mydb", 9).await;
         let named = |t: i64, n: i64| {
             let mut update = index(t);
-            update.graphs.insert("g".into(), Some(GraphPush { id: index_cid(n), t: 1, rev: None }));
+            update = update.with_graph("g", Some(graph(n, 1, None))).unwrap();
             older(update)
         };
-        table.direct().push_index(&Call::fresh(), &db, &named(1, 50)).await.unwrap();
+        table.direct().push_index(&Call::fresh(), &db, &named(1, 50)).await.unwrap().applied();
         lose();
         let outcome = table.store.push_index(&Call::fresh(), &db, &named(2, 51)).await.unwrap();
         assert!(matches!(outcome, PushOutcome::Updated { .. }), "{outcome:?}");
@@ -195,13 +195,13 @@ async fn a_publication_whose_reply_is_lost_is_published_and_counted_once() {
     each_loss!(|table, lose| {
         let (db, search) = (ledger(&table, "mydb", 1).await, at("search"));
         lose();
-        let one = bm25(json!({ "n": 1 }), &["mydb"]);
-        let outcome = table.store.publish_graph_source(&Call::fresh(), &search, &one).await.unwrap();
+        let one = bm25(&search, json!({ "n": 1 }), &["mydb"]);
+        let outcome = table.store.publish_graph_source(&Call::fresh(), &one).await.unwrap();
         assert!(matches!(&outcome, Published::Created(record) if record.config.v == 1), "{outcome:?}");
         assert_eq!(found(&table, &db).await.dependents, 1);
-        let two = GraphSourcePublication { expected_v: Some(1), ..bm25(json!({ "n": 2 }), &[]) };
+        let two = bm25(&search, json!({ "n": 2 }), &[]).expecting(1).unwrap();
         lose();
-        let outcome = table.store.publish_graph_source(&Call::fresh(), &search, &two).await.unwrap();
+        let outcome = table.store.publish_graph_source(&Call::fresh(), &two).await.unwrap();
         assert!(matches!(&outcome, Published::Updated(record) if record.config.v == 2), "{outcome:?}");
         assert_eq!(found(&table, &search).await.config, Config::new(2, json!({ "n": 2 })));
         assert_eq!(found(&table, &db).await.dependents, 0);
@@ -218,8 +218,8 @@ async fn a_republication_whose_second_reply_is_lost_is_published_once() {
         }
         // The first transaction creates and is refused; the second replaces.
         table.proxy.on("TransactWriteItems", Fault::cut_reply().skipping(1));
-        let two = bm25(json!({ "n": 2 }), &["mydb"]);
-        let outcome = table.store.publish_graph_source(&Call::fresh(), &search, &two).await.unwrap();
+        let two = bm25(&search, json!({ "n": 2 }), &["mydb"]);
+        let outcome = table.store.publish_graph_source(&Call::fresh(), &two).await.unwrap();
         assert!(matches!(&outcome, Published::Updated(record) if record.config.v == 2), "{outcome:?}");
         assert!(table.proxy.is_spent());
         assert_eq!(found(&table, &search).await.config.v, 2);
@@ -272,7 +272,7 @@ async fn a_drop_whose_reply_is_lost_is_dropped_and_uncounted_once() {
     each_loss!(|table, lose| {
         let db = ledger(&table, "mydb", 3).await;
         for name in ["mydb:a", "mydb:b"] {
-            table.direct().create_branch(&Call::fresh(), &at(name), &db, None).await.unwrap();
+            table.direct().create_branch(&Call::fresh(), &at(name), &db, None).await.unwrap().applied();
         }
         lose();
         let outcome = table.store.drop_branch(&Call::fresh(), &at("mydb:a")).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_reset_whose_reply_is_lost_is_reset() {
     each_loss!(|table, lose| {
         let db = ledger(&table, "mydb", 3).await;
         lose();
-        let to = ResetTo { head: head(1), index: ConcernValue::unborn() };
+        let to = to_head(1);
         let outcome = table.store.reset_head(&Call::fresh(), &db, &to).await.unwrap();
         assert_eq!(outcome, Reset::Reset { head: head(1), index: Index::unborn() });
         assert_eq!(found(&table, &db).await.head, Some(head(1)));
@@ -352,7 +352,7 @@ async fn statuses_and_configs_that_others_have_written_over_are_unknown_too() {
             async move {
                 for v in 2..=5 {
                     let pushed = cas(status_at(v), status(v + 1, "x"));
-                    store.push_status(&Call::fresh(), &db, &pushed).await.unwrap();
+                    store.push_status(&Call::fresh(), &db, &pushed).await.unwrap().applied();
                 }
             }
         }),
@@ -368,8 +368,8 @@ async fn statuses_and_configs_that_others_have_written_over_are_unknown_too() {
             let (store, db) = (store.clone(), address.clone());
             async move {
                 for v in 1..=4 {
-                    let pushed = cas(Config { v, payload: None }, Config::new(v + 1, json!({ "v": v })));
-                    store.push_config(&Call::fresh(), &db, &pushed).await.unwrap();
+                    let pushed = cas(Config::stored(v, None), Config::new(v + 1, json!({ "v": v })));
+                    store.push_config(&Call::fresh(), &db, &pushed).await.unwrap().applied();
                 }
             }
         }),
@@ -391,11 +391,11 @@ async fn a_lost_creation_that_was_purged_and_made_again_is_not_already_exists() 
             let (store, db) = (store.clone(), other.clone());
             async move {
                 assert_eq!(store.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged);
-                store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap();
+                store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
             }
         }),
     );
-    let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&head(3)), None).await;
+    let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&new_head(3)), None).await;
     assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "{outcome:?}");
 }
 
@@ -504,7 +504,7 @@ async fn an_engine_that_stays_busy_is_unavailable() {
         store.create_ledger(&Call::fresh(), &at("new"), None, None).await.map(drop),
         store.retract(&Call::fresh(), &db, None).await.map(drop),
         store.list(&everything(), &anything).await.map(drop),
-        store.snapshot(10, None, &anything).await.map(drop),
+        store.snapshot(at_most(10), None, &anything).await.map(drop),
         store.ping().await,
     ];
     for error in errors {

@@ -45,14 +45,14 @@ async fn append(feed: &Feed, entries: &[Entry]) -> Vec<u64> {
 }
 
 async fn read(feed: &Feed, after: u64, limit: usize) -> Vec<u64> {
-    match feed.changes(after, limit).await.unwrap() {
+    match feed.changes(after, at_most(limit)).await.unwrap() {
         Run::Changes(changes) => changes.iter().map(|change| change.position).collect(),
         Run::Gone { oldest } => panic!("gone, the oldest is {oldest}"),
     }
 }
 
 async fn gone(feed: &Feed, after: u64) -> u64 {
-    match feed.changes(after, 10).await.unwrap() {
+    match feed.changes(after, at_most(10)).await.unwrap() {
         Run::Gone { oldest } => oldest,
         Run::Changes(changes) => panic!("not gone after {after}: {changes:?}"),
     }
@@ -120,7 +120,7 @@ async fn an_empty_feed_has_nothing_and_knows_no_other_position() {
 async fn what_is_appended_is_read_as_it_was_told() {
     let table = Table::fresh().await;
     let appended = table.feed.append(&entries(1..=3)).await.changes;
-    assert_eq!(table.feed.changes(0, 10).await.unwrap(), Run::Changes(appended.clone()));
+    assert_eq!(table.feed.changes(0, at_most(10)).await.unwrap(), Run::Changes(appended.clone()));
     for (change, n) in appended.iter().zip(1..) {
         let told = entry(n).difference;
         assert_eq!((change.position, change.watermark, change.previous), (n as u64, n, Some(n - 1)));
@@ -169,7 +169,7 @@ async fn writers_at_once_leave_no_gap_and_keep_each_their_order() {
     for writer in writers {
         writer.await.unwrap();
     }
-    let Run::Changes(changes) = table.feed.changes(0, 1_000).await.unwrap() else { panic!("gone") };
+    let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
     assert!(changes.iter().zip(1..).all(|(change, n)| change.position == n) && changes.len() == 96);
     for address in ["a:main", "b:main", "c:main", "d:main"] {
         let of_it = changes.iter().filter(|change| change.address.as_str() == address).map(|change| change.watermark);
@@ -367,7 +367,7 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
     for limit in 1..=10 {
         let (mut seen, mut after) = (Vec::new(), 0);
         loop {
-            let query = HistoryQuery { after, part: None, limit };
+            let query = HistoryQuery { after, part: None, limit: at_most(limit) };
             let page = table.feed.history(&at("b:main"), &query).await.unwrap();
             assert!(page.changes.len() <= limit);
             seen.extend(page.changes.iter().map(|change| (change.address.to_string(), change.watermark)));
@@ -378,6 +378,6 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
         }
         assert_eq!(seen, (1..=9).map(|n| ("b:main".to_owned(), n)).collect::<Vec<_>>());
     }
-    let index_only = HistoryQuery { after: 0, part: Some(ChangedPart::Concern(ConcernKind::Index)), limit: 5 };
+    let index_only = HistoryQuery { after: 0, part: Some(ChangedPart::Concern(ConcernKind::Index)), limit: at_most(5) };
     assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
 }

@@ -18,19 +18,19 @@ use tokio::time::sleep;
 const DB: &str = "mydb:main";
 
 fn wanted(holder: &str) -> LeaseRequest {
-    LeaseRequest { name: LeaseName::Index, holder: holder.into(), ttl_seconds: 300, target_t: None }
+    index_lock(holder, 300)
 }
 
 fn for_seconds(holder: &str, ttl_seconds: u32) -> LeaseRequest {
-    LeaseRequest { ttl_seconds, ..wanted(holder) }
+    index_lock(holder, ttl_seconds)
 }
 
 fn claim(holder: &str, token: i64) -> LeaseClaim {
-    LeaseClaim { name: LeaseName::Index, holder: holder.into(), token }
+    claim_of(LeaseName::INDEX, holder, token)
 }
 
 fn under<E, N>(claim: &LeaseClaim, push: Push<E, N>) -> Push<E, N> {
-    Push { lease: Some(claim.clone()), ..push }
+    push.under(claim.clone()).unwrap()
 }
 
 async fn acquire(store: &Store, holder: &str) -> Leased {
@@ -60,7 +60,7 @@ async fn status_of(store: &Store) -> (i64, String) {
 /// A ledger with a head at 1.
 async fn ledger() -> Table {
     let table = Table::fresh().await;
-    table.store.create_ledger(&Call::fresh(), &at(DB), Some(&head(1)), None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap().applied();
     table
 }
 
@@ -79,7 +79,7 @@ async fn lease_and_token(table: &Table) -> (Option<Value>, Option<Value>) {
 #[tokio::test]
 async fn the_first_to_ask_holds_it_and_the_record_shows_it() {
     let table = ledger().await;
-    let request = LeaseRequest { target_t: Some(42), ..wanted("one") };
+    let request = wanted("one").with_target_t(42).unwrap();
     let outcome = table.store.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
     let Leased::Held(held) = outcome else { panic!("{outcome:?}") };
     assert_eq!((held.token, &*held.lease.holder, held.lease.target_t), (1, "one", Some(42)));
@@ -98,18 +98,18 @@ async fn the_first_to_ask_holds_it_and_the_record_shows_it() {
 async fn each_lease_sets_its_state_and_all_three_are_one_lease() {
     let table = ledger().await;
     for (i, (name, state)) in
-        [(LeaseName::Index, "indexing"), (LeaseName::Reindex, "reindexing"), (LeaseName::Maintenance, "maintenance")]
+        [(LeaseName::INDEX, "indexing"), (LeaseName::REINDEX, "reindexing"), (LeaseName::MAINTENANCE, "maintenance")]
             .into_iter()
             .enumerate()
     {
-        let request = LeaseRequest { name, ..wanted("one") };
+        let request = LeaseRequest::new(name.clone(), "one").unwrap();
         // The same holder under another name: they take over from themselves.
         let outcome = table.store.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
         let Leased::Held(held) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((held.token, held.lease.name), (i as i64 + 1, name));
+        assert_eq!((held.token, &held.lease.name), (i as i64 + 1, &name));
         assert_eq!(status_of(&table.store).await, (i as i64 + 2, state.to_owned()));
-        for other in LeaseName::ALL {
-            let request = LeaseRequest { name: other, ..wanted("two") };
+        for other in LeaseName::KNOWN {
+            let request = LeaseRequest::new(other.clone(), "two").unwrap();
             let outcome = table.store.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
             assert_eq!(outcome, Leased::Busy(held.lease.clone()), "{other:?}");
         }
@@ -142,7 +142,7 @@ async fn a_restarted_holder_takes_over_from_itself_under_the_next_token() {
 #[tokio::test]
 async fn a_refresh_extends_and_keeps_the_token() {
     let table = ledger().await;
-    let request = LeaseRequest { target_t: Some(7), ..for_seconds("one", 10) };
+    let request = for_seconds("one", 10).with_target_t(7).unwrap();
     let outcome = table.store.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
     let Leased::Held(taken) = outcome else { panic!("{outcome:?}") };
     let Leased::Held(extended) = refresh(&table.store, "one", 1).await else { panic!("not held") };
@@ -150,7 +150,7 @@ async fn a_refresh_extends_and_keeps_the_token() {
     assert_eq!(extended.lease.target_t, Some(7), "what is not named stays");
     assert!(extended.lease.refreshed_at.is_some() && extended.lease.expires_at >= taken.lease.expires_at + 289);
     assert_eq!(status_of(&table.store).await, (3, "indexing".into()));
-    let request = LeaseRequest { target_t: Some(9), ..wanted("one") };
+    let request = wanted("one").with_target_t(9).unwrap();
     let outcome = table.store.refresh_lease(&Call::fresh(), &at(DB), &request, 1).await.unwrap();
     assert!(matches!(&outcome, Leased::Held(held) if held.lease.target_t == Some(9)), "{outcome:?}");
     layout::assert_ours(table.rows(DB).await.values());
@@ -171,10 +171,9 @@ async fn another_name_holder_or_token_extends_and_releases_nothing() {
     let there = held(&table.store, "one").await.lease;
     let before = table.row(DB, "status").await;
     for (name, holder, token) in
-        [(LeaseName::Reindex, "one", 1), (LeaseName::Index, "two", 1), (LeaseName::Index, "one", 2)]
+        [(LeaseName::REINDEX, "one", 1), (LeaseName::INDEX, "two", 1), (LeaseName::INDEX, "one", 2)]
     {
-        let (request, claim) =
-            (LeaseRequest { name, ..wanted(holder) }, LeaseClaim { name, holder: holder.into(), token });
+        let (request, claim) = (LeaseRequest::new(name.clone(), holder).unwrap(), claim_of(name, holder, token));
         let outcome = table.store.refresh_lease(&Call::fresh(), &at(DB), &request, token).await.unwrap();
         assert_eq!(outcome, Leased::Lost { lease: Some(there.clone()) });
         let outcome = table.store.release_lease(&Call::fresh(), &at(DB), &claim).await.unwrap();
@@ -212,14 +211,14 @@ async fn retracting_and_restoring_leave_the_lease_and_its_token_alone() {
     let table = ledger().await;
     held(&table.store, "one").await;
     let before = lease_and_token(&table).await;
-    table.store.retract(&Call::fresh(), &at(DB), None).await.unwrap();
+    table.store.retract(&Call::fresh(), &at(DB), None).await.unwrap().applied();
     assert_eq!(lease_and_token(&table).await, before);
     assert_eq!(acquire(&table.store, "two").await, Leased::Retracted);
     assert_eq!(refresh(&table.store, "one", 1).await, Leased::Retracted);
     assert_eq!(release(&table.store, "one", 1).await, Released::Retracted);
     let pushed = under(&claim("one", 1), older(head(2)));
     assert_eq!(table.store.push_head(&Call::fresh(), &at(DB), &pushed).await.unwrap(), PushOutcome::Retracted);
-    table.store.restore(&Call::fresh(), &at(DB)).await.unwrap();
+    table.store.restore(&Call::fresh(), &at(DB)).await.unwrap().applied();
     assert_eq!(lease_and_token(&table).await, before);
     assert_eq!(status_of(&table.store).await, (4, "ready".into()));
     assert!(matches!(refresh(&table.store, "one", 1).await, Leased::Held(_)));
@@ -265,8 +264,8 @@ async fn what_others_write_to_the_status_leaves_lease_and_token_alone() {
     let table = ledger().await;
     held(&table.store, "one").await;
     let before = lease_and_token(&table).await;
-    let ours = cas(Status { v: 2, payload: None }, status_with(3, "busy", json!({ "progress": 1 })));
-    table.store.push_status(&Call::fresh(), &at(DB), &ours).await.unwrap();
+    let ours = cas(Status::stored(2, None), status_with(3, "busy", json!({ "progress": 1 })));
+    table.store.push_status(&Call::fresh(), &at(DB), &ours).await.unwrap().applied();
     assert!(Fluree::on(&table).push_status(DB, (3, "busy"), (4, "indexing")).await);
     assert_eq!(lease_and_token(&table).await, before);
     assert!(matches!(acquire(&table.store, "two").await, Leased::Busy(_)));
@@ -286,7 +285,7 @@ async fn a_purged_record_begins_again_and_its_leases_with_it() {
     held(&table.store, "one").await;
     assert_eq!(table.store.purge(&Call::fresh(), &at(DB)).await.unwrap(), Purged::Purged);
     assert_eq!(refresh(&table.store, "one", 1).await, Leased::Unknown);
-    table.store.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap().applied();
     assert_eq!(lease_and_token(&table).await, (None, Some(rows::n(0))));
     assert_eq!(held(&table.store, "two").await.token, 1);
 }
@@ -302,15 +301,15 @@ async fn a_status_item_under_no_record_gives_no_lease() {
     table.delete(DB, "meta").await;
     assert_eq!(table.rows(DB).await, before);
     // Not even once one of ours has written to it.
-    let pushed = cas(Status { v: 1, payload: None }, status(2, "x"));
-    table.store.push_status(&Call::fresh(), &at(DB), &pushed).await.unwrap();
+    let pushed = cas(Status::stored(1, None), status(2, "x"));
+    table.store.push_status(&Call::fresh(), &at(DB), &pushed).await.unwrap().applied();
     assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
 }
 
 #[tokio::test]
 async fn a_record_of_ours_is_leased_in_one_request_and_flurees_from_the_second_time_on() {
     let table = Proxied::fresh().await;
-    table.direct().create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap();
+    table.direct().create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap().applied();
     held(&table.store, "one").await;
     assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
     table.delete(DB, "meta").await;
@@ -340,7 +339,7 @@ async fn of_two_who_are_the_first_on_flurees_row_one_holds_the_lease() {
 #[tokio::test]
 async fn what_cannot_be_read_as_a_lease_is_none() {
     let unknown_name = json!({ "M": {
-        "name": rows::s("other_lock"), "holder": rows::s("x"), "acquired_at": rows::n(1), "expires_at": rows::n(4_000_000_000),
+        "name": rows::s("Other lock"), "holder": rows::s("x"), "acquired_at": rows::n(1), "expires_at": rows::n(4_000_000_000),
     } });
     for malformed in [rows::s("mine"), json!({ "M": {} }), rows::texts(&["one"]), unknown_name] {
         for (table, token) in [(ledger().await, 1), (flurees_ledger().await, 1)] {
@@ -387,7 +386,7 @@ async fn push_each(store: &Store, claim: &LeaseClaim, t: i64) -> Vec<(&'static s
         ("head", word(store.push_head(&call(), &db, &under(claim, older(head(t)))).await.unwrap())),
         ("index", word(store.push_index(&call(), &db, &under(claim, older(index(t)))).await.unwrap())),
         ("status", {
-            let push = cas(Status { v, payload: None }, status(v + 1, "indexing"));
+            let push = cas(Status::stored(v, None), status(v + 1, "indexing"));
             word(store.push_status(&call(), &db, &under(claim, push)).await.unwrap())
         }),
         ("config", word(store.push_config(&call(), &db, &under(claim, cas(config, new_config))).await.unwrap())),
@@ -404,7 +403,7 @@ async fn only_the_current_token_of_a_live_lease_pushes() {
     let store = &table.store;
     held(store, "one").await;
     assert_eq!(push_each(store, &claim("one", 1), 2).await, all("Updated"));
-    for wrong in [claim("one", 2), claim("two", 1), LeaseClaim { name: LeaseName::Reindex, ..claim("one", 1) }] {
+    for wrong in [claim("one", 2), claim("two", 1), claim_of(LeaseName::REINDEX, "one", 1)] {
         assert_eq!(push_each(store, &wrong, 3).await, all("lost to Some(\"one\")"), "{wrong:?}");
     }
     expire(&table).await;
@@ -412,7 +411,7 @@ async fn only_the_current_token_of_a_live_lease_pushes() {
     held(store, "two").await;
     assert_eq!(push_each(store, &claim("one", 1), 3).await, all("lost to Some(\"two\")"), "superseded");
     assert_eq!(push_each(store, &claim("two", 2), 3).await, all("Updated"));
-    release(store, "two", 2).await;
+    release(store, "two", 2).await.applied();
     assert_eq!(push_each(store, &claim("two", 2), 4).await, all("lost to None"), "released");
     assert_eq!(store.head(&at(DB)).await.unwrap(), Some(head(3)));
     layout::assert_ours(table.rows(DB).await.values());
@@ -424,14 +423,12 @@ async fn a_push_under_a_lease_is_refused_for_what_a_push_is_refused_for() {
     let store = &table.store;
     held(store, "one").await;
     let mine = claim("one", 1);
-    let push = async |push: Push<ContentId, Head>| {
-        store.push_head(&Call::fresh(), &at(DB), &under(&mine, push)).await.unwrap()
-    };
+    let push = async |push: HeadPush| store.push_head(&Call::fresh(), &at(DB), &under(&mine, push)).await.unwrap();
     assert_eq!(push(older(head(1))).await, replayed(head(1)));
     assert_eq!(push(older(Head::new(1, cid(9)))).await, stale(head(1)));
     assert_eq!(push(cas(head(5), head(6))).await, conflict(head(1)));
     assert_eq!(push(cas(head(1), head(2))).await, updated(head(2)));
-    let status_push = cas(Status { v: 9, payload: None }, status(10, "x"));
+    let status_push = cas(Status::stored(9, None), status(10, "x"));
     let outcome = store.push_status(&Call::fresh(), &at(DB), &under(&mine, status_push)).await.unwrap();
     assert!(matches!(&outcome, PushOutcome::Conflict { actual: Some(actual) } if actual.v == 2), "{outcome:?}");
     let nowhere = store.push_head(&Call::fresh(), &at("nowhere"), &under(&mine, older(head(2)))).await.unwrap();
@@ -447,37 +444,33 @@ async fn an_index_push_under_a_lease_counts_revisions_and_named_graphs() {
     let store = &table.store;
     held(store, "one").await;
     let mine = claim("one", 1);
-    let push = async |push: Push<IndexRoot, IndexUpdate>| {
-        store.push_index(&Call::fresh(), &at(DB), &under(&mine, push)).await.unwrap()
-    };
+    let push = async |push: IndexPush| store.push_index(&Call::fresh(), &at(DB), &under(&mine, push)).await.unwrap();
     assert_eq!(push(older(index(1))).await, updated(index_at(1, 0)));
-    let again = IndexUpdate { id: index_cid(50), ..index(1) };
+    let again = index_of(50, 1);
     let there = Index::new(1, IndexRoot { id: index_cid(50), rev: 1, graphs: BTreeMap::new() });
     assert_eq!(push(cas(index_at(1, 0), again)).await, updated(there.clone()));
-    let graphs = |range: std::ops::Range<i64>, t: i64| -> BTreeMap<String, Option<GraphPush>> {
-        range.map(|n| (format!("g{n}"), Some(GraphPush { id: index_cid(100 + n), t, rev: None }))).collect()
+    let graphs = |range: std::ops::Range<i64>, t: i64| -> BTreeMap<String, Option<NewGraphIndex>> {
+        range.map(|n| (format!("g{n}"), Some(graph(100 + n, t, None)))).collect()
     };
     // More than one expression holds.
-    let wide = IndexUpdate { graphs: graphs(0..90, 5), ..index(5) };
+    let wide = index(5).with_graphs(graphs(0..90, 5)).unwrap();
     let outcome = push(older(wide.clone())).await;
     let PushOutcome::Updated { value, replayed: false } = outcome else { panic!("{outcome:?}") };
     assert_eq!(value.payload.as_ref().unwrap().graphs.len(), 90);
     assert_eq!(store.index(&at(DB)).await.unwrap(), Some(value.clone()));
     assert_eq!(push(older(wide)).await, replayed(value.clone()), "in place");
-    let stale_one = IndexUpdate { graphs: graphs(0..90, 4), ..index(4) };
+    let stale_one = index(4).with_graphs(graphs(0..90, 4)).unwrap();
     assert_eq!(push(older(stale_one)).await, stale(value));
 }
 
 #[tokio::test]
 async fn a_wide_index_push_never_goes_backwards() {
     let table = ledger().await;
-    let graphs = |t: i64| -> BTreeMap<String, Option<GraphPush>> {
-        (0..40).map(|n| (format!("g{n}"), Some(GraphPush { id: index_cid(100 + t), t, rev: None }))).collect()
+    let graphs = |t: i64| -> BTreeMap<String, Option<NewGraphIndex>> {
+        (0..40).map(|n| (format!("g{n}"), Some(graph(100 + t, t, None)))).collect()
     };
-    let push = async |push: Push<IndexRoot, IndexUpdate>| {
-        table.store.push_index(&Call::fresh(), &at(DB), &push).await.unwrap()
-    };
-    let wide = |t: i64| IndexUpdate { graphs: graphs(t), ..index(t) };
+    let push = async |push: IndexPush| table.store.push_index(&Call::fresh(), &at(DB), &push).await.unwrap();
+    let wide = |t: i64| index(t).with_graphs(graphs(t)).unwrap();
     let PushOutcome::Updated { value, replayed: false } = push(older(wide(5))).await else { panic!("not updated") };
     assert_eq!(push(older(wide(4))).await, stale(value.clone()));
     assert_eq!(push(cas(index_at(3, 0), wide(6))).await, conflict(value.clone()));
@@ -500,13 +493,13 @@ async fn each_is_one_request_and_a_fenced_push_is_one_transaction() {
     let one = ["UpdateItem"];
     held(store, "one").await;
     took(&one);
-    acquire(store, "two").await;
+    assert!(!acquire(store, "two").await.is_applied());
     took(&one);
-    refresh(store, "one", 1).await;
+    refresh(store, "one", 1).await.applied();
     took(&one);
-    refresh(store, "one", 7).await;
+    assert!(!refresh(store, "one", 7).await.is_applied());
     took(&one);
-    release(store, "one", 7).await;
+    assert!(!release(store, "one", 7).await.is_applied());
     took(&one);
     held(store, "one").await;
     took(&one);
@@ -523,7 +516,7 @@ async fn each_is_one_request_and_a_fenced_push_is_one_transaction() {
             assert_eq!(request.body["TransactItems"].as_array().unwrap().len(), 2);
         }
     }
-    let push = under(&mine, cas(Status { v: 4, payload: None }, status(5, "indexing")));
+    let push = under(&mine, cas(Status::stored(4, None), status(5, "indexing")));
     let outcome = store.push_status(&Call::fresh(), &at(DB), &push).await.unwrap();
     assert!(matches!(outcome, PushOutcome::Updated { .. }), "{outcome:?}");
     let requests = table.proxy.take_requests();
@@ -532,17 +525,17 @@ async fn each_is_one_request_and_a_fenced_push_is_one_transaction() {
     let outcome = store.push_head(&Call::fresh(), &at(DB), &under(&claim("x", 1), older(head(9)))).await.unwrap();
     assert!(matches!(outcome, PushOutcome::LeaseLost { .. }), "{outcome:?}");
     took(&["TransactWriteItems"]);
-    release(store, "one", 2).await;
+    release(store, "one", 2).await.applied();
     took(&one);
-    release(store, "one", 2).await;
+    assert!(!release(store, "one", 2).await.is_applied());
     took(&one);
-    table.store.retract(&Call::fresh(), &at(DB), None).await.unwrap();
+    table.store.retract(&Call::fresh(), &at(DB), None).await.unwrap().applied();
     table.proxy.take_requests();
-    acquire(store, "one").await;
+    assert!(!acquire(store, "one").await.is_applied());
     took(&one);
-    refresh(store, "one", 2).await;
+    assert!(!refresh(store, "one", 2).await.is_applied());
     took(&one);
-    release(store, "one", 2).await;
+    assert!(!release(store, "one", 2).await.is_applied());
     took(&one);
 }
 
@@ -611,7 +604,7 @@ async fn a_refresh_whose_reply_is_lost_is_held_though_others_have_written_the_st
     let written = Fault::cut_reply().after(move || {
         let store = store.clone();
         async move {
-            let push = cas(Status { v: 3, payload: None }, status(4, "busy"));
+            let push = cas(Status::stored(3, None), status(4, "busy"));
             drop(store.push_status(&Call::fresh(), &at(DB), &push).await.unwrap());
         }
     });
@@ -634,7 +627,7 @@ async fn a_push_under_a_lease_whose_reply_is_lost_is_updated_once() {
             assert_eq!(table.store.push_head(&Call::fresh(), &at(DB), &push).await.unwrap(), updated(head(t)));
         }
         table.proxy.on("TransactWriteItems", Fault::cut_reply());
-        let push = under(&claim("one", 1), cas(Status { v: 2, payload: None }, status(3, "indexing")));
+        let push = under(&claim("one", 1), cas(Status::stored(2, None), status(3, "indexing")));
         let outcome = table.store.push_status(&Call::fresh(), &at(DB), &push).await.unwrap();
         assert!(matches!(&outcome, PushOutcome::Updated { value, replayed: false } if value.v == 3), "{outcome:?}");
         assert!(table.proxy.is_spent());
@@ -712,7 +705,7 @@ async fn work_goes_on_while_the_store_is_silent_until_the_lease_has_run_out() {
 async fn a_crashed_holder_is_replaced_within_its_time_and_a_second() {
     let table = ledger().await;
     let began = Instant::now();
-    table.store.acquire_lease(&Call::fresh(), &at(DB), &for_seconds("crashed", 1)).await.unwrap();
+    table.store.acquire_lease(&Call::fresh(), &at(DB), &for_seconds("crashed", 1)).await.unwrap().applied();
     while !matches!(acquire(&table.store, "next").await, Leased::Held(_)) {
         sleep(Duration::from_millis(20)).await;
     }
@@ -734,7 +727,7 @@ async fn no_push_of_a_past_holder_is_ever_applied() {
     // A busy machine may take longer until somebody is late.
     const AT_MOST: Duration = Duration::from_secs(60);
     let table = Table::without_stream().await;
-    table.store.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap().applied();
     let table = Arc::new(table.proxied().await);
     // Some pushes are on their way for longer than a lease lasts.
     let late = Fault::none().always().before(|| async {
@@ -781,7 +774,7 @@ async fn no_push_of_a_past_holder_is_ever_applied() {
                 }
                 // Some crash instead.
                 if dice.random_bool(0.6) {
-                    store.release_lease(&Call::fresh(), &at(DB), &mine).await.unwrap();
+                    drop(store.release_lease(&Call::fresh(), &at(DB), &mine).await.unwrap());
                 }
             }
         })

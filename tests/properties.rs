@@ -52,7 +52,7 @@ fn check<S: Strategy>(strategy: S, test: impl Fn(&Runtime, &Table, S::Value) -> 
 fn some_ledger(runtime: &Runtime, store: &Store) -> Address {
     let name = format!("db-{}", Call::fresh().request_id);
     let address = at(&name);
-    runtime.block_on(store.create_ledger(&Call::fresh(), &address, Some(&head(1)), None)).unwrap();
+    runtime.block_on(store.create_ledger(&Call::fresh(), &address, Some(&new_head(1)), None)).unwrap().applied();
     address
 }
 
@@ -98,8 +98,8 @@ fn a_ledgers_config_comes_back_as_it_was_pushed() {
 fn a_graph_sources_config_comes_back_as_it_was_published() {
     check(members(json_value()), |runtime, table, config| {
         let address = at(&format!("gs-{}", Call::fresh().request_id));
-        let publication = bm25(Value::Object(config.clone()), &[]);
-        let outcome = runtime.block_on(table.store.publish_graph_source(&Call::fresh(), &address, &publication));
+        let publication = bm25(&address, Value::Object(config.clone()), &[]);
+        let outcome = runtime.block_on(table.store.publish_graph_source(&Call::fresh(), &publication));
         prop_assert!(matches!(outcome, Ok(Published::Created(_))), "{:?}", outcome);
         let stored = runtime.block_on(table.store.config(&address)).unwrap();
         prop_assert_eq!(stored, Some(Config::new(1, Value::Object(config))));
@@ -118,20 +118,24 @@ fn attributes_of_others_survive_every_update() {
                 }
             }
             let call = Call::fresh;
-            store.push_head(&call(), &db, &older(head(2))).await.unwrap();
-            store.push_index(&call(), &db, &older(index(2))).await.unwrap();
-            let again = IndexUpdate { id: index_cid(7), ..index(2) };
-            store.push_index(&call(), &db, &cas(index_at(2, 0), again)).await.unwrap();
+            store.push_head(&call(), &db, &older(head(2))).await.unwrap().applied();
+            store.push_index(&call(), &db, &older(index(2))).await.unwrap().applied();
+            let again = index_of(7, 2);
+            store.push_index(&call(), &db, &cas(index_at(2, 0), again)).await.unwrap().applied();
             let pushed = cas(status(1, "ready"), status_with(2, "syncing", json!({ "a": 1 })));
-            store.push_status(&call(), &db, &pushed).await.unwrap();
-            store.push_config(&call(), &db, &cas(Config::unborn(), Config::new(1, json!({ "a": 1 })))).await.unwrap();
+            store.push_status(&call(), &db, &pushed).await.unwrap().applied();
+            store
+                .push_config(&call(), &db, &cas(Config::unborn(), Config::new(1, json!({ "a": 1 }))))
+                .await
+                .unwrap()
+                .applied();
             let branch = db.with_branch("dev").unwrap();
-            store.create_branch(&call(), &branch, &db, None).await.unwrap();
-            store.drop_branch(&call(), &branch).await.unwrap();
-            store.retract(&call(), &db, Some("why")).await.unwrap();
-            store.restore(&call(), &db).await.unwrap();
-            let to = ResetTo { head: head(1), index: ConcernValue::unborn() };
-            store.reset_head(&call(), &db, &to).await.unwrap();
+            store.create_branch(&call(), &branch, &db, None).await.unwrap().applied();
+            store.drop_branch(&call(), &branch).await.unwrap().applied();
+            store.retract(&call(), &db, Some("why")).await.unwrap().applied();
+            store.restore(&call(), &db).await.unwrap().applied();
+            let to = to_head(1);
+            store.reset_head(&call(), &db, &to).await.unwrap().applied();
         });
         let rows = runtime.block_on(table.rows(db.as_str()));
         for sk in ["meta", "head", "index", "status", "config"] {

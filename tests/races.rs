@@ -18,7 +18,7 @@ async fn of_all_pushes_that_expect_one_head_exactly_one_wins_each_t() {
     const LAST_T: i64 = 25;
     let table = Table::without_stream().await;
     let db = at("mydb");
-    table.store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
     let wins = join_all((0..WRITERS).map(|writer| {
         let (store, db) = (table.store.clone(), db.clone());
         tokio::spawn(async move {
@@ -55,9 +55,9 @@ async fn of_all_creations_of_one_ledger_exactly_one_wins() {
         let db = at(&format!("db{round}"));
         let outcomes = join_all((0..6).map(|n| {
             let (store, db) = (table.store.clone(), db.clone());
-            tokio::spawn(
-                async move { store.create_ledger(&Call::fresh(), &db, Some(&head(n + 1)), None).await.unwrap() },
-            )
+            tokio::spawn(async move {
+                store.create_ledger(&Call::fresh(), &db, Some(&new_head(n + 1)), None).await.unwrap()
+            })
         }));
         let created = outcomes.await.into_iter().filter(|outcome| matches!(outcome, Ok(Created::Created(_)))).count();
         assert_eq!(created, 1);
@@ -68,12 +68,12 @@ async fn of_all_creations_of_one_ledger_exactly_one_wins() {
 async fn one_call_that_arrives_several_times_at_once_applies_once() {
     let table = Table::without_stream().await;
     let db = at("mydb");
-    table.store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
     for v in 1..20 {
         let call = Call::fresh();
         let outcomes = join_all((0..4).map(|_| {
             let (store, db, call) = (table.store.clone(), db.clone(), call.clone());
-            let pushed = cas(Status { v, payload: None }, status(v + 1, "x"));
+            let pushed = cas(Status::stored(v, None), status(v + 1, "x"));
             tokio::spawn(async move { store.push_status(&call, &db, &pushed).await.unwrap() })
         }));
         let mut first_times = 0;
@@ -98,15 +98,15 @@ async fn depending_on_a_record_and_retracting_it_never_both_succeed() {
             let table = Table::without_stream().await;
             let store = &table.store;
             let (db, search) = (at(&format!("db{pair}")), at(&format!("search{pair}")));
-            store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap();
-            let publication = bm25(json!({}), &[db.as_str()]);
+            store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
+            let publication = bm25(&search, json!({}), &[db.as_str()]);
             for round in 0..ROUNDS {
                 let depend = async {
                     // A retraction reads before it writes: starts at different distances let either side win.
                     for _ in 0..round % 4 {
                         store.ping().await.unwrap();
                     }
-                    store.publish_graph_source(&Call::fresh(), &search, &publication).await.unwrap()
+                    store.publish_graph_source(&Call::fresh(), &publication).await.unwrap()
                 };
                 let call = Call::fresh();
                 let (published, outcome) = tokio::join!(depend, store.retract(&call, &db, None));
@@ -151,8 +151,8 @@ pub(super) async fn anything_at_all(store: &Store, dice: &mut (impl Rng + Send))
     let ledger = at(ledgers.choose(dice).unwrap());
     let source = at(sources.choose(dice).unwrap());
     match dice.random_range(0..10) {
-        0 => drop(store.create_ledger(&call, &at("b:main"), Some(&head(1)), None).await.unwrap()),
-        1 => drop(store.create_ledger(&call, &at("a:main"), Some(&head(1)), None).await.unwrap()),
+        0 => drop(store.create_ledger(&call, &at("b:main"), Some(&new_head(1)), None).await.unwrap()),
+        1 => drop(store.create_ledger(&call, &at("a:main"), Some(&new_head(1)), None).await.unwrap()),
         2 => drop(store.create_branch(&call, &at("a:dev"), &at("a:main"), None).await.unwrap()),
         3 => drop(store.drop_branch(&call, &at("a:dev")).await.unwrap()),
         4 => drop(store.retract(&call, if dice.random() { &ledger } else { &source }, None).await.unwrap()),
@@ -162,8 +162,8 @@ pub(super) async fn anything_at_all(store: &Store, dice: &mut (impl Rng + Send))
             let mut dependencies: Vec<&str> =
                 ledgers.into_iter().chain(["s1"]).filter(|_| dice.random_bool(0.4)).collect();
             dependencies.retain(|target| at(target) != source);
-            let publication = bm25(json!({}), &dependencies);
-            drop(store.publish_graph_source(&call, &source, &publication).await.unwrap());
+            let publication = bm25(&source, json!({}), &dependencies);
+            drop(store.publish_graph_source(&call, &publication).await.unwrap());
         }
     }
 }
@@ -192,7 +192,7 @@ async fn references_and_counts_stay_exact_whatever_writers_do_at_once() {
 async fn the_count_of_branches_is_exact_after_many_came_and_went_at_once() {
     let table = Arc::new(Table::without_stream().await);
     let source = at("mydb");
-    table.store.create_ledger(&Call::fresh(), &source, Some(&head(1)), None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &source, Some(&new_head(1)), None).await.unwrap().applied();
     join_all((0..6_usize).map(|writer| {
         let (table, source) = (table.clone(), source.clone());
         tokio::spawn(async move {

@@ -37,15 +37,15 @@ fn assert_read_then_transaction(requests: &[Request]) {
 
 async fn ledger(table: &Proxied, name: &str, t: i64) -> Address {
     let address = at(name);
-    let outcome = table.direct().create_ledger(&Call::fresh(), &address, Some(&head(t)), None).await.unwrap();
+    let outcome = table.direct().create_ledger(&Call::fresh(), &address, Some(&new_head(t)), None).await.unwrap();
     assert!(matches!(outcome, Created::Created(_)), "{outcome:?}");
     address
 }
 
 async fn source(table: &Proxied, name: &str, dependencies: &[&str]) -> Address {
     let address = at(name);
-    let publication = bm25(json!({}), dependencies);
-    table.direct().publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
+    let publication = bm25(&address, json!({}), dependencies);
+    table.direct().publish_graph_source(&Call::fresh(), &publication).await.unwrap().applied();
     address
 }
 
@@ -89,7 +89,7 @@ async fn a_head_push_is_one_request_whatever_comes_of_it() {
         assert_one(&requests, "UpdateItem");
         assert_eq!(requests[0].body["ReturnValuesOnConditionCheckFailure"], json!("ALL_OLD"));
     }
-    table.direct().retract(&Call::fresh(), &db, None).await.unwrap();
+    table.direct().retract(&Call::fresh(), &db, None).await.unwrap().applied();
     for pushed in [older(head(9)), cas(head(7), head(9))] {
         let (answer, requests) = push(&Call::fresh(), pushed).await;
         assert_eq!(answer, PushOutcome::Retracted);
@@ -102,9 +102,9 @@ async fn an_index_push_is_one_request_whatever_comes_of_it() {
     let table = Proxied::fresh().await;
     let db = ledger(&table, "mydb", 9).await;
     let push = async |push| sent(&table, table.store.push_index(&Call::fresh(), &db, &push)).await;
-    let again = IndexUpdate { id: index_cid(100), ..index(2) };
+    let again = index_of(100, 2);
     let again_at = |rev| Index::new(2, IndexRoot { id: index_cid(100), rev, graphs: Default::default() });
-    let allowing_equal = |new| Push { allow_equal: true, ..older(new) };
+    let allowing_equal = |new| IndexPush::overwrite(new);
     for (pushed, outcome) in [
         (older(index(1)), updated(index_at(1, 0))),
         (cas(index_at(1, 0), index(2)), updated(index_at(2, 0))),
@@ -120,16 +120,16 @@ async fn an_index_push_is_one_request_whatever_comes_of_it() {
         assert_eq!(answer, outcome, "{pushed:?}");
         assert_one(&requests, "UpdateItem");
     }
-    let (answer, requests) = push(allowing_equal(IndexUpdate { id: index_cid(101), ..index(4) })).await;
+    let (answer, requests) = push(allowing_equal(index_of(101, 4))).await;
     assert!(matches!(answer, PushOutcome::Updated { replayed: false, .. }));
     assert!(requests.len() <= 2, "{requests:#?}");
     let mut named = index(5);
-    named.graphs.insert("g".into(), Some(GraphPush { id: index_cid(5), t: 5, rev: None }));
+    named = named.with_graph("g", Some(graph(5, 5, None))).unwrap();
     assert_one(&push(older(named)).await.1, "UpdateItem");
     let mut named = index(6);
-    named.graphs.insert("g".into(), Some(GraphPush { id: index_cid(6), t: 6, rev: None }));
+    named = named.with_graph("g", Some(graph(6, 6, None))).unwrap();
     assert_one(&push(older(named)).await.1, "UpdateItem");
-    table.direct().retract(&Call::fresh(), &db, None).await.unwrap();
+    table.direct().retract(&Call::fresh(), &db, None).await.unwrap().applied();
     let (answer, requests) = push(older(index(9))).await;
     assert_eq!(answer, PushOutcome::Retracted);
     assert_one(&requests, "UpdateItem");
@@ -162,13 +162,13 @@ async fn a_status_or_config_push_is_one_request_whatever_comes_of_it() {
         assert_one(&requests, "UpdateItem");
     }
     let search = source(&table, "search", &[]).await;
-    let pushed = cas(Config { v: 1, payload: None }, one);
+    let pushed = cas(Config::stored(1, None), one);
     let (answer, requests) = sent(&table, table.store.push_config(&Call::fresh(), &search, &pushed)).await;
     assert_eq!(answer, PushOutcome::WrongKind(RecordKind::GraphSource));
     assert_one(&requests, "UpdateItem");
-    table.direct().retract(&Call::fresh(), &db, None).await.unwrap();
+    table.direct().retract(&Call::fresh(), &db, None).await.unwrap().applied();
     assert_one(&push(cas(status(3, "retracted"), status(4, "x"))).await.1, "UpdateItem");
-    assert_one(&push_config(cas(Config { v: 1, payload: None }, Config::new(2, json!({})))).await.1, "UpdateItem");
+    assert_one(&push_config(cas(Config::stored(1, None), Config::new(2, json!({})))).await.1, "UpdateItem");
 }
 
 #[tokio::test]
@@ -188,7 +188,8 @@ async fn a_creation_is_one_transaction_whatever_comes_of_it() {
     let table = Proxied::fresh().await;
     let store = &table.store;
     for name in ["mydb", "mydb"] {
-        let (_, requests) = sent(&table, store.create_ledger(&Call::fresh(), &at(name), Some(&head(1)), None)).await;
+        let (_, requests) =
+            sent(&table, store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None)).await;
         assert_one(&requests, "TransactWriteItems");
         let actions = requests[0].body["TransactItems"].as_array().unwrap();
         assert_eq!(actions.len(), 5);
@@ -203,8 +204,8 @@ async fn a_creation_is_one_transaction_whatever_comes_of_it() {
         assert_one(&requests, "TransactWriteItems");
     }
     let publish = async |name: &str, dependencies: &[&str]| {
-        let (name, publication) = (at(name), bm25(json!({}), dependencies));
-        sent(&table, store.publish_graph_source(&Call::fresh(), &name, &publication)).await
+        let publication = bm25(name, json!({}), dependencies);
+        sent(&table, store.publish_graph_source(&Call::fresh(), &publication)).await
     };
     let (answer, requests) = publish("search", &["mydb"]).await;
     assert!(matches!(answer, Published::Created(_)), "{answer:?}");
@@ -286,7 +287,7 @@ async fn asked(service: &Service, path: &str, body: Option<Value>) -> (Value, Ve
 async fn what_has_changed_is_two_requests_and_that_nothing_has_is_one() {
     let table = Table::fresh().await;
     for (name, t) in [("mydb", 1), ("books", 2)] {
-        table.store.create_ledger(&Call::fresh(), &at(name), Some(&head(t)), None).await.unwrap();
+        table.store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(t)), None).await.unwrap().applied();
     }
     pump(&table).await;
     let service = Service::over(table, Auth::Open).await;
@@ -342,7 +343,7 @@ async fn a_hundred_ledgers_are_compared_in_six_requests() {
 async fn a_snapshot_reads_the_position_of_the_feed_once() {
     let table = Table::fresh().await;
     for name in ["a", "b", "c"] {
-        table.store.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap();
+        table.store.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap().applied();
     }
     let service = Service::over(table, Auth::Open).await;
     let (page, requests) = asked(&service, "/v1/snapshot?limit=2", None).await;
@@ -364,45 +365,49 @@ async fn every_write_leaves_rows_of_the_layout() {
             layout::assert_ours(rows.values());
         }
     };
-    store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap();
+    store.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
     check("creation").await;
-    store.push_head(&Call::fresh(), &db, &older(head(1))).await.unwrap();
-    store.push_head(&Call::fresh(), &db, &cas(head(1), head(2))).await.unwrap();
+    store.push_head(&Call::fresh(), &db, &older(head(1))).await.unwrap().applied();
+    store.push_head(&Call::fresh(), &db, &cas(head(1), head(2))).await.unwrap().applied();
     check("head").await;
-    store.create_branch(&Call::fresh(), &dev, &db, None).await.unwrap();
+    store.create_branch(&Call::fresh(), &dev, &db, None).await.unwrap().applied();
     check("branch").await;
-    store.publish_graph_source(&Call::fresh(), &search, &bm25(json!({}), &["mydb"])).await.unwrap();
+    store.publish_graph_source(&Call::fresh(), &bm25(&search, json!({}), &["mydb"])).await.unwrap().applied();
     check("graph source").await;
-    store.publish_graph_source(&Call::fresh(), &search, &bm25(json!({ "a": 1 }), &["mydb:dev"])).await.unwrap();
+    store
+        .publish_graph_source(&Call::fresh(), &bm25(&search, json!({ "a": 1 }), &["mydb:dev"]))
+        .await
+        .unwrap()
+        .applied();
     check("republication").await;
     for address in [&db, &dev, &search] {
         let mut named = index(1);
-        named.graphs.insert("g".into(), Some(GraphPush { id: index_cid(5), t: 1, rev: None }));
-        store.push_index(&Call::fresh(), address, &older(named)).await.unwrap();
-        let again = Push { allow_equal: true, ..older(IndexUpdate { id: index_cid(9), ..index(1) }) };
-        store.push_index(&Call::fresh(), address, &again).await.unwrap();
+        named = named.with_graph("g", Some(graph(5, 1, None))).unwrap();
+        store.push_index(&Call::fresh(), address, &older(named)).await.unwrap().applied();
+        let again = IndexPush::overwrite(index_of(9, 1));
+        store.push_index(&Call::fresh(), address, &again).await.unwrap().applied();
         check("index").await;
         let new = status_with(2, "syncing", json!({ "a": null }));
-        store.push_status(&Call::fresh(), address, &cas(status(1, "ready"), new)).await.unwrap();
+        store.push_status(&Call::fresh(), address, &cas(status(1, "ready"), new)).await.unwrap().applied();
         let new = status(3, "ready");
-        store.push_status(&Call::fresh(), address, &cas(Status { v: 2, payload: None }, new)).await.unwrap();
+        store.push_status(&Call::fresh(), address, &cas(Status::stored(2, None), new)).await.unwrap().applied();
         check("status").await;
     }
     let one = Config::new(1, json!({ "default_context_id": cid(1).as_str(), "a": {} }));
-    store.push_config(&Call::fresh(), &db, &cas(Config::unborn(), one)).await.unwrap();
+    store.push_config(&Call::fresh(), &db, &cas(Config::unborn(), one)).await.unwrap().applied();
     check("config").await;
     let two = Config::new(2, json!({}));
-    store.push_config(&Call::fresh(), &db, &cas(Config { v: 1, payload: None }, two)).await.unwrap();
+    store.push_config(&Call::fresh(), &db, &cas(Config::stored(1, None), two)).await.unwrap().applied();
     check("empty config").await;
-    store.retract(&Call::fresh(), &search, Some("why")).await.unwrap();
+    store.retract(&Call::fresh(), &search, Some("why")).await.unwrap().applied();
     check("retraction").await;
-    store.restore(&Call::fresh(), &search).await.unwrap();
+    store.restore(&Call::fresh(), &search).await.unwrap().applied();
     check("restoration").await;
-    let to = ResetTo { head: Head::unborn(), index: ConcernValue::unborn() };
-    store.reset_head(&Call::fresh(), &dev, &to).await.unwrap();
+    let to = ResetTo::new(None, None).unwrap();
+    store.reset_head(&Call::fresh(), &dev, &to).await.unwrap().applied();
     check("reset").await;
-    store.purge(&Call::fresh(), &search).await.unwrap();
+    store.purge(&Call::fresh(), &search).await.unwrap().applied();
     check("purge of a graph source").await;
-    store.drop_branch(&Call::fresh(), &dev).await.unwrap();
+    store.drop_branch(&Call::fresh(), &dev).await.unwrap().applied();
     check("purge of a branch").await;
 }

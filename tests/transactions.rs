@@ -14,16 +14,16 @@ fn op(address: &str, action: OperationKind) -> Operation {
     Operation { address: at(address), action }
 }
 
-fn push_head(address: &str, push: Push<ContentId, Head>) -> Operation {
+fn push_head(address: &str, push: HeadPush) -> Operation {
     op(address, OperationKind::PushHead(push))
 }
 
-fn push_index(address: &str, push: Push<IndexRoot, IndexUpdate>) -> Operation {
+fn push_index(address: &str, push: IndexPush) -> Operation {
     op(address, OperationKind::PushIndex(push))
 }
 
 fn push_status(address: &str, v: i64, new: Status) -> Operation {
-    op(address, OperationKind::PushStatus(cas(Status { v, payload: None }, new)))
+    op(address, OperationKind::PushStatus(cas(Status::stored(v, None), new)))
 }
 
 fn push_config(address: &str, expected: Config, new: Config) -> Operation {
@@ -52,7 +52,7 @@ fn there(value: ConcernState) -> OperationOutcome {
 }
 
 async fn commit(store: &Store, operations: &[Operation]) -> Committed {
-    store.commit(&Call::fresh(), operations).await.unwrap()
+    store.commit(&Call::fresh(), &transaction(operations)).await.unwrap()
 }
 
 /// All the rows of a table, in order.
@@ -66,7 +66,7 @@ async fn everything_in(table: &Table) -> Vec<String> {
 #[track_caller]
 fn refused(outcome: Committed) -> Vec<OperationOutcome> {
     match outcome {
-        Committed::Refused(outcomes) => outcomes,
+        Committed::Rejected(outcomes) => outcomes,
         Committed::Committed(outcomes) => panic!("committed: {outcomes:?}"),
     }
 }
@@ -84,10 +84,10 @@ async fn what_refuses(table: &Table, mut operations: Vec<Operation>) -> Vec<Oper
 async fn records() -> Table {
     let table = Table::fresh().await;
     for (name, t) in [("a", Some(1)), ("b", Some(1)), ("free", None)] {
-        let head = t.map(head);
-        table.store.create_ledger(&Call::fresh(), &at(name), head.as_ref(), None).await.unwrap();
+        let head = t.map(new_head);
+        table.store.create_ledger(&Call::fresh(), &at(name), head.as_ref(), None).await.unwrap().applied();
     }
-    table.store.publish_graph_source(&Call::fresh(), &at("search"), &bm25(json!({ "k": 1 }), &[])).await.unwrap();
+    table.store.publish_graph_source(&Call::fresh(), &bm25("search", json!({ "k": 1 }), &[])).await.unwrap().applied();
     table
 }
 
@@ -104,7 +104,7 @@ async fn all_operations_are_applied_together() {
         push_index("search", older(index(3))),
         check("b", ConcernState::Config(Config::unborn())),
         check("free", is_head(Head::unborn())),
-        check("search", ConcernState::Config(Config { v: 1, payload: None })),
+        check("search", ConcernState::Config(Config::stored(1, None))),
     ];
     let outcomes = vec![
         changed(is_head(head(2))),
@@ -143,9 +143,10 @@ async fn a_transaction_that_fails_on_its_second_operation_moves_nothing() {
 #[tokio::test]
 async fn every_refusal_is_told_for_its_operation() {
     let table = records().await;
-    table.store.create_ledger(&Call::fresh(), &at("gone"), None, None).await.unwrap();
-    table.store.retract(&Call::fresh(), &at("gone"), None).await.unwrap();
-    let lease = LeaseClaim { name: LeaseName::Index, holder: "nobody".into(), token: 1 };
+    table.store.create_ledger(&Call::fresh(), &at("gone"), None, None).await.unwrap().applied();
+    table.store.retract(&Call::fresh(), &at("gone"), None).await.unwrap().applied();
+    table.store.publish_graph_source(&Call::fresh(), &bm25("search2", json!({}), &[])).await.unwrap().applied();
+    let lease = claim_of(LeaseName::INDEX, "nobody", 1);
     let operations = vec![
         push_head("a", older(Head::new(1, cid(9)))),
         push_index("a", cas(index_at(3, 0), index(4))),
@@ -156,11 +157,11 @@ async fn every_refusal_is_told_for_its_operation() {
         push_head("gone", older(head(1))),
         push_status("gone", 2, status(3, "x")),
         push_head("search", older(head(1))),
-        push_config("search", Config { v: 1, payload: None }, Config::new(2, json!({}))),
-        push_head("b", Push { lease: Some(lease), ..older(head(2)) }),
+        push_config("search", Config::stored(1, None), Config::new(2, json!({}))),
+        push_head("b", older(head(2)).under(lease).unwrap()),
         check("b", ConcernState::Index(index_at(1, 0))),
         check("unknown", is_head(Head::unborn())),
-        check("search", is_head(Head::unborn())),
+        check("search2", is_head(Head::unborn())),
     ];
     let outcomes = what_refuses(&table, operations).await;
     let expected = [
@@ -192,8 +193,8 @@ async fn checks_hold_for_what_is_there_and_for_nothing_else() {
     let syncing = status_with(2, "syncing", json!({ "n": 1.5, "list": [1, null] }));
     let config = Config::new(1, json!({ "default_context_id": cid(3).as_str(), "x": { "y": [] } }));
     let mut update = index(4);
-    update.graphs.insert("g".into(), Some(GraphPush { id: index_cid(8), t: 2, rev: Some(3) }));
-    update.graphs.insert("none".into(), None);
+    update = update.with_graph("g", Some(graph(8, 2, Some(3)))).unwrap();
+    update = update.with_graph("none", None).unwrap();
     let set_up = [
         push_status("a", 1, syncing.clone()),
         push_config("a", Config::unborn(), config.clone()),
@@ -214,9 +215,9 @@ async fn checks_hold_for_what_is_there_and_for_nothing_else() {
         check("a", root(&[("none", None), ("another", None)])),
         check("a", ConcernState::Status(syncing.clone())),
         check("a", ConcernState::Status(status(2, "syncing"))),
-        check("a", ConcernState::Status(Status { v: 2, payload: None })),
+        check("a", ConcernState::Status(Status::stored(2, None))),
         check("a", ConcernState::Config(config.clone())),
-        check("a", ConcernState::Config(Config { v: 1, payload: None })),
+        check("a", ConcernState::Config(Config::stored(1, None))),
         check("b", ConcernState::Status(status(1, "ready"))),
         check("b", ConcernState::Index(Index::unborn())),
         check("search", ConcernState::Config(Config::new(1, json!({ "k": 1 })))),
@@ -234,7 +235,7 @@ async fn checks_hold_for_what_is_there_and_for_nothing_else() {
         check("a", root(&[("g", graph(2))])),
         check("a", root(&[("g", None)])),
         check("a", ConcernState::Status(status(2, "ready"))),
-        check("a", ConcernState::Status(Status { v: 1, payload: None })),
+        check("a", ConcernState::Status(Status::stored(1, None))),
         check("a", ConcernState::Status(status_with(2, "syncing", json!({ "n": 1.5 })))),
         check("a", ConcernState::Config(Config::new(1, json!({ "x": { "y": [] } })))),
         check("a", ConcernState::Config(Config::unborn())),
@@ -313,8 +314,7 @@ async fn what_is_in_place_counts_as_done() {
     let stale = what_refuses(&table, vec![operations[0].clone(), push_head("b", older(Head::new(2, cid(9))))]).await;
     assert_eq!(stale, [OperationOutcome::Passed, OperationOutcome::Stale { actual: is_head(head(2)) }]);
     // An index with more named graphs than one expression holds is compared whole.
-    let graphs = (0..60).map(|n| (format!("g{n}"), Some(GraphPush { id: index_cid(n), t: 1, rev: None }))).collect();
-    let wide = IndexUpdate { graphs, ..index(1) };
+    let wide = index(1).with_graphs((0..60).map(|n| (format!("g{n}"), Some(graph(n, 1, None))))).unwrap();
     assert!(matches!(commit(&table.store, &[push_index("a", older(wide))]).await, Committed::Committed(_)));
     let outcome = commit(&table.store, &[push_index("a", older(index(1))), push_head("b", older(head(3)))]).await;
     let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
@@ -325,10 +325,8 @@ async fn what_is_in_place_counts_as_done() {
 async fn named_graphs_move_with_their_index_and_keep_their_own_watermarks() {
     let table = records().await;
     let update = |t: i64, graphs: &[(&str, i64, i64)]| {
-        let graph = |(name, n, t): &(&str, i64, i64)| {
-            ((*name).to_owned(), Some(GraphPush { id: index_cid(*n), t: *t, rev: None }))
-        };
-        IndexUpdate { graphs: graphs.iter().map(graph).collect(), ..index(t) }
+        let graph = |(name, n, t): &(&str, i64, i64)| ((*name).to_owned(), Some(graph(*n, *t, None)));
+        index(t).with_graphs(graphs.iter().map(graph)).unwrap()
     };
     for (t, graphs) in [(1, vec![("g", 10, 1), ("h", 20, 1)]), (2, vec![("g", 11, 1)]), (3, vec![("h", 21, 3)])] {
         let operations = [push_index("a", older(update(t, &graphs))), push_head("b", older(head(10 + t)))];
@@ -342,7 +340,7 @@ async fn named_graphs_move_with_their_index_and_keep_their_own_watermarks() {
     assert_eq!((graph("g").t, graph("g").rev, graph("h").t, graph("h").rev), (1, 1, 3, 0));
     let back = what_refuses(&table, vec![push_index("a", older(update(4, &[("h", 22, 2)])))]).await;
     assert!(matches!(&back[..], [OperationOutcome::Stale { .. }]), "{back:?}");
-    let again = Push { allow_equal: true, ..older(IndexUpdate { id: index_cid(77), ..index(3) }) };
+    let again = IndexPush::overwrite(index_of(77, 3));
     let outcome = commit(&table.store, &[push_index("a", again)]).await;
     let Committed::Committed(outcomes) = outcome else { panic!("{outcome:?}") };
     let OperationOutcome::Updated { value: ConcernState::Index(value), .. } = &outcomes[0] else { panic!() };
@@ -353,10 +351,10 @@ async fn named_graphs_move_with_their_index_and_keep_their_own_watermarks() {
 // ---- leases ----
 
 async fn hold(table: &Table, address: &str) -> LeaseClaim {
-    let request = LeaseRequest { name: LeaseName::Index, holder: "one".into(), ttl_seconds: 60, target_t: None };
+    let request = index_lock("one", 60);
     let outcome = table.store.acquire_lease(&Call::fresh(), &at(address), &request).await.unwrap();
     let Leased::Held(held) = outcome else { panic!("{outcome:?}") };
-    LeaseClaim { name: LeaseName::Index, holder: "one".into(), token: held.token }
+    claim_of(LeaseName::INDEX, "one", held.token)
 }
 
 #[tokio::test]
@@ -365,11 +363,11 @@ async fn a_lease_and_a_status_push_of_one_record_are_one_action() {
     let mine = hold(&table, "a").await;
     let table = table.proxied().await;
     let fenced = |lease: &LeaseClaim, t: i64, v: i64| {
-        let status_push = cas(Status { v, payload: None }, status(v + 1, "indexing"));
+        let status_push = cas(Status::stored(v, None), status(v + 1, "indexing"));
         [
-            push_head("a", Push { lease: Some(lease.clone()), ..older(head(t)) }),
-            push_index("a", Push { lease: Some(lease.clone()), ..older(index(t)) }),
-            op("a", OperationKind::PushStatus(Push { lease: Some(lease.clone()), ..status_push })),
+            push_head("a", older(head(t)).under(lease.clone()).unwrap()),
+            push_index("a", older(index(t)).under(lease.clone()).unwrap()),
+            op("a", OperationKind::PushStatus(status_push.under(lease.clone()).unwrap())),
         ]
     };
     let outcome = commit(&table.store, &fenced(&mine, 2, 2)).await;
@@ -389,21 +387,20 @@ async fn a_lease_and_a_status_push_of_one_record_are_one_action() {
         ),
         "{outcomes:?}"
     );
-    let outcomes = refused(commit(&table.store, &fenced(&LeaseClaim { token: 7, ..mine.clone() }, 3, 3)).await);
+    let outcomes = refused(commit(&table.store, &fenced(&claim_of(mine.name.clone(), &mine.holder, 7), 3, 3)).await);
     assert!(
         outcomes.iter().all(|outcome| matches!(outcome, OperationOutcome::LeaseLost { lease: Some(_) })),
         "{outcomes:?}"
     );
     // A status push that claims nothing, beside one that does.
-    let beside =
-        [push_head("a", Push { lease: Some(mine.clone()), ..older(head(3)) }), push_status("a", 8, status(9, "x"))];
+    let beside = [push_head("a", older(head(3)).under(mine.clone()).unwrap()), push_status("a", 8, status(9, "x"))];
     let outcomes = refused(commit(&table.store, &beside).await);
     assert!(
         matches!(&outcomes[..], [OperationOutcome::Passed, OperationOutcome::Conflict { actual: Some(_) }]),
         "{outcomes:?}"
     );
     assert_eq!(table.store.head(&at("a")).await.unwrap(), Some(head(2)));
-    table.store.retract(&Call::fresh(), &at("a"), None).await.unwrap();
+    table.store.retract(&Call::fresh(), &at("a"), None).await.unwrap().applied();
     let outcomes = refused(commit(&table.store, &fenced(&mine, 3, 4)).await);
     assert_eq!(outcomes, vec![OperationOutcome::Retracted; 3]);
 }
@@ -424,7 +421,7 @@ async fn a_transaction_whose_reply_is_lost_is_committed_once() {
         }
         table.proxy.on("TransactWriteItems", fault);
         let mut graphs = index(1);
-        graphs.graphs.insert("g".into(), Some(GraphPush { id: index_cid(5), t: 1, rev: None }));
+        graphs = graphs.with_graph("g", Some(graph(5, 1, None))).unwrap();
         let operations = [
             push_head("a", cas(head(1), head(2))),
             push_status("b", 1, status(2, "x")),
@@ -461,18 +458,6 @@ async fn a_transaction_that_is_busy_is_tried_again_and_never_refused_for_it() {
     assert!(table.proxy.is_spent());
 }
 
-#[tokio::test]
-async fn what_is_no_transaction_is_an_error_of_the_program() {
-    let table = records().await;
-    for bad in [
-        push_head("new", first(head(1))),
-        push_index("new", first(index(1))),
-        op("a", OperationKind::PushStatus(older(status(2, "x")))),
-    ] {
-        assert!(matches!(table.store.commit(&Call::fresh(), &[bad]).await, Err(Error::Store { .. })));
-    }
-}
-
 // ---- many at once ----
 
 /// An account is a ledger; its balance is told by the id of its head. No two writers write the same id: a head that is
@@ -501,7 +486,12 @@ async fn transfers(accounts: usize, clients: u64, each: usize) {
     let name = |account: usize| format!("account{account}");
     for account in 0..accounts {
         let first = bank.balance(1, START);
-        table.store.create_ledger(&Call::fresh(), &at(&name(account)), Some(&first), None).await.unwrap();
+        table
+            .store
+            .create_ledger(&Call::fresh(), &at(&name(account)), Some(&first.try_into().unwrap()), None)
+            .await
+            .unwrap()
+            .applied();
     }
     let moved = join_all((0..clients).map(|client| {
         let (table, bank) = (table.clone(), bank.clone());
@@ -528,17 +518,17 @@ async fn transfers(accounts: usize, clients: u64, each: usize) {
                 operations.extend(others.map(|other| check(&name(other), is_head(heads[other].clone()))));
                 match commit(&table.store, &operations).await {
                     Committed::Committed(outcomes) => {
-                        assert!(outcomes.iter().all(|outcome| !outcome.refuses()), "{outcomes:?}");
+                        assert!(outcomes.iter().all(|outcome| !outcome.rejects()), "{outcomes:?}");
                         committed += 1;
                     }
-                    Committed::Refused(outcomes) => {
+                    Committed::Rejected(outcomes) => {
                         assert!(
                             outcomes.iter().all(|outcome| {
                                 matches!(outcome, OperationOutcome::Passed | OperationOutcome::Conflict { .. })
                             }),
                             "{outcomes:?}"
                         );
-                        assert!(outcomes.iter().any(OperationOutcome::refuses));
+                        assert!(outcomes.iter().any(OperationOutcome::rejects));
                         refused += 1;
                     }
                 }

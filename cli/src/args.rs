@@ -501,7 +501,7 @@ pub enum LeaseCommand {
 /// Which lease is meant, and who means it.
 #[derive(Debug, Args)]
 pub struct HolderArgs {
-    /// Which lease: index_lock, reindex_lock or maintenance_lock
+    /// The name of the lease: index_lock, reindex_lock, maintenance_lock, migration_lock, or one of your own (a-z, 0-9, _)
     #[arg(long, value_parser = values::lease_name)]
     pub name: LeaseName,
     /// Under which name. Whoever holds the lease under this name takes over from themselves: give each process its own

@@ -31,8 +31,10 @@ use nameservice_cli::{
     target::{Place, Table},
 };
 use nameservice_http::Auth;
-use nameservice_model::{Address, Call, ChangeFeed as _, Expected, Head, Publisher as _, Push, RefPublisher as _, Run};
-use nameservice_tests::{cids::cid, pump, table};
+use nameservice_model::{
+    Address, Call, ChangeFeed as _, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
+};
+use nameservice_tests::{cids::cid, pump, table, words::Outcome as _};
 use serde_json::{Value, json};
 use stream_consumer::Consumer;
 use tokio::sync::mpsc;
@@ -236,14 +238,13 @@ async fn push(client: &Client, address: &str, t: i64) {
 }
 
 async fn push_head(table: &Table, address: &Address, t: i64) {
-    let new = Head { v: t, payload: Some(cid(t)) };
-    let push = Push { expected: Expected::Older, new, allow_equal: false, lease: None };
-    table.store.push_head(&Call::fresh(), address, &push).await.unwrap();
+    let push = HeadPush::monotonic(NewHead::new(cid(t), t).unwrap());
+    assert!(table.store.push_head(&Call::fresh(), address, &push).await.unwrap().is_updated());
 }
 
 async fn create(table: &Table, name: &str) -> Address {
     let address = Address::parse(name).unwrap();
-    table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap().applied();
     address
 }
 
@@ -274,7 +275,7 @@ async fn until_all_is_told(table: &Table, t: i64) {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let position = table.feed.position().await.unwrap();
-        let last = table.feed.changes(position.saturating_sub(1), 1).await.unwrap();
+        let last = table.feed.changes(position.saturating_sub(1), Limit::ONE).await.unwrap();
         if matches!(&last, Run::Changes(changes) if changes.iter().any(|change| change.watermark == t)) {
             return;
         }

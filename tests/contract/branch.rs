@@ -2,7 +2,7 @@ use nameservice_tests::prelude::*;
 
 use super::{Fixture, born, branch, every_backend, found, retracted, source, unborn};
 
-async fn create(ns: &Fixture, address: &str, from: &str, commit: Option<&Head>) -> BranchCreated {
+async fn create(ns: &Fixture, address: &str, from: &str, commit: Option<&NewHead>) -> BranchCreated {
     ns.create_branch(&Call::fresh(), &at(address), &at(from), commit).await.unwrap()
 }
 
@@ -15,8 +15,8 @@ async fn a_branch_starts_at_its_sources_head_and_is_counted(ns: &Fixture) {
     assert_eq!((record.head, record.source_branch.as_deref()), (Some(head(5)), Some("main")));
     assert_eq!((record.index, record.status), (Index::unborn(), status(1, "ready")));
     assert_eq!(found(ns, &db).await.branches, 1);
-    create(ns, "mydb:dev2", "mydb", None).await;
-    create(ns, "mydb:dev3", "mydb:dev", None).await;
+    create(ns, "mydb:dev2", "mydb", None).await.applied();
+    create(ns, "mydb:dev3", "mydb:dev", None).await.applied();
     assert_eq!(found(ns, &db).await.branches, 2);
     assert_eq!(found(ns, &at("mydb:dev")).await.branches, 1);
 }
@@ -24,7 +24,7 @@ async fn a_branch_starts_at_its_sources_head_and_is_counted(ns: &Fixture) {
 #[every_backend]
 async fn a_branch_can_start_at_a_given_commit(ns: &Fixture) {
     born(ns, "mydb", 5).await;
-    let outcome = create(ns, "mydb:dev", "mydb", Some(&head(3))).await;
+    let outcome = create(ns, "mydb:dev", "mydb", Some(&new_head(3))).await;
     let BranchCreated::Created(record) = outcome else { panic!("{outcome:?}") };
     assert_eq!(record.head, Some(head(3)));
 }

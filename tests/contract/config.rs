@@ -26,10 +26,10 @@ async fn the_expected_config_is_replaced(ns: &Fixture) {
 async fn another_watermark_or_payload_is_a_conflict_that_shows_it(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     let there = Config::new(2, json!({ "default_context_id": cid(1).as_str(), "a": 1 }));
-    push(ns, &db, Config::unborn(), there.clone()).await;
+    push(ns, &db, Config::unborn(), there.clone()).await.applied();
     for expected in [
         Config::unborn(),
-        Config { v: 1, payload: None },
+        Config::stored(1, None),
         Config::new(3, there.payload.clone().unwrap()),
         Config::new(2, json!({ "default_context_id": cid(1).as_str(), "a": 2 })),
         Config::new(2, json!({ "default_context_id": cid(2).as_str(), "a": 1 })),
@@ -42,7 +42,7 @@ async fn another_watermark_or_payload_is_a_conflict_that_shows_it(ns: &Fixture) 
         let outcome = push(ns, &db, there.clone(), Config::new(v, json!({}))).await;
         assert_eq!(outcome, conflict(there.clone()), "the watermark must grow");
     }
-    let watermark = Config { v: 2, payload: None };
+    let watermark = Config::stored(2, None);
     let new = Config::new(3, json!({ "a": 2 }));
     assert_eq!(push(ns, &db, watermark, new.clone()).await, updated(new));
 }
@@ -65,7 +65,7 @@ async fn a_retracted_record_takes_no_config(ns: &Fixture) {
 #[every_backend]
 async fn a_graph_source_keeps_its_config_for_itself(ns: &Fixture) {
     let search = source(ns, "search", &[]).await;
-    for expected in [Config { v: 1, payload: None }, Config::new(1, json!({ "k1": 1.2 })), Config::unborn()] {
+    for expected in [Config::stored(1, None), Config::new(1, json!({ "k1": 1.2 })), Config::unborn()] {
         let outcome = push(ns, &search, expected, Config::new(2, context(1))).await;
         assert_eq!(outcome, PushOutcome::WrongKind(RecordKind::GraphSource));
     }

@@ -23,7 +23,8 @@ async fn a_new_ledger_is_live_unborn_and_ready(ns: &Fixture) {
 async fn a_head_and_a_config_can_be_given_along(ns: &Fixture) {
     let db = at("mydb");
     let config = json!({ "default_context_id": cid(9).as_str(), "theme": { "dark": true } });
-    let outcome = ns.create_ledger(&Call::fresh(), &db, Some(&head(7)), Some(&config)).await.unwrap();
+    let outcome =
+        ns.create_ledger(&Call::fresh(), &db, Some(&new_head(7)), Some(&new_config(config.clone()))).await.unwrap();
     let Created::Created(record) = outcome else { panic!("{outcome:?}") };
     assert_eq!(record.head, Some(head(7)));
     assert_eq!(record.config, Config::new(1, config));
@@ -33,9 +34,9 @@ async fn a_head_and_a_config_can_be_given_along(ns: &Fixture) {
 #[every_backend]
 async fn creating_twice_answers_already_exists_and_changes_nothing(ns: &Fixture) {
     let db = at("mydb");
-    ns.create_ledger(&Call::fresh(), &db, Some(&head(3)), None).await.unwrap();
+    ns.create_ledger(&Call::fresh(), &db, Some(&new_head(3)), None).await.unwrap().applied();
     let before = found(ns, &db).await;
-    let again = ns.create_ledger(&Call::fresh(), &db, Some(&head(1)), None).await.unwrap();
+    let again = ns.create_ledger(&Call::fresh(), &db, Some(&new_head(1)), None).await.unwrap();
     assert_eq!(again, Created::AlreadyExists);
     assert_eq!(found(ns, &db).await, before);
 }
@@ -43,8 +44,8 @@ async fn creating_twice_answers_already_exists_and_changes_nothing(ns: &Fixture)
 #[every_backend]
 async fn a_call_that_arrives_twice_creates_once_and_answers_created_twice(ns: &Fixture) {
     let (db, call) = (at("mydb"), Call::fresh());
-    let one = ns.create_ledger(&call, &db, Some(&head(3)), None).await.unwrap();
-    let two = ns.create_ledger(&call, &db, Some(&head(3)), None).await.unwrap();
+    let one = ns.create_ledger(&call, &db, Some(&new_head(3)), None).await.unwrap();
+    let two = ns.create_ledger(&call, &db, Some(&new_head(3)), None).await.unwrap();
     assert!(matches!(one, Created::Created(_)));
     assert!(matches!(two, Created::Created(_)), "{two:?}");
 }

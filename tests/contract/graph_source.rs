@@ -2,8 +2,8 @@ use nameservice_tests::prelude::*;
 
 use super::{Fixture, born, every_backend, found, retracted, source, unborn};
 
-async fn publish(ns: &Fixture, address: &str, publication: &GraphSourcePublication) -> Published {
-    ns.publish_graph_source(&Call::fresh(), &at(address), publication).await.unwrap()
+async fn publish(ns: &Fixture, publication: &GraphSourcePublication) -> Published {
+    ns.publish_graph_source(&Call::fresh(), publication).await.unwrap()
 }
 
 /// What depends on a record: how many it counts, and who they are.
@@ -15,7 +15,7 @@ async fn counted_at(ns: &Fixture, target: &str) -> (i64, Vec<Address>) {
 }
 
 fn expecting(v: i64, publication: GraphSourcePublication) -> GraphSourcePublication {
-    GraphSourcePublication { expected_v: Some(v), ..publication }
+    publication.expecting(v).unwrap()
 }
 
 #[every_backend]
@@ -24,7 +24,7 @@ async fn a_new_graph_source_is_created_and_counted_at_its_dependencies(ns: &Fixt
         unborn(ns, name).await;
     }
     let config = json!({ "k1": 1.2, "fields": ["x", { "deep": null }] });
-    let outcome = publish(ns, "search", &bm25(config.clone(), &["a", "b"])).await;
+    let outcome = publish(ns, &bm25("search", config.clone(), &["a", "b"])).await;
     let Published::Created(record) = outcome else { panic!("{outcome:?}") };
     assert_eq!(*record, found(ns, &at("search")).await);
     assert_eq!(ns.graph_source(&at("search")).await.unwrap(), Some(*record.clone()));
@@ -51,24 +51,24 @@ async fn ledgers_are_no_graph_sources_and_the_other_way_round(ns: &Fixture) {
     let before = found(ns, &db).await;
     assert_eq!(ns.graph_source(&db).await.unwrap(), None);
     let wrong = Published::WrongKind { kind: RecordKind::Ledger, source_type: None };
-    assert_eq!(publish(ns, "mydb", &bm25(json!({}), &[])).await, wrong);
+    assert_eq!(publish(ns, &bm25("mydb", json!({}), &[])).await, wrong);
     assert_eq!(found(ns, &db).await, before);
 }
 
 #[every_backend]
 async fn another_type_is_wrong(ns: &Fixture) {
     source(ns, "search", &[]).await;
-    let other = GraphSourcePublication { source_type: "f:HnswIndex".into(), ..bm25(json!({}), &[]) };
+    let other = graph_source("search", "f:HnswIndex", json!({}), &[]);
     let wrong = Published::WrongKind { kind: RecordKind::GraphSource, source_type: Some("f:Bm25Index".into()) };
-    assert_eq!(publish(ns, "search", &other).await, wrong);
+    assert_eq!(publish(ns, &other).await, wrong);
     assert_eq!(found(ns, &at("search")).await.config.v, 1);
 }
 
 #[every_backend]
 async fn a_republication_replaces_the_config_and_keeps_the_index(ns: &Fixture) {
     let search = source(ns, "search", &[]).await;
-    ns.push_index(&Call::fresh(), &search, &older(index(4))).await.unwrap();
-    let outcome = publish(ns, "search", &bm25(json!({ "b": 2 }), &[])).await;
+    ns.push_index(&Call::fresh(), &search, &older(index(4))).await.unwrap().applied();
+    let outcome = publish(ns, &bm25("search", json!({ "b": 2 }), &[])).await;
     let Published::Updated(record) = outcome else { panic!("{outcome:?}") };
     assert_eq!(*record, found(ns, &search).await);
     assert_eq!(record.config, Config::new(2, json!({ "b": 2 })));
@@ -77,16 +77,16 @@ async fn a_republication_replaces_the_config_and_keeps_the_index(ns: &Fixture) {
 
 #[every_backend]
 async fn the_expected_config_is_compared(ns: &Fixture) {
-    let one = bm25(json!({ "n": 1 }), &[]);
-    assert_eq!(publish(ns, "search", &expecting(1, one.clone())).await, Published::Conflict { actual: None });
+    let one = bm25("search", json!({ "n": 1 }), &[]);
+    assert_eq!(publish(ns, &expecting(1, one.clone())).await, Published::Conflict { actual: None });
     assert_eq!(ns.lookup(&at("search:main")).await.unwrap(), None);
-    let outcome = publish(ns, "search", &expecting(0, one.clone())).await;
+    let outcome = publish(ns, &expecting(0, one.clone())).await;
     assert!(matches!(outcome, Published::Created(_)), "{outcome:?}");
     let there = Published::Conflict { actual: Some(Config::new(1, json!({ "n": 1 }))) };
-    let two = bm25(json!({ "n": 2 }), &[]);
-    assert_eq!(publish(ns, "search", &expecting(0, two.clone())).await, there);
-    assert_eq!(publish(ns, "search", &expecting(2, two.clone())).await, there);
-    let outcome = publish(ns, "search", &expecting(1, two)).await;
+    let two = bm25("search", json!({ "n": 2 }), &[]);
+    assert_eq!(publish(ns, &expecting(0, two.clone())).await, there);
+    assert_eq!(publish(ns, &expecting(2, two.clone())).await, there);
+    let outcome = publish(ns, &expecting(1, two)).await;
     assert!(matches!(&outcome, Published::Updated(record) if record.config.v == 2), "{outcome:?}");
 }
 
@@ -95,7 +95,7 @@ async fn every_missing_or_retracted_dependency_is_listed_and_nothing_is_written(
     let (ns, ok) = (ns, unborn(ns, "ok").await);
     let gone = unborn(ns, "gone").await;
     retracted(ns, &gone).await;
-    let wanted = bm25(json!({}), &["ok", "nobody", "gone", "no:where"]);
+    let wanted = bm25("search", json!({}), &["ok", "nobody", "gone", "no:where"]);
     let missing = |outcome: Published| match outcome {
         Published::MissingDependencies(mut missing) => {
             missing.sort();
@@ -104,12 +104,12 @@ async fn every_missing_or_retracted_dependency_is_listed_and_nothing_is_written(
         other => panic!("{other:?}"),
     };
     let all = ["gone", "no:where", "nobody"].map(at);
-    assert_eq!(missing(publish(ns, "search", &wanted).await), all);
+    assert_eq!(missing(publish(ns, &wanted).await), all);
     assert_eq!(ns.lookup(&at("search:main")).await.unwrap(), None);
     assert_eq!(counted_at(ns, "ok:main").await, (0, vec![]));
 
     source(ns, "search", &["ok"]).await;
-    assert_eq!(missing(publish(ns, "search", &wanted).await), all);
+    assert_eq!(missing(publish(ns, &wanted).await), all);
     let record = found(ns, &at("search")).await;
     assert_eq!((record.config.v, record.dependencies), (1, vec!["ok:main".into()]));
     assert_eq!(found(ns, &ok).await.dependents, 1);
@@ -121,20 +121,20 @@ async fn changed_dependencies_are_counted_and_uncounted(ns: &Fixture) {
         unborn(ns, name).await;
     }
     source(ns, "search", &["a", "b"]).await;
-    let outcome = publish(ns, "search", &bm25(json!({}), &["b", "c"])).await;
+    let outcome = publish(ns, &bm25("search", json!({}), &["b", "c"])).await;
     assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
     assert_eq!(counted_at(ns, "a:main").await, (0, vec![]));
     assert_eq!(counted_at(ns, "b:main").await, (1, vec![at("search")]));
     assert_eq!(counted_at(ns, "c:main").await, (1, vec![at("search")]));
     assert_eq!(found(ns, &at("search")).await.dependencies, ["b:main", "c:main"]);
 
-    let unchanged = GraphSourcePublication { dependencies: None, ..bm25(json!({ "n": 3 }), &[]) };
-    let outcome = publish(ns, "search", &unchanged).await;
+    let unchanged = GraphSourcePublication::new(at("search"), "f:Bm25Index", object(json!({ "n": 3 }))).unwrap();
+    let outcome = publish(ns, &unchanged).await;
     let Published::Updated(record) = outcome else { panic!("{outcome:?}") };
     assert_eq!(record.dependencies, ["b:main", "c:main"]);
     assert_eq!(counted_at(ns, "b:main").await.0, 1);
 
-    let outcome = publish(ns, "search", &bm25(json!({}), &[])).await;
+    let outcome = publish(ns, &bm25("search", json!({}), &[])).await;
     assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
     for target in ["a:main", "b:main", "c:main"] {
         assert_eq!(counted_at(ns, target).await, (0, vec![]), "{target}");
@@ -150,7 +150,7 @@ async fn as_many_dependencies_as_allowed_can_all_be_replaced_at_once(ns: &Fixtur
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (one, two) = names.split_at(MAX_DEPENDENCIES);
     source(ns, "search", one).await;
-    let outcome = publish(ns, "search", &bm25(json!({}), two)).await;
+    let outcome = publish(ns, &bm25("search", json!({}), two)).await;
     assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
     for target in one {
         assert_eq!(counted_at(ns, target).await, (0, vec![]));
@@ -173,16 +173,16 @@ async fn dependents_of_many_are_each_counted_once(ns: &Fixture) {
 async fn a_retracted_graph_source_is_not_republished(ns: &Fixture) {
     let search = source(ns, "search", &[]).await;
     retracted(ns, &search).await;
-    assert_eq!(publish(ns, "search", &bm25(json!({ "n": 2 }), &[])).await, Published::Retracted);
+    assert_eq!(publish(ns, &bm25("search", json!({ "n": 2 }), &[])).await, Published::Retracted);
     assert_eq!(found(ns, &search).await.config.v, 1);
 }
 
 #[every_backend]
 async fn a_call_that_arrives_twice_publishes_once(ns: &Fixture) {
     unborn(ns, "mydb").await;
-    let (search, call, wanted) = (at("search"), Call::fresh(), bm25(json!({ "n": 1 }), &["mydb"]));
+    let (search, call, wanted) = (at("search"), Call::fresh(), bm25("search", json!({ "n": 1 }), &["mydb"]));
     for _ in 0..2 {
-        let outcome = ns.publish_graph_source(&call, &search, &wanted).await.unwrap();
+        let outcome = ns.publish_graph_source(&call, &wanted).await.unwrap();
         let (Published::Created(record) | Published::Updated(record)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(record.config.v, 1);
     }

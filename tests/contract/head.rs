@@ -2,7 +2,7 @@ use nameservice_tests::prelude::*;
 
 use super::{Fixture, born, every_backend, found, retracted, source, unborn};
 
-async fn push(ns: &Fixture, db: &Address, push: Push<ContentId, Head>) -> PushOutcome<ContentId> {
+async fn push(ns: &Fixture, db: &Address, push: HeadPush) -> PushOutcome<ContentId> {
     ns.push_head(&Call::fresh(), db, &push).await.unwrap()
 }
 

@@ -2,21 +2,21 @@ use nameservice_tests::prelude::*;
 
 use super::{Fixture, born, every_backend, found, retracted, source, unborn};
 
-async fn push(ns: &Fixture, db: &Address, push: Push<IndexRoot, IndexUpdate>) -> PushOutcome<IndexRoot> {
+async fn push(ns: &Fixture, db: &Address, push: IndexPush) -> PushOutcome<IndexRoot> {
     ns.push_index(&Call::fresh(), db, &push).await.unwrap()
 }
 
 /// Another index root at `t`.
-fn reindex(t: i64, n: i64) -> IndexUpdate {
-    IndexUpdate { id: index_cid(1_000 + n), ..index(t) }
+fn reindex(t: i64, n: i64) -> NewIndex {
+    index_of(1_000 + n, t)
 }
 
 fn reindexed(t: i64, n: i64, rev: i64) -> Index {
     Index::new(t, IndexRoot { id: index_cid(1_000 + n), rev, graphs: Default::default() })
 }
 
-fn allowing_equal(new: IndexUpdate) -> Push<IndexRoot, IndexUpdate> {
-    Push { allow_equal: true, ..older(new) }
+fn allowing_equal(new: NewIndex) -> IndexPush {
+    IndexPush::overwrite(new)
 }
 
 #[every_backend]
@@ -38,7 +38,7 @@ async fn the_unborn_index_can_be_expected(ns: &Fixture) {
 #[every_backend]
 async fn an_older_index_and_another_one_at_the_same_t_are_stale(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, older(index(5))).await;
+    push(ns, &db, older(index(5))).await.applied();
     for new in [index(4), reindex(5, 1)] {
         assert_eq!(push(ns, &db, older(new)).await, stale(index_at(5, 0)));
     }
@@ -47,7 +47,7 @@ async fn an_older_index_and_another_one_at_the_same_t_are_stale(ns: &Fixture) {
 #[every_backend]
 async fn an_index_that_is_in_place_is_replayed(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, older(index(5))).await;
+    push(ns, &db, older(index(5))).await.applied();
     for pushed in [older(index(5)), allowing_equal(index(5)), cas(index_at(3, 0), index(5))] {
         assert_eq!(push(ns, &db, pushed).await, replayed(index_at(5, 0)));
     }
@@ -56,7 +56,7 @@ async fn an_index_that_is_in_place_is_replayed(ns: &Fixture) {
 #[every_backend]
 async fn another_index_than_expected_is_a_conflict_that_shows_it(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, older(index(5))).await;
+    push(ns, &db, older(index(5))).await.applied();
     for expected in [index_at(4, 0), reindexed(5, 1, 0), Index::unborn()] {
         assert_eq!(push(ns, &db, cas(expected, index(6))).await, conflict(index_at(5, 0)));
     }
@@ -66,7 +66,7 @@ async fn another_index_than_expected_is_a_conflict_that_shows_it(ns: &Fixture) {
 #[every_backend]
 async fn the_expected_index_can_be_replaced_at_the_same_t_and_rev_counts_it(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, older(index(5))).await;
+    push(ns, &db, older(index(5))).await.applied();
     assert_eq!(push(ns, &db, cas(index_at(5, 0), reindex(5, 1))).await, updated(reindexed(5, 1, 1)));
     assert_eq!(push(ns, &db, cas(reindexed(5, 1, 1), reindex(5, 2))).await, updated(reindexed(5, 2, 2)));
     assert_eq!(ns.index(&db).await.unwrap(), Some(reindexed(5, 2, 2)));
@@ -77,7 +77,7 @@ async fn the_expected_index_can_be_replaced_at_the_same_t_and_rev_counts_it(ns: 
 #[every_backend]
 async fn equal_t_is_overwritten_where_that_is_allowed(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, older(index(5))).await;
+    push(ns, &db, older(index(5))).await.applied();
     assert_eq!(push(ns, &db, allowing_equal(reindex(5, 1))).await, updated(reindexed(5, 1, 1)));
     assert_eq!(push(ns, &db, allowing_equal(reindex(5, 2))).await, updated(reindexed(5, 2, 2)));
     assert_eq!(push(ns, &db, allowing_equal(index(4))).await, stale(reindexed(5, 2, 2)));
@@ -111,10 +111,8 @@ async fn a_graph_source_has_an_index_of_the_same_rules(ns: &Fixture) {
     assert_eq!(push(ns, &search, older(index(4))).await, stale(reindexed(5, 1, 1)));
 }
 
-fn with_graph(mut update: IndexUpdate, name: &str, graph: Option<(i64, i64, Option<i64>)>) -> IndexUpdate {
-    let graph = graph.map(|(n, t, rev)| GraphPush { id: index_cid(n), t, rev });
-    update.graphs.insert(name.into(), graph);
-    update
+fn with_graph(update: NewIndex, name: &str, at: Option<(i64, i64, Option<i64>)>) -> NewIndex {
+    update.with_graph(name, at.map(|(n, t, rev)| nameservice_tests::words::graph(n, t, rev))).unwrap()
 }
 
 fn graph(n: i64, t: i64, rev: i64) -> Option<GraphIndex> {
@@ -130,9 +128,9 @@ async fn graphs(ns: &Fixture, db: &Address) -> Vec<(String, Option<GraphIndex>)>
 async fn named_graphs_keep_their_own_index(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
     let (one, two) = ("http://example.org/g#1", "g.2");
-    push(ns, &db, older(with_graph(index(1), one, Some((11, 1, None))))).await;
-    push(ns, &db, older(with_graph(index(2), two, Some((22, 2, None))))).await;
-    push(ns, &db, older(index(3))).await;
+    push(ns, &db, older(with_graph(index(1), one, Some((11, 1, None))))).await.applied();
+    push(ns, &db, older(with_graph(index(2), two, Some((22, 2, None))))).await.applied();
+    push(ns, &db, older(index(3))).await.applied();
     let kept = vec![(two.to_owned(), graph(22, 2, 0)), (one.to_owned(), graph(11, 1, 0))];
     assert_eq!(graphs(ns, &db).await, kept);
     let PushOutcome::Updated { value, .. } = push(ns, &db, older(with_graph(index(4), one, Some((12, 4, None))))).await
@@ -164,7 +162,7 @@ async fn a_named_graph_counts_its_own_revisions(ns: &Fixture) {
 #[every_backend]
 async fn a_named_graph_never_goes_backwards(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
-    push(ns, &db, older(with_graph(index(5), "g", Some((1, 5, None))))).await;
+    push(ns, &db, older(with_graph(index(5), "g", Some((1, 5, None))))).await.applied();
     let before = ns.index(&db).await.unwrap().unwrap();
     let outcome = push(ns, &db, older(with_graph(index(6), "g", Some((2, 4, None))))).await;
     assert_eq!(outcome, stale(before.clone()));
@@ -176,8 +174,8 @@ async fn a_named_graph_never_goes_backwards(ns: &Fixture) {
 #[every_backend]
 async fn a_named_graph_can_exist_without_an_index(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
-    push(ns, &db, older(with_graph(index(1), "g", None))).await;
+    push(ns, &db, older(with_graph(index(1), "g", None))).await.applied();
     assert_eq!(graphs(ns, &db).await, vec![("g".to_owned(), None)]);
-    push(ns, &db, older(with_graph(index(2), "g", Some((1, 2, None))))).await;
+    push(ns, &db, older(with_graph(index(2), "g", Some((1, 2, None))))).await.applied();
     assert_eq!(graphs(ns, &db).await, vec![("g".to_owned(), graph(1, 2, 0))]);
 }

@@ -9,7 +9,7 @@ async fn walk(ns: &impl AsRecords, query: ListQuery) -> Vec<Listed> {
     let mut all = Vec::new();
     for _ in 0..200 {
         let page = ns.list(&query, &anything).await.unwrap();
-        assert!(page.items.len() <= query.limit);
+        assert!(page.items.len() <= query.limit.get());
         all.extend(page.items);
         query.cursor = match page.cursor {
             Some(cursor) => Some(Cursor::decode(&cursor.encode()).unwrap()),
@@ -39,13 +39,13 @@ pub(crate) async fn populate(ns: &impl AsRecords) {
     for name in ["s1", "s2"] {
         source(ns, name, &["a:main"]).await;
     }
-    let vector = GraphSourcePublication { source_type: "f:HnswIndex".into(), ..bm25(json!({}), &[]) };
-    ns.records().publish_graph_source(&Call::fresh(), &at("v1"), &vector).await.unwrap();
+    let vector = graph_source("v1", "f:HnswIndex", json!({}), &[]);
+    ns.records().publish_graph_source(&Call::fresh(), &vector).await.unwrap().applied();
     retracted(ns, &at("b:dev")).await;
     retracted(ns, &at("s2")).await;
-    let pushed = cas(Status { v: 1, payload: None }, status(2, "error"));
-    ns.records().push_status(&Call::fresh(), &at("a:dev"), &pushed).await.unwrap();
-    ns.records().push_status(&Call::fresh(), &at("v1"), &pushed).await.unwrap();
+    let pushed = cas(Status::stored(1, None), status(2, "error"));
+    ns.records().push_status(&Call::fresh(), &at("a:dev"), &pushed).await.unwrap().applied();
+    ns.records().push_status(&Call::fresh(), &at("v1"), &pushed).await.unwrap().applied();
 }
 
 pub(crate) async fn assert_filters(ns: &impl AsRecords) {
@@ -102,7 +102,7 @@ pub(crate) async fn assert_pages(ns: &impl AsRecords) {
             ];
             for filter in filters {
                 let whole = listed(ns, filter.clone()).await;
-                let query = ListQuery { full, limit, ..filter };
+                let query = ListQuery { full, limit: at_most(limit), ..filter };
                 assert_eq!(listed(ns, query.clone()).await, whole, "{query:?}");
             }
         }
@@ -132,7 +132,7 @@ async fn full_entries_are_whole_records(ns: &Fixture) {
 async fn only_what_the_caller_may_see_is_listed_and_named_by_cursors(ns: &Fixture) {
     populate(ns).await;
     let visible = |address: &Address| address.name() != "a";
-    let mut query = ListQuery { kind: Some(RecordKind::Ledger), limit: 1, ..everything() };
+    let mut query = ListQuery { kind: Some(RecordKind::Ledger), limit: at_most(1), ..everything() };
     let mut seen = Vec::new();
     loop {
         let page = ns.list(&query, &visible).await.unwrap();

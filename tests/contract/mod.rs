@@ -52,7 +52,7 @@ pub(crate) use run_on;
 pub(crate) async fn born(ns: &impl AsRecords, address: &str, t: i64) -> Address {
     let ns = ns.records();
     let address = at(address);
-    let outcome = ns.create_ledger(&Call::fresh(), &address, Some(&head(t)), None).await.unwrap();
+    let outcome = ns.create_ledger(&Call::fresh(), &address, Some(&new_head(t)), None).await.unwrap();
     assert!(matches!(outcome, Created::Created(_)), "{outcome:?}");
     address
 }
@@ -70,8 +70,8 @@ pub(crate) async fn unborn(ns: &impl AsRecords, address: &str) -> Address {
 pub(crate) async fn source(ns: &impl AsRecords, address: &str, dependencies: &[&str]) -> Address {
     let ns = ns.records();
     let address = at(address);
-    let publication = bm25(json!({ "k1": 1.2 }), dependencies);
-    let outcome = ns.publish_graph_source(&Call::fresh(), &address, &publication).await.unwrap();
+    let publication = bm25(&address, json!({ "k1": 1.2 }), dependencies);
+    let outcome = ns.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
     assert!(matches!(outcome, Published::Created(_)), "{outcome:?}");
     address
 }

@@ -38,5 +38,5 @@ async fn a_record_with_branches_or_dependents_stays(ns: &Fixture) {
     assert_eq!(found(ns, &db).await.dependents, 0);
     assert_eq!(ns.dependents(&db).await.unwrap(), []);
     assert_eq!(purge(ns, "mydb").await, Purged::Purged);
-    assert_eq!(ns.snapshot(10, None, &anything).await.unwrap().items, []);
+    assert_eq!(ns.snapshot(at_most(10), None, &anything).await.unwrap().items, []);
 }

@@ -40,7 +40,7 @@ async fn a_record_with_branches_or_dependents_stays_and_names_them(ns: &Fixture)
     source(ns, "search", &["mydb"]).await;
     let dependents = ns.dependents(&db).await.unwrap();
     assert!(dependents.contains(&at("search")) && dependents.contains(&at("mydb:dev")), "{dependents:?}");
-    ns.drop_branch(&Call::fresh(), &at("mydb:dev")).await.unwrap();
+    ns.drop_branch(&Call::fresh(), &at("mydb:dev")).await.unwrap().applied();
     assert_eq!(ns.retract(&Call::fresh(), &db, None).await.unwrap(), Retracted::HasDependents);
     assert_eq!(ns.dependents(&db).await.unwrap(), [at("search")]);
     retracted(ns, &at("search")).await;

@@ -8,7 +8,7 @@ pub(crate) async fn walk(ns: &impl AsRecords, limit: usize, visible: Visible<'_>
     let ns = ns.records();
     let (mut all, mut cursor): (Vec<Record>, Option<Cursor>) = (Vec::new(), None);
     for _ in 0..200 {
-        let page = ns.snapshot(limit, cursor.as_ref(), visible).await.unwrap();
+        let page = ns.snapshot(at_most(limit), cursor.as_ref(), visible).await.unwrap();
         assert!(page.items.len() <= limit);
         all.extend(page.items);
         cursor = match page.cursor {
@@ -53,7 +53,7 @@ async fn only_what_the_caller_may_see_is_in_it_and_named_by_cursors(ns: &Fixture
     let mut names: Vec<_> = walk(ns, 1, &visible).await.into_iter().map(|record| record.address).collect();
     names.sort();
     assert_eq!(names, ["db4", "db5"].map(at));
-    let page = ns.snapshot(1, None, &visible).await.unwrap();
+    let page = ns.snapshot(at_most(1), None, &visible).await.unwrap();
     assert!(page.cursor.is_none_or(|cursor| cursor.after() > "db3:main"), "a cursor never names the invisible");
 }
 
@@ -61,7 +61,7 @@ async fn only_what_the_caller_may_see_is_in_it_and_named_by_cursors(ns: &Fixture
 async fn commits_that_were_acknowledged_are_in_it(ns: &Fixture) {
     let db = born(ns, "mydb", 1).await;
     for t in 2..10 {
-        ns.push_head(&Call::fresh(), &db, &older(head(t))).await.unwrap();
+        ns.push_head(&Call::fresh(), &db, &older(head(t))).await.unwrap().applied();
         assert_eq!(walk(ns, 10, &anything).await[0].head, Some(head(t)));
     }
 }

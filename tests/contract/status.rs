@@ -8,7 +8,7 @@ async fn push(ns: &Fixture, db: &Address, expected: Status, new: Status) -> Push
 
 /// An expectation of the watermark alone.
 fn at_v(v: i64) -> Status {
-    Status { v, payload: None }
+    Status::stored(v, None)
 }
 
 #[every_backend]
@@ -33,7 +33,7 @@ async fn the_watermark_alone_can_be_expected(ns: &Fixture) {
 async fn another_watermark_state_or_payload_is_a_conflict_that_shows_it(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     let there = status_with(2, "syncing", json!({ "progress": 1 }));
-    push(ns, &db, at_v(1), there.clone()).await;
+    push(ns, &db, at_v(1), there.clone()).await.applied();
     for expected in [
         status_with(3, "syncing", json!({ "progress": 1 })),
         status_with(2, "ready", json!({ "progress": 1 })),
@@ -49,7 +49,7 @@ async fn another_watermark_state_or_payload_is_a_conflict_that_shows_it(ns: &Fix
 #[every_backend]
 async fn a_watermark_that_does_not_grow_is_a_conflict(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
-    push(ns, &db, at_v(1), status(5, "syncing")).await;
+    push(ns, &db, at_v(1), status(5, "syncing")).await.applied();
     for v in [4, 5] {
         assert_eq!(push(ns, &db, at_v(5), status(v, "error")).await, conflict(status(5, "syncing")));
     }

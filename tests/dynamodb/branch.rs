@@ -2,7 +2,7 @@ use nameservice_tests::prelude::*;
 
 use crate::contract::found;
 
-async fn create(store: &dyn Records, address: &str, from: &str, commit: Option<&Head>) -> BranchCreated {
+async fn create(store: &dyn Records, address: &str, from: &str, commit: Option<&NewHead>) -> BranchCreated {
     store.create_branch(&Call::fresh(), &at(address), &at(from), commit).await.unwrap()
 }
 

@@ -14,7 +14,7 @@ fn context(n: i64) -> Value {
 async fn a_graph_source_of_flurees_keeps_its_config_for_itself_too() {
     let table = Table::fresh().await;
     table.put(&rows::graph_source("search:main", "f:Bm25Index", r#"{"k1":1.2}"#, &[])).await;
-    let outcome = push(&table.store, &at("search"), Config { v: 1, payload: None }, Config::new(2, context(1))).await;
+    let outcome = push(&table.store, &at("search"), Config::stored(1, None), Config::new(2, context(1))).await;
     assert_eq!(outcome, PushOutcome::WrongKind(RecordKind::GraphSource));
 }
 
@@ -22,7 +22,7 @@ async fn a_graph_source_of_flurees_keeps_its_config_for_itself_too() {
 async fn the_context_that_fluree_sets_or_removes_is_what_counts() {
     let table = Table::fresh().await;
     let db = unborn(&table.store, "mydb").await;
-    push(&table.store, &db, Config::unborn(), Config::new(1, context(1))).await;
+    push(&table.store, &db, Config::unborn(), Config::new(1, context(1))).await.applied();
     assert!(Fluree::on(&table).push_config("mydb:main", 1, cid(2).as_str(), 2).await);
     assert_eq!(table.store.config(&db).await.unwrap(), Some(Config::new(2, context(2))));
     let both = [Config::new(2, context(1)), Config::new(2, context(2))];
@@ -32,7 +32,7 @@ async fn the_context_that_fluree_sets_or_removes_is_what_counts() {
     let cleared = table.store.config(&db).await.unwrap().unwrap();
     let shown = cleared.payload.as_ref().and_then(|payload| payload.get("default_context_id"));
     assert_eq!((cleared.v, shown), (3, None), "the guide's name is left behind, and does not count");
-    let expected = Config { v: 3, payload: None };
+    let expected = Config::stored(3, None);
     let new = Config::new(4, context(4));
     assert_eq!(push(&table.store, &db, expected, new.clone()).await, updated(new));
 }

@@ -2,8 +2,8 @@ use nameservice_tests::prelude::*;
 
 use crate::contract::{found, source, unborn};
 
-async fn publish(store: &dyn Records, address: &str, publication: &GraphSourcePublication) -> Published {
-    store.publish_graph_source(&Call::fresh(), &at(address), publication).await.unwrap()
+async fn publish(store: &dyn Records, publication: &GraphSourcePublication) -> Published {
+    store.publish_graph_source(&Call::fresh(), publication).await.unwrap()
 }
 
 /// The counts of a target: what its meta says, and the back references in its partition.
@@ -23,7 +23,7 @@ async fn counted_at(table: &Table, pk: &str) -> (i64, Vec<String>) {
 }
 
 fn expecting(v: i64, publication: GraphSourcePublication) -> GraphSourcePublication {
-    GraphSourcePublication { expected_v: Some(v), ..publication }
+    publication.expecting(v).unwrap()
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_graph_source_that_fluree_made_is_read_and_republished_and_from_then_o
     assert_eq!(record.config, Config::new(1, json!({ "k1": 1.2, "secret": null })));
     assert_eq!(record.dependencies, ["mydb:main"]);
     assert_eq!(counted_at(&table, "mydb:main").await, (0, vec![]));
-    let outcome = publish(&table.store, "search", &expecting(1, bm25(json!({ "n": 2 }), &["mydb"]))).await;
+    let outcome = publish(&table.store, &expecting(1, bm25("search", json!({ "n": 2 }), &["mydb"]))).await;
     assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
     assert_eq!(counted_at(&table, "mydb:main").await, (1, vec!["search:main".into()]));
 }
@@ -56,7 +56,7 @@ async fn a_ghost_and_what_fluree_retracted_are_missing_dependencies() {
     let table = Table::fresh().await;
     table.put(&[rows::ghost_meta("ghost:main")]).await;
     table.put(&rows::ledger("theirs:main").retracted().rows()).await;
-    let outcome = publish(&table.store, "search", &bm25(json!({}), &["ghost", "theirs"])).await;
+    let outcome = publish(&table.store, &bm25("search", json!({}), &["ghost", "theirs"])).await;
     let Published::MissingDependencies(mut missing) = outcome else { panic!("{outcome:?}") };
     missing.sort();
     assert_eq!(missing, ["ghost", "theirs"].map(at));

@@ -2,7 +2,7 @@ use nameservice_tests::prelude::*;
 
 use crate::contract::born;
 
-async fn push(store: &dyn Records, db: &Address, push: Push<ContentId, Head>) -> PushOutcome<ContentId> {
+async fn push(store: &dyn Records, db: &Address, push: HeadPush) -> PushOutcome<ContentId> {
     store.push_head(&Call::fresh(), db, &push).await.unwrap()
 }
 

@@ -2,29 +2,29 @@ use nameservice_tests::prelude::*;
 
 use crate::contract::unborn;
 
-async fn push(store: &dyn Records, db: &Address, push: Push<IndexRoot, IndexUpdate>) -> PushOutcome<IndexRoot> {
+async fn push(store: &dyn Records, db: &Address, push: IndexPush) -> PushOutcome<IndexRoot> {
     store.push_index(&Call::fresh(), db, &push).await.unwrap()
 }
 
 /// Another index root at `t`.
-fn reindex(t: i64, n: i64) -> IndexUpdate {
-    IndexUpdate { id: index_cid(1_000 + n), ..index(t) }
+fn reindex(t: i64, n: i64) -> NewIndex {
+    index_of(1_000 + n, t)
 }
 
 fn reindexed(t: i64, n: i64, rev: i64) -> Index {
     Index::new(t, IndexRoot { id: index_cid(1_000 + n), rev, graphs: Default::default() })
 }
 
-fn allowing_equal(new: IndexUpdate) -> Push<IndexRoot, IndexUpdate> {
-    Push { allow_equal: true, ..older(new) }
+fn allowing_equal(new: NewIndex) -> IndexPush {
+    IndexPush::overwrite(new)
 }
 
 #[tokio::test]
 async fn a_rev_that_fluree_left_behind_does_not_count() {
     let table = Table::fresh().await;
     let db = unborn(&table.store, "mydb").await;
-    push(&table.store, &db, older(index(5))).await;
-    push(&table.store, &db, allowing_equal(reindex(5, 1))).await;
+    push(&table.store, &db, older(index(5))).await.applied();
+    push(&table.store, &db, allowing_equal(reindex(5, 1))).await.applied();
     assert!(Fluree::on(&table).reindex("mydb:main", &index_cid(1_002), 5).await);
     assert_eq!(table.store.index(&db).await.unwrap(), Some(reindexed(5, 2, 0)));
     assert_eq!(push(&table.store, &db, cas(reindexed(5, 2, 0), reindex(5, 3))).await, updated(reindexed(5, 3, 1)));
@@ -45,10 +45,8 @@ async fn a_missing_index_item_is_unborn_and_is_made_by_the_first_push() {
     assert_eq!(table.store.index(&at("c")).await.unwrap(), Some(index_at(1, 0)));
 }
 
-fn with_graph(mut update: IndexUpdate, name: &str, graph: Option<(i64, i64, Option<i64>)>) -> IndexUpdate {
-    let graph = graph.map(|(n, t, rev)| GraphPush { id: index_cid(n), t, rev });
-    update.graphs.insert(name.into(), graph);
-    update
+fn with_graph(update: NewIndex, name: &str, at: Option<(i64, i64, Option<i64>)>) -> NewIndex {
+    update.with_graph(name, at.map(|(n, t, rev)| nameservice_tests::words::graph(n, t, rev))).unwrap()
 }
 
 fn graph(n: i64, t: i64, rev: i64) -> Option<GraphIndex> {

@@ -10,7 +10,12 @@ async fn a_ledger_is_five_rows() {
     let table = Table::fresh().await;
     let db = at("tenant/a/mydb:feature/x");
     let config = json!({ "default_context_id": cid(9).as_str(), "theme": { "dark": true } });
-    table.store.create_ledger(&Call::fresh(), &db, Some(&head(7)), Some(&config)).await.unwrap();
+    table
+        .store
+        .create_ledger(&Call::fresh(), &db, Some(&new_head(7)), Some(&new_config(config.clone())))
+        .await
+        .unwrap()
+        .applied();
     let rows = table.rows(db.as_str()).await;
     assert_eq!(rows.keys().collect::<Vec<_>>(), ["config", "head", "index", "meta", "status"]);
     assert_eq!(rows["meta"]["name"], rows::s("tenant/a/mydb"));
@@ -25,12 +30,12 @@ async fn a_config_push_writes_and_removes_both_names_of_the_context() {
     let table = Table::fresh().await;
     let db = unborn(&table.store, "mydb").await;
     let one = Config::new(1, json!({ "default_context_id": cid(1).as_str() }));
-    table.store.push_config(&Call::fresh(), &db, &cas(Config::unborn(), one.clone())).await.unwrap();
+    table.store.push_config(&Call::fresh(), &db, &cas(Config::unborn(), one.clone())).await.unwrap().applied();
     let row = table.row("mydb:main", "config").await.unwrap();
     assert_eq!(row["default_context_address"], rows::s(cid(1).as_str()));
     assert_eq!(row["default_context_id"], rows::s(cid(1).as_str()));
     let two = Config::new(2, json!({ "c": "only" }));
-    table.store.push_config(&Call::fresh(), &db, &cas(one, two)).await.unwrap();
+    table.store.push_config(&Call::fresh(), &db, &cas(one, two)).await.unwrap().applied();
     let row = table.row("mydb:main", "config").await.unwrap();
     assert!(!row.contains_key("default_context_address") && !row.contains_key("default_context_id"), "{row:?}");
 }
@@ -70,8 +75,8 @@ async fn a_graph_without_an_index_is_null() {
     let table = Table::fresh().await;
     let db = born(&table.store, "mydb", 9).await;
     let mut update = index(1);
-    update.graphs.insert("g".into(), None);
-    table.store.push_index(&Call::fresh(), &db, &older(update)).await.unwrap();
+    update = update.with_graph("g", None).unwrap();
+    table.store.push_index(&Call::fresh(), &db, &older(update)).await.unwrap().applied();
     assert_eq!(table.row("mydb:main", "index").await.unwrap()["graphs"], json!({ "M": { "g": { "NULL": true } } }));
 }
 

@@ -8,7 +8,7 @@ async fn push(store: &dyn Records, db: &Address, expected: Status, new: Status) 
 
 /// An expectation of the watermark alone.
 fn at_v(v: i64) -> Status {
-    Status { v, payload: None }
+    Status::stored(v, None)
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_lease_shows_under_its_name_and_no_push_touches_it() {
     let PushOutcome::Updated { value, replayed: false } = outcome else { panic!("{outcome:?}") };
     let payload = value.payload.unwrap();
     assert_eq!((payload.state.as_str(), &payload.meta["progress"]), ("indexing", &json!(1)));
-    table.store.push_head(&Call::fresh(), &db, &older(head(1))).await.unwrap();
+    table.store.push_head(&Call::fresh(), &db, &older(head(1))).await.unwrap().applied();
 
     let row = table.row("mydb:main", "status").await.unwrap();
     assert_eq!((&row["lease"], &row["lease_token"]), (&lease, &rows::n(17)));

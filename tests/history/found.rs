@@ -2,8 +2,8 @@
 
 use nameservice_tests::prelude::*;
 
-fn root_at(n: i64, t: i64) -> IndexUpdate {
-    IndexUpdate { id: index_cid(n), ..index(t) }
+fn root_at(n: i64, t: i64) -> NewIndex {
+    index_of(n, t)
 }
 
 /// A push whose reply is lost, and which others have replaced before it is sent again.
@@ -20,8 +20,8 @@ async fn lost_and_replaced(table: &Proxied, db: &Address) {
 
 async fn indexed(table: &Proxied) -> Address {
     let db = at("mydb");
-    table.direct().create_ledger(&Call::fresh(), &db, Some(&head(9)), None).await.unwrap();
-    table.direct().push_index(&Call::fresh(), &db, &older(root_at(1, 2))).await.unwrap();
+    table.direct().create_ledger(&Call::fresh(), &db, Some(&new_head(9)), None).await.unwrap().applied();
+    table.direct().push_index(&Call::fresh(), &db, &older(root_at(1, 2))).await.unwrap().applied();
     db
 }
 
@@ -44,7 +44,7 @@ async fn an_overwrite_of_any_index_that_was_lost_and_replaced_tells_its_own_revi
     let table = Proxied::fresh().await;
     let db = indexed(&table).await;
     // The first request only advances, and its condition fails; the second overwrites.
-    let push = Push { allow_equal: true, ..older(root_at(5, 2)) };
+    let push = IndexPush::overwrite(root_at(5, 2));
     table.proxy.on("UpdateItem", Fault::none());
     lost_and_replaced(&table, &db).await;
     let call = Call::fresh();

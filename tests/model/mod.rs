@@ -156,6 +156,13 @@ impl StateMachineTest for Run {
         } else {
             assert_eq!(answer.status.as_u16(), told.status, "{transition:#?}\n{told:#?}\n{answer:#?}");
             for (member, value) in told.members.as_object().unwrap() {
+                let mut value = value.clone();
+                if let (true, Value::Array(results)) = (transition.is_repetition(), &mut value) {
+                    results
+                        .iter_mut()
+                        .filter_map(Value::as_object_mut)
+                        .for_each(|result| drop(result.remove("replayed")));
+                }
                 let mut shown = body.get(member).cloned().unwrap_or_default();
                 if member == "missing" {
                     shown.as_array_mut().unwrap().sort_by_key(Value::to_string);
@@ -174,7 +181,7 @@ impl StateMachineTest for Run {
                 }
                 let replayed_again = transition.is_repetition() && member == "replayed";
                 assert!(
-                    shown == *value || replayed_again,
+                    shown == value || replayed_again,
                     "{member}: {shown} is not {value}\n{transition:#?}\n{answer:#?}"
                 );
             }

@@ -183,7 +183,7 @@ async fn changes_come_in_their_order_under_their_positions() {
     source(&service, "search", &["mydb"]).await;
     service.delete("/v1/records/search").await.expect(204);
     pump(&service.table).await;
-    let Run::Changes(changes) = service.table.feed.changes(0, 1000).await.unwrap() else { panic!("gone") };
+    let Run::Changes(changes) = service.table.feed.changes(0, at_most(1000)).await.unwrap() else { panic!("gone") };
     assert!(changes.len() > 8, "{changes:#?}");
 
     let mut stream = Stream::open(&service, "/v1/events?after=0", &[]).await;
@@ -253,11 +253,11 @@ async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
     let service = within(quick_heartbeat()).await;
     let store = &service.table.store;
     for name in ["mydb", "mydb:dev", "other"] {
-        store.create_ledger(&Call::fresh(), &at(name), Some(&head(1)), None).await.unwrap();
+        store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None).await.unwrap().applied();
     }
-    store.publish_graph_source(&Call::fresh(), &at("search"), &bm25(json!({ "k": 1 }), &[])).await.unwrap();
+    store.publish_graph_source(&Call::fresh(), &bm25("search", json!({ "k": 1 }), &[])).await.unwrap().applied();
     pump(&service.table).await;
-    let Run::Changes(all) = service.table.feed.changes(0, 1000).await.unwrap() else { panic!("gone") };
+    let Run::Changes(all) = service.table.feed.changes(0, at_most(1000)).await.unwrap() else { panic!("gone") };
     let count = all.len() as u64;
 
     for query in [

@@ -253,7 +253,7 @@ async fn an_id_of_another_server_begins_anew_and_one_that_has_expired_is_gone() 
 #[tokio::test]
 async fn a_reader_who_is_cut_in_the_opening_has_no_id_to_come_back_with() {
     let service = within(Limits { lifetime: Duration::from_millis(150), ..Limits::default() }).await;
-    service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap();
+    service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap().applied();
     service.table.proxy.on("Scan", Fault::delay(Duration::from_secs(2)).always());
     let stream = Stream::open(&service, ALL, &[]).await;
     let blocks = stream.rest().await;
@@ -263,7 +263,7 @@ async fn a_reader_who_is_cut_in_the_opening_has_no_id_to_come_back_with() {
 #[tokio::test]
 async fn a_failure_of_the_store_in_the_opening_is_waited_out() {
     let service = within(Limits::default()).await;
-    service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap();
+    service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap().applied();
     for (path, operation) in [(ALL, "Scan"), ("/fluree/events?ledger=mydb", "Query")] {
         service.table.proxy.on(operation, Fault::answer(400, "AccessDeniedException"));
         let mut stream = Stream::open(&service, path, &[]).await;
@@ -278,7 +278,7 @@ async fn a_token_is_told_of_its_own_records() {
     let service = guarded().await;
     let store = &service.table.store;
     for name in ["mine/a", "theirs"] {
-        store.create_ledger(&Call::fresh(), &at(name), Some(&head(1)), None).await.unwrap();
+        store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None).await.unwrap().applied();
     }
     let globs = narrow("nameservice:read", json!(["mine/*"]));
     let of_fluree = token(json!({ "fluree.storage.ledgers": ["mine/a"] }));
@@ -293,7 +293,7 @@ async fn a_token_is_told_of_its_own_records() {
     let mut stream = Stream::open(&service, ALL, &[("authorization", &bearer)]).await;
     opening(&mut stream).await;
     for name in ["theirs", "mine/a"] {
-        store.push_head(&Call::fresh(), &at(name), &older(head(2))).await.unwrap();
+        store.push_head(&Call::fresh(), &at(name), &older(head(2))).await.unwrap().applied();
     }
     pump(&service.table).await;
     assert_eq!(name(&stream.event().await), record("mine/a:main"));

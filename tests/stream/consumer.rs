@@ -19,15 +19,19 @@ async fn consumed(table: &Table) -> Vec<Change> {
 async fn a_life_is_told_from_creation_to_purge() {
     let table = Table::fresh().await;
     let (store, address) = (&table.store, at("a:main"));
-    store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
-    store.push_head(&Call::fresh(), &address, &older(head(3))).await.unwrap();
-    store.push_index(&Call::fresh(), &address, &older(index(2))).await.unwrap();
-    store.push_status(&Call::fresh(), &address, &cas(status(1, "ready"), status(2, "indexing"))).await.unwrap();
-    let to = ResetTo { head: head(1), index: ConcernValue { v: 0, payload: None } };
-    store.reset_head(&Call::fresh(), &address, &to).await.unwrap();
-    store.retract(&Call::fresh(), &address, Some("over")).await.unwrap();
-    store.restore(&Call::fresh(), &address).await.unwrap();
-    store.purge(&Call::fresh(), &address).await.unwrap();
+    store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap().applied();
+    store.push_head(&Call::fresh(), &address, &older(head(3))).await.unwrap().applied();
+    store.push_index(&Call::fresh(), &address, &older(index(2))).await.unwrap().applied();
+    store
+        .push_status(&Call::fresh(), &address, &cas(status(1, "ready"), status(2, "indexing")))
+        .await
+        .unwrap()
+        .applied();
+    let to = to_head(1);
+    store.reset_head(&Call::fresh(), &address, &to).await.unwrap().applied();
+    store.retract(&Call::fresh(), &address, Some("over")).await.unwrap().applied();
+    store.restore(&Call::fresh(), &address).await.unwrap().applied();
+    store.purge(&Call::fresh(), &address).await.unwrap().applied();
     let changes = consumed(&table).await;
     let mut told = of(&changes, "a:main");
     // The items of one transaction come in any order.
@@ -75,11 +79,16 @@ async fn secrets_never_reach_the_feed_and_large_payloads_are_left_out() {
     let config = json!({
         "password": "hunter2", "nested": [{ "apiKey": "hunter2" }], "url": "postgres://u:hunter2@db/x", "size": 3
     });
-    table.store.publish_graph_source(&Call::fresh(), &at("s:main"), &bm25(config, &[])).await.unwrap();
+    table.store.publish_graph_source(&Call::fresh(), &bm25("s:main", config, &[])).await.unwrap().applied();
     let large = json!({ "text": "x".repeat(17 * 1024), "token": "hunter2" });
-    table.store.publish_graph_source(&Call::fresh(), &at("large:main"), &bm25(large, &[])).await.unwrap();
+    table.store.publish_graph_source(&Call::fresh(), &bm25("large:main", large, &[])).await.unwrap().applied();
     let status_now = status_with(2, "ready", json!({ "credentials": { "user": "hunter2" } }));
-    table.store.push_status(&Call::fresh(), &at("s:main"), &cas(status(1, "ready"), status_now)).await.unwrap();
+    table
+        .store
+        .push_status(&Call::fresh(), &at("s:main"), &cas(status(1, "ready"), status_now))
+        .await
+        .unwrap()
+        .applied();
     let changes = consumed(&table).await;
     let payload = |address: &str, part: &str| {
         let last = changes.iter().rfind(|c| c.address.as_str() == address && c.part.as_str() == part);

@@ -11,12 +11,12 @@ use super::{Published, expected::assert_told, told, whole};
 /// 60 changes: two transactions; and a record whose kind must be asked for.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
     let store = &table.store;
-    store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
-    store.publish_graph_source(&Call::fresh(), &at("s:main"), &bm25(json!({}), &[])).await.unwrap();
+    store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    store.publish_graph_source(&Call::fresh(), &bm25("s:main", json!({}), &[])).await.unwrap().applied();
     for t in 2..=54 {
-        store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
-    store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap();
+    store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
     let batch: Vec<Value> = pump::deliveries(table).await.iter().map(event_record).collect();
     // The meta of the graph source was delivered before, so that its kind is asked for.
     let meta = |record: &Value| {
@@ -142,8 +142,8 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
         }
     }
     let table = Table::fresh().await;
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
-    table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
     let deliveries = pump::deliveries(&table).await;
     let published = Published::default();
     let topic = Arc::new(Refusing(published.clone(), Default::default()));

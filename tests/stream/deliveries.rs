@@ -119,7 +119,7 @@ async fn read_along(feed: Feed, over: Arc<AtomicBool>, mut random: StdRng) -> Ve
     loop {
         let is_over = over.load(Ordering::Acquire);
         let after = seen.last().map_or(0, |change| change.position);
-        let Run::Changes(more) = feed.changes(after, random.random_range(1..=9)).await.unwrap() else {
+        let Run::Changes(more) = feed.changes(after, at_most(random.random_range(1..=9))).await.unwrap() else {
             panic!("nothing has expired");
         };
         if more.is_empty() && is_over {
@@ -138,7 +138,7 @@ async fn read_along(feed: Feed, over: Arc<AtomicBool>, mut random: StdRng) -> Ve
 async fn resume_from_everywhere(feed: &Feed, changes: &[Change], random: &mut StdRng) {
     for after in 0..=changes.len() {
         let limit = random.random_range(1..=20);
-        let run = feed.changes(after as u64, limit).await.unwrap();
+        let run = feed.changes(after as u64, at_most(limit)).await.unwrap();
         let rest: Vec<Change> = changes[after..].iter().take(limit).cloned().collect();
         assert_eq!(run, Run::Changes(rest), "after {after}");
     }

@@ -19,12 +19,12 @@ fn source(source_type: &str) -> Identity {
 }
 
 async fn publish(store: &Store, address: &str) {
-    let published = store.publish_graph_source(&Call::fresh(), &at(address), &bm25(json!({}), &[])).await.unwrap();
+    let published = store.publish_graph_source(&Call::fresh(), &bm25(address, json!({}), &[])).await.unwrap();
     assert!(!matches!(published, Published::Conflict { .. }), "{published:?}");
 }
 
 async fn create(store: &Store, address: &str) {
-    store.create_ledger(&Call::fresh(), &at(address), Some(&head(1)), None).await.unwrap();
+    store.create_ledger(&Call::fresh(), &at(address), Some(&new_head(1)), None).await.unwrap().applied();
 }
 
 async fn purge(store: &Store, address: &str) {
@@ -35,10 +35,10 @@ async fn purge(store: &Store, address: &str) {
 async fn a_record_that_became_another_is_told_as_what_it_was_however_the_stream_is_cut() {
     let table = Table::fresh().await;
     create(&table.store, "x:main").await;
-    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap();
+    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
     purge(&table.store, "x:main").await;
     publish(&table.store, "x:main").await;
-    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap();
+    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
     purge(&table.store, "x:main").await;
     create(&table.store, "x:main").await;
     let deliveries = pump::deliveries(&table).await;
@@ -62,7 +62,7 @@ async fn a_record_that_was_purged_meanwhile_is_told_as_what_it_was() {
     let table = Table::fresh().await;
     publish(&table.store, "s:main").await;
     let created = pump::deliveries(&table).await;
-    table.store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap();
+    table.store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
     let pushed = pump::deliveries(&table).await.split_off(created.len());
     purge(&table.store, "s:main").await;
     consume(&table, &created).await;
@@ -78,7 +78,7 @@ async fn a_redelivery_tells_of_the_same_kind_although_the_record_has_become_anot
     let table = Table::fresh().await;
     create(&table.store, "x:main").await;
     let created = pump::deliveries(&table).await;
-    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap();
+    table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
     let pushed = pump::deliveries(&table).await.split_off(created.len());
     let topic = super::Published::default();
     let consumer =

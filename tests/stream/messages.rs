@@ -204,9 +204,9 @@ async fn a_refusal_names_the_first_that_was_not_published() {
 #[tokio::test]
 async fn a_batch_that_the_topic_takes_in_part_is_answered_with_the_record_of_the_first_that_is_left() {
     let table = Table::fresh().await;
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     for t in 2..=30 {
-        table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     let (sns, topic) = topic().await;
     *sns.refused.lock().unwrap() = vec!["\"feed#0:17\"".to_owned()];

@@ -94,12 +94,16 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
     }
 
     let store = &table.store;
-    store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
-    store.create_ledger(&Call::fresh(), &at("b:main"), Some(&head(1)), None).await.unwrap();
-    store.create_branch(&Call::fresh(), &at("a:dev"), &at("a:main"), None).await.unwrap();
-    store.publish_graph_source(&Call::fresh(), &at("s:main"), &bm25(json!({ "k1": 1 }), &["a:main"])).await.unwrap();
+    store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    store.create_ledger(&Call::fresh(), &at("b:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    store.create_branch(&Call::fresh(), &at("a:dev"), &at("a:main"), None).await.unwrap().applied();
+    store
+        .publish_graph_source(&Call::fresh(), &bm25("s:main", json!({ "k1": 1 }), &["a:main"]))
+        .await
+        .unwrap()
+        .applied();
     for t in 2..=15 {
-        store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     let consumer = Consumer::new(store.clone(), table.feed.clone()).with_topic(Arc::new(SnsTopic::new(
         sns.clone(),
@@ -142,7 +146,7 @@ async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     let table = Table::fresh().await;
     let queue = sqs.create_queue().queue_name(format!("{}-dead", table.name)).send().await.unwrap().queue_url.unwrap();
     let letters = Arc::new(QueueOfDeadLetters::new(sqs.clone(), &queue));
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     let mut batch = records(&table).await;
     let good = batch.len();
     let mut bad = batch[0].clone();

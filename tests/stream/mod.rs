@@ -45,7 +45,7 @@ async fn whole(feed: &Feed) -> Vec<Change> {
     let mut changes = Vec::new();
     loop {
         let after = changes.last().map_or(0, |change: &Change| change.position);
-        match feed.changes(after, 1_000).await.unwrap() {
+        match feed.changes(after, at_most(1_000)).await.unwrap() {
             Run::Changes(more) if more.is_empty() => return changes,
             Run::Changes(more) => changes.extend(more),
             Run::Gone { oldest } => panic!("gone, the oldest is {oldest}"),

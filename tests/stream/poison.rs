@@ -34,9 +34,9 @@ impl DeadLetters for Letters {
 
 /// Three records of heads, as they were delivered.
 async fn three(table: &Table) -> Vec<Value> {
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&head(1)), None).await.unwrap();
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     for t in 2..=4 {
-        table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     let mut records = records(table).await;
     records.split_off(records.len() - 3)

@@ -9,7 +9,7 @@ use super::whole;
 async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
     let table = Table::fresh().await.proxied().await;
     for address in addresses {
-        table.direct().create_ledger(&Call::fresh(), &at(address), Some(&head(1)), None).await.unwrap();
+        table.direct().create_ledger(&Call::fresh(), &at(address), Some(&new_head(1)), None).await.unwrap().applied();
         table.set(address, "meta", "created_at", rows::n(1_000)).await;
     }
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
@@ -34,7 +34,7 @@ async fn a_batch_of_heads_is_one_transaction_and_delivered_again_it_is_one_more(
         let (table, consumer) = warm(&["a:main"]).await;
         let seen = pump::deliveries(&table).await.len();
         for t in 2..2 + k {
-            table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+            table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
         }
         let batch = after(&table, seen).await;
         handle(&consumer, &batch).await;
@@ -49,7 +49,7 @@ async fn a_batch_of_heads_is_one_transaction_and_delivered_again_it_is_one_more(
 async fn a_new_process_reads_the_counter_once() {
     let (table, _) = warm(&["a:main"]).await;
     let seen = pump::deliveries(&table).await.len();
-    table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap();
+    table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
     let feed = nameservice_feed::Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
     handle(&Consumer::new(table.store.clone(), feed), &after(&table, seen).await).await;
     assert_eq!(table.proxy.take_operations(), ["GetItem", "TransactWriteItems"]);
@@ -63,7 +63,7 @@ async fn unknown_kinds_of_many_records_are_one_read() {
     let seen = pump::deliveries(&table).await.len();
     for address in &addresses {
         for t in 1..=2 {
-            table.direct().push_index(&Call::fresh(), &at(address), &older(index(t))).await.unwrap();
+            table.direct().push_index(&Call::fresh(), &at(address), &older(index(t))).await.unwrap().applied();
         }
     }
     handle(&consumer, &after(&table, seen).await).await;
@@ -103,7 +103,7 @@ async fn ninety_changes_are_two_transactions() {
     let (table, consumer) = warm(&["a:main"]).await;
     let seen = pump::deliveries(&table).await.len();
     for t in 2..92 {
-        table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap();
+        table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     handle(&consumer, &after(&table, seen).await).await;
     assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"; 2]);

@@ -41,9 +41,9 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
     let fluree = Fluree::on(table);
     match random.random_range(0..100) {
         0..10 => {
-            let born = head(random.random_range(1..4));
+            let born = new_head(random.random_range(1..4));
             let head = random.random_bool(0.5).then_some(&born);
-            store.create_ledger(&call, &ledger, head, None).await.unwrap();
+            store.create_ledger(&call, &ledger, head, None).await.unwrap().applied();
         }
         10..28 => {
             let t = t_of(&store.lookup(&ledger).await.unwrap()) + random.random_range(-1..3i64);
@@ -54,53 +54,47 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
         }
         28..38 => {
             let t = record.as_ref().map_or(0, |record| record.index.v) + random.random_range(0..2i64);
-            let new = IndexUpdate {
-                id: nameservice_tests::cids::id_of(&format!("i{n}")),
-                t: t.max(1),
-                graphs: Default::default(),
-            };
-            let push = Push { expected: Expected::Older, new, allow_equal: true, lease: None };
-            store.push_index(&call, &any, &push).await.unwrap();
+            let id = nameservice_tests::cids::id_of(&format!("i{n}"));
+            let push = IndexPush::overwrite(NewIndex::new(id, t.max(1)).unwrap());
+            store.push_index(&call, &any, &push).await.unwrap().applied();
         }
         38..46 => {
             if let Some(record) = &record {
                 let current = store.status(&any).await.unwrap().unwrap_or(record.status.clone());
                 let new = status_with(current.v + 1, "indexing", json!({ "step": n, "token": "hidden" }));
-                let expected = ConcernValue { v: current.v, payload: None };
-                store.push_status(&call, &any, &cas(expected, new)).await.unwrap();
+                let expected = ConcernValue::stored(current.v, None);
+                store.push_status(&call, &any, &cas(expected, new)).await.unwrap().applied();
             }
         }
         46..52 => {
             if let Some(current) = store.config(&ledger).await.unwrap() {
                 let new = ConcernValue::new(current.v + 1, json!({ "default_context_id": cid(n).as_str(), "n": n }));
-                let expected = ConcernValue { v: current.v, payload: None };
-                store.push_config(&call, &ledger, &cas(expected, new)).await.unwrap();
+                let expected = ConcernValue::stored(current.v, None);
+                store.push_config(&call, &ledger, &cas(expected, new)).await.unwrap().applied();
             }
         }
         52..60 => {
             let depends: &[&str] = if random.random_bool(0.3) { &["a:main"] } else { &[] };
-            store.publish_graph_source(&call, &source, &bm25(json!({ "n": n }), depends)).await.unwrap();
+            store.publish_graph_source(&call, &bm25(&source, json!({ "n": n }), depends)).await.unwrap().applied();
         }
         60..64 => drop(store.retract(&call, &any, Some("over")).await.unwrap()),
         64..68 => drop(store.restore(&call, &any).await.unwrap()),
         68..73 => drop(store.purge(&call, &any).await.unwrap()),
         73..77 => drop(store.create_branch(&call, &at("a:dev"), &at("a:main"), None).await.unwrap()),
         77..80 => {
-            let to = ResetTo { head: head(1), index: ConcernValue { v: 0, payload: None } };
+            let to = to_head(1);
             drop(store.reset_head(&call, &ledger, &to).await.unwrap());
         }
         80..84 => {
             let token = table.row(any.as_str(), "status").await.and_then(|status| {
                 status.contains_key("lease").then(|| status["lease_token"]["N"].as_str().unwrap().parse().unwrap())
             });
-            let (name, holder) = (LeaseName::Index, "h".to_owned());
             match token {
                 Some(token) => {
-                    drop(store.release_lease(&call, &any, &LeaseClaim { name, holder, token }).await.unwrap());
+                    drop(store.release_lease(&call, &any, &claim_of(LeaseName::INDEX, "h", token)).await.unwrap());
                 }
                 None => {
-                    let request = LeaseRequest { name, holder, ttl_seconds: 60, target_t: None };
-                    drop(store.acquire_lease(&call, &any, &request).await.unwrap());
+                    drop(store.acquire_lease(&call, &any, &index_lock("h", 60)).await.unwrap());
                 }
             }
         }
@@ -113,7 +107,7 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
                 }
             }
             if !operations.is_empty() {
-                drop(store.commit(&call, &operations).await.unwrap());
+                drop(store.commit(&call, &transaction(&operations)).await.unwrap());
             }
         }
         88..91 => drop(fluree.commit(ledger.as_str(), &cid(n + 1_000), t_of(&record)).await),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::Method;
-use nameservice_model::{Address, LeaseName};
+use nameservice_model::{Address, LeaseName, is_lease_member};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -88,8 +88,8 @@ fn granted(session: &Session, address: &Address, held: &Value) -> Result<(), Fai
 async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
     let record = session.record(address, Some("status")).await?;
     let payload = &record["status"]["payload"];
-    let lease = LeaseName::ALL.into_iter().find_map(|name| {
-        let mut lease = payload.get(name.as_str()).filter(|lease| lease.is_object())?.clone();
+    let lease = payload.as_object().into_iter().flatten().find_map(|(name, lease)| {
+        let mut lease = Some(lease).filter(|lease| lease.is_object() && is_lease_member(name, lease))?.clone();
         lease["name"] = name.as_str().into();
         Some(lease)
     });
@@ -115,7 +115,7 @@ impl ClaimArgs {
     ) -> Result<Option<Value>, Failure> {
         let Self { lease_name, lease_holder, lease_token } = self;
         if let (Some(name), Some(holder), Some(token)) = (lease_name, lease_holder, lease_token) {
-            return Ok(Some(claim(name, &holder, token)));
+            return Ok(Some(claim(&name, &holder, token)));
         }
         let (Some(leased), Some(name), Some(holder), Some(token)) =
             (variable(ADDRESS), variable(NAME), variable(HOLDER), variable(TOKEN))
@@ -128,11 +128,11 @@ impl ClaimArgs {
         let unusable = |name: &str, reason: &str| Failure::Usage(format!("{name} cannot be used: {reason}"));
         let name = values::lease_name(&name).map_err(|reason| unusable(NAME, &reason))?;
         let token = token.parse().map_err(|_| unusable(TOKEN, "it is not a number"))?;
-        Ok(Some(claim(name, &holder, token)))
+        Ok(Some(claim(&name, &holder, token)))
     }
 }
 
-fn claim(name: LeaseName, holder: &str, token: i64) -> Value {
+fn claim(name: &LeaseName, holder: &str, token: i64) -> Value {
     json!({"name": name.as_str(), "holder": holder, "token": token})
 }
 
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(within(ClaimArgs::default(), "mydb:dev", &SET).unwrap(), None);
         assert_eq!(within(ClaimArgs::default(), "mydb", &SET[1..]).unwrap(), None);
         let named = ClaimArgs {
-            lease_name: Some(LeaseName::Reindex),
+            lease_name: Some(LeaseName::REINDEX),
             lease_holder: Some("other".into()),
             lease_token: Some(9),
         };
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_lease_around_it_that_cannot_be_read_is_not_ignored() {
-        for (name, value) in [(NAME, "lock"), (TOKEN, "x")] {
+        for (name, value) in [(NAME, "a lock"), (TOKEN, "x")] {
             let mut set = SET;
             set.iter_mut().filter(|(set, _)| *set == name).for_each(|(_, set)| *set = value);
             assert!(matches!(within(ClaimArgs::default(), "mydb", &set), Err(Failure::Usage(_))), "{name}");

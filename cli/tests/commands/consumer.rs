@@ -9,7 +9,7 @@ use nameservice_cli::{
 };
 use nameservice_feed::Checkpoint;
 use nameservice_model::{
-    Address, Call, Change, ChangeFeed as _, ContentId, Expected, Head, Publisher as _, Push, RefPublisher as _, Run,
+    Address, Call, Change, ChangeFeed as _, ContentId, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
 };
 
 use super::ID;
@@ -27,22 +27,21 @@ fn consume(table: &Table) -> Running {
 
 async fn create(table: &Table, name: &str) -> Address {
     let address = Address::parse(name).unwrap();
-    table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+    drop(table.store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap());
     address
 }
 
 async fn push_heads(table: &Table, address: &Address, ts: std::ops::RangeInclusive<i64>) {
     for t in ts {
-        let new = Head { v: t, payload: Some(ContentId::parse(ID).unwrap()) };
-        let push = Push { expected: Expected::Older, new, allow_equal: false, lease: None };
-        table.store.push_head(&Call::fresh(), address, &push).await.unwrap();
+        let push = HeadPush::monotonic(NewHead::new(ContentId::parse(ID).unwrap(), t).unwrap());
+        assert!(table.store.push_head(&Call::fresh(), address, &push).await.unwrap().is_updated());
     }
 }
 
 async fn changes(table: &Table) -> Vec<Change> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
-        match table.feed.changes(after, 1000).await.unwrap() {
+        match table.feed.changes(after, Limit::new(1000).unwrap()).await.unwrap() {
             Run::Changes(changes) if changes.is_empty() => return all,
             Run::Changes(changes) => {
                 after = changes.last().unwrap().position;
@@ -172,16 +171,20 @@ async fn a_stream_that_was_outrun_begins_an_epoch_once() {
     table.feed.set_checkpoint(&lost).await.unwrap();
     push_heads(&table, &mydb, 1..=2).await;
     consume(&table).stop().await;
-    let oldest = match table.feed.changes(2, 10).await.unwrap() {
+    let oldest = match table.feed.changes(2, Limit::new(10).unwrap()).await.unwrap() {
         Run::Gone { oldest } => oldest,
         run @ Run::Changes(_) => panic!("{run:?}"),
     };
-    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("{oldest} is gone") };
+    let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
+        panic!("{oldest} is gone")
+    };
     assert_eq!(after.iter().map(|change| change.watermark).collect::<Vec<_>>(), [1, 2]);
     // Nothing is left that would begin another.
     push_heads(&table, &mydb, 3..=3).await;
     consume(&table).stop().await;
-    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("another epoch") };
+    let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
+        panic!("another epoch")
+    };
     assert_eq!(after.len(), 3);
     drop_off_the_runtime(table).await;
 }
@@ -198,8 +201,12 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     table.store.ensure_table().await.unwrap();
     create(&table, "other").await;
     consume(&table).stop().await;
-    let Run::Gone { oldest } = table.feed.changes(5, 10).await.unwrap() else { panic!("the feed goes on") };
-    let Run::Changes(after) = table.feed.changes(oldest - 1, 10).await.unwrap() else { panic!("{oldest} is gone") };
+    let Run::Gone { oldest } = table.feed.changes(5, Limit::new(10).unwrap()).await.unwrap() else {
+        panic!("the feed goes on")
+    };
+    let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
+        panic!("{oldest} is gone")
+    };
     let told: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
     assert_eq!((after.len(), told), (2, BTreeSet::from(["other:main"])));
     drop_off_the_runtime(table).await;

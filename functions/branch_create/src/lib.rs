@@ -49,6 +49,7 @@ async fn branch_create(
         BranchCreated::AlreadyExists => Err(Problem::already_exists(target.address())),
         BranchCreated::UnknownSource => Err(Problem::unknown_source(&new.source)),
         BranchCreated::UnbornSource => Err(Problem::unborn_source(&new.source)),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

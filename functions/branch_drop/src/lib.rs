@@ -43,6 +43,7 @@ async fn branch_drop(
         Dropped::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Dropped::NotABranch => Err(Problem::not_a_branch(target.address())),
         Dropped::Unknown => Err(target.unknown()),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

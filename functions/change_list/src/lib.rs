@@ -16,7 +16,7 @@ use nameservice_http::{
         changes::{Change, ChangedPart, Changes, Filter},
     },
 };
-use nameservice_model::{self as model, ChangeFeed, Run};
+use nameservice_model::{self as model, ChangeFeed, Limit, Run};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use utoipa::IntoParams;
@@ -123,15 +123,15 @@ struct Found {
 async fn look(
     feed: &dyn ChangeFeed,
     after: u64,
-    limit: usize,
+    limit: Limit,
     wants: impl Fn(&model::Change) -> bool,
 ) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
     let (mut room, mut all_wanted) = (page::Room::default(), true);
     for _ in 0..SCANS {
         // As long as everything is wanted, nothing is read in vain.
-        let count = if all_wanted { limit - found.changes.len() } else { SCAN };
-        let changes = match feed.changes(found.position, count).await? {
+        let count = if all_wanted { limit.get() - found.changes.len() } else { SCAN };
+        let changes = match feed.changes(found.position, Limit::new(count).unwrap_or_default()).await? {
             Run::Changes(changes) => changes,
             Run::Gone { oldest } if found.position == after => return Err(Problem::expired(after, oldest)),
             // What follows has expired meanwhile: the next request is told so.
@@ -149,7 +149,7 @@ async fn look(
                 all_wanted = false;
             }
             found.position = change.position;
-            if found.changes.len() == limit {
+            if found.changes.len() == limit.get() {
                 return Ok(found);
             }
         }

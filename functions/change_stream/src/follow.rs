@@ -6,7 +6,7 @@ use nameservice_http::{
     Problem, Shutdown,
     extract::{Allowed, Read},
 };
-use nameservice_model::{ChangeFeed, Error, Run, chain};
+use nameservice_model::{ChangeFeed, Error, Limit, Run, chain};
 use serde_json::json;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
@@ -124,7 +124,7 @@ impl Follower {
         }
         let run = match self.first.take() {
             Some(run) => run,
-            None => self.feed.changes(self.after, PAGE).await?,
+            None => self.feed.changes(self.after, Limit::new(PAGE).unwrap_or_default()).await?,
         };
         match run {
             Run::Gone { oldest } => {

@@ -21,7 +21,7 @@ use nameservice_http::{
         fluree::Event,
     },
 };
-use nameservice_model::{ChangeFeed, NameService, Run};
+use nameservice_model::{ChangeFeed, Limit, NameService, Run};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -181,7 +181,7 @@ async fn fluree_event_stream(
 /// Where a stream begins, and what was read there already: before the answer begins it can still be a refusal.
 async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
     let Some(after) = after else { return Ok((feed.position().await?, None)) };
-    match feed.changes(after, PAGE).await? {
+    match feed.changes(after, Limit::new(PAGE).unwrap_or_default()).await? {
         Run::Gone { oldest } => Err(Problem::expired(after, oldest)),
         run => Ok((after, Some(run))),
     }

@@ -14,7 +14,9 @@ use nameservice_http::{
         fluree::Event,
     },
 };
-use nameservice_model::{Address, Change, ChangedPart, ConcernKind, Cursor, Error, NameService, Record, RecordKind};
+use nameservice_model::{
+    Address, Change, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService, Record, RecordKind,
+};
 use serde::Serialize;
 
 use crate::{follow::Stop, outlet::Outlet};
@@ -132,7 +134,8 @@ impl Records {
             None => return Ok(()),
             Some(Opening::All(cursor)) => {
                 let visible = |address: &Address| caller.sees(address);
-                let page = self.names.snapshot(OPENING, cursor.as_ref(), &visible).await?;
+                let page =
+                    self.names.snapshot(Limit::new(OPENING).unwrap_or_default(), cursor.as_ref(), &visible).await?;
                 self.opening = page.cursor.map(|cursor| Opening::All(Some(cursor)));
                 page.items
             }

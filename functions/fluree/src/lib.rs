@@ -16,11 +16,13 @@ use nameservice_http::{
     problem::Kind,
     shapes::fluree::{Init, Push, PushAnswer, Record, Ref, RefAnswer, Snapshot},
 };
-use nameservice_model::{Address, ConcernValue, Created, Expected, NameService, Publisher, PushOutcome, RefPublisher};
+use nameservice_model::{
+    Address, ConcernValue, Created, Expected, Limit, NameService, Publisher, PushOutcome, RefPublisher,
+};
 use utoipa_axum::routes;
 
 /// How many records a page of the scan behind a snapshot has.
-const SCAN_PAGE: usize = 1000;
+const SCAN_PAGE: usize = 1_000;
 
 nameservice_http::refusals!(GetRefusals: READS; InvalidAddress UnknownRecord);
 nameservice_http::refusals!(SnapshotRefusals: READS; PayloadTooLarge);
@@ -64,8 +66,9 @@ async fn fluree_snapshot_get(
     let mut snapshot = Snapshot::default();
     let mut bytes = 0;
     let mut after = None;
+    let limit = Limit::new(SCAN_PAGE).unwrap_or_default();
     loop {
-        let found = names.snapshot(SCAN_PAGE, after.as_ref(), &visible).await?;
+        let found = names.snapshot(limit, after.as_ref(), &visible).await?;
         for record in &found.items {
             let shown = Record::from(record);
             bytes += page::json_bytes(&shown)? + 1;
@@ -119,12 +122,12 @@ async fn fluree_ref_post(
         }
         Operation::Commit => {
             let push = body?.0.into_head()?;
-            let Some(target) = known(caller, address, &push.expected)? else { return Ok(conflict(None)) };
+            let Some(target) = known(caller, address, push.expected())? else { return Ok(conflict(None)) };
             answer(&target, refs.push_head(target.call(), target.address(), &push).await?)
         }
         Operation::Index => {
             let push = body?.0.into_index()?;
-            let Some(target) = known(caller, address, &push.expected)? else { return Ok(conflict(None)) };
+            let Some(target) = known(caller, address, push.expected())? else { return Ok(conflict(None)) };
             answer(&target, refs.push_index(target.call(), target.address(), &push).await?)
         }
     }
@@ -176,6 +179,7 @@ where
         // No push of this wire claims a lease.
         PushOutcome::Unknown | PushOutcome::WrongKind(_) | PushOutcome::LeaseLost { .. } => Ok(conflict(None)),
         PushOutcome::Retracted => Err(Problem::retracted(target.address())),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

@@ -48,17 +48,18 @@ async fn graph_source_publish(
 ) -> Result<Response, Problem> {
     let address = target.address();
     let publication = body.into_publication(address)?;
-    let dependencies = publication.dependencies.as_deref().unwrap_or_default();
+    let dependencies = publication.dependencies().unwrap_or_default();
     if !dependencies.iter().all(|dependency| target.sees(dependency)) {
         return Err(Problem::missing_dependencies(&missing(&target, &*names, dependencies).await?));
     }
-    match graph_sources.publish_graph_source(target.call(), address, &publication).await? {
+    match graph_sources.publish_graph_source(target.call(), &publication).await? {
         Published::Created(record) => Ok(respond::created(&record)),
         Published::Updated(record) => Ok(Json(shapes::Record::from(record.as_ref())).into_response()),
         Published::Conflict { actual } => Err(respond::conflict(actual.map(shapes::Config::from))),
         Published::MissingDependencies(missing) => Err(Problem::missing_dependencies(&missing)),
         Published::WrongKind { kind, source_type } => Err(Problem::wrong_kind(address, kind, source_type.as_deref())),
         Published::Retracted => Err(Problem::retracted(address)),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

@@ -44,6 +44,7 @@ async fn head_reset(
         Reset::Unknown => Err(target.unknown()),
         Reset::Retracted => Err(Problem::retracted(address)),
         Reset::WrongKind(kind) => Err(Problem::wrong_kind(address, kind, None)),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

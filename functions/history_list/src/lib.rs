@@ -9,7 +9,7 @@ use nameservice_http::{
     page,
     shapes::changes::{Change, ChangedPart},
 };
-use nameservice_model::{ChangeFeed, HistoryQuery, NameService};
+use nameservice_model::{ChangeFeed, HistoryQuery, Limit, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -91,7 +91,7 @@ async fn history_list(
 
 /// Whether the feed tells anything of a record that is no more.
 async fn has_history(feed: &dyn ChangeFeed, target: &Target<Read>) -> Result<bool, Problem> {
-    let any = HistoryQuery { after: 0, part: None, limit: 1 };
+    let any = HistoryQuery { after: 0, part: None, limit: Limit::ONE };
     Ok(!feed.history(target.address(), &any).await?.changes.is_empty())
 }
 

@@ -34,7 +34,7 @@ async fn index_push(
     Body(body): Body<IndexPush>,
 ) -> Result<Json<PushAnswer<Index>>, Problem> {
     let push = body.into_push()?;
-    if push.allow_equal {
+    if push.allows_equal() {
         target.require(Scope::Admin)?;
     }
     let outcome = records.push_index(target.call(), target.address(), &push).await?;

@@ -46,6 +46,7 @@ async fn lease_acquire(
         Leased::Lost { lease } => Err(Problem::lease_lost(target.address(), lease.map(Lease::from).as_ref())),
         Leased::Unknown => Err(target.unknown()),
         Leased::Retracted => Err(Problem::retracted(target.address())),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

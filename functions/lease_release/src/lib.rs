@@ -34,6 +34,7 @@ async fn lease_release(
         Released::Lost { lease } => Err(Problem::lease_lost(target.address(), lease.map(Lease::from).as_ref())),
         Released::Unknown => Err(target.unknown()),
         Released::Retracted => Err(Problem::retracted(target.address())),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

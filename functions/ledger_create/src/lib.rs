@@ -41,6 +41,7 @@ async fn ledger_create(
     match ledgers.create_ledger(target.call(), target.address(), new.head.as_ref(), new.config.as_ref()).await? {
         Created::Created(record) => Ok(respond::created(&record)),
         Created::AlreadyExists => Err(Problem::already_exists(target.address())),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

@@ -33,8 +33,8 @@ impl Parameters {
     fn concerns(&self) -> Result<Vec<ConcernKind>, Problem> {
         let Some(names) = &self.concerns else { return Ok(ConcernKind::ALL.to_vec()) };
         let concern = |name: &str| {
-            ConcernKind::from_name(name)
-                .ok_or_else(|| Problem::invalid_parameter("concerns", format!("there is no concern `{name}`")))
+            name.parse::<ConcernKind>()
+                .map_err(|_| Problem::invalid_parameter("concerns", format!("there is no concern `{name}`")))
         };
         names.split(',').map(concern).collect()
     }

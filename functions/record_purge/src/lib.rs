@@ -33,6 +33,7 @@ async fn record_purge(
         Purged::Purged => Ok(StatusCode::NO_CONTENT),
         Purged::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Purged::Unknown => Err(target.unknown()),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

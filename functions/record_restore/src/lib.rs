@@ -31,6 +31,7 @@ async fn record_restore(
     match records.restore(target.call(), target.address()).await? {
         Restored::Restored(record) | Restored::NotRetracted(record) => Ok(Json(record.as_ref().into())),
         Restored::Unknown => Err(target.unknown()),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

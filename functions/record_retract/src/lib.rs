@@ -37,6 +37,7 @@ async fn record_retract(
         Retracted::Retracted(record) | Retracted::Already(record) => Ok(Json(record.as_ref().into())),
         Retracted::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Retracted::Unknown => Err(target.unknown()),
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

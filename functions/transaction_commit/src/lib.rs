@@ -35,18 +35,18 @@ async fn transaction_commit(
     caller: Allowed<Write>,
     Body(transaction): Body<Transaction>,
 ) -> Result<Json<TransactionAnswer>, Problem> {
-    let operations = transaction.into_operations()?;
-    for operation in &operations {
+    let transaction = transaction.into_model()?;
+    for operation in transaction.operations() {
         caller.check(needed(operation), &operation.address)?;
     }
-    let outcome = store.commit(caller.call(), &operations).await?;
+    let outcome = store.commit(caller.call(), &transaction).await?;
     TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_refused(&results))
 }
 
 /// What an operation needs: those of their own routes.
 fn needed(operation: &Operation) -> Scope {
     match &operation.action {
-        OperationKind::PushIndex(push) if push.allow_equal => Scope::Admin,
+        OperationKind::PushIndex(push) if push.allows_equal() => Scope::Admin,
         OperationKind::Check(_) => Scope::Read,
         _ => Scope::Write,
     }

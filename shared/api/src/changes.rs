@@ -160,32 +160,26 @@ impl From<model::ChangeKind> for ChangeKind {
 /// Which changes a reader wants. Each part that is given must fit; of several addresses, or of several concerns, one.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    addresses: Vec<wildmatch::WildMatch>,
+    addresses: Vec<model::AddressGlob>,
     kind: Option<model::RecordKind>,
     parts: Vec<model::ChangedPart>,
 }
 
 impl Filter {
-    /// From the query: addresses are globs (`mydb` means `mydb:main`, `mydb:*` all its branches).
+    /// Returns the filter of a query: addresses are globs (`mydb` means `mydb:main`, `mydb:*` all its branches).
     pub fn new(addresses: Vec<String>, kind: Option<Kind>, parts: Vec<ChangedPart>) -> Result<Self, Invalid> {
-        let addresses = addresses.iter().map(|address| pattern(address)).collect::<Result<_, _>>()?;
+        let addresses = addresses.iter().map(|text| glob(text)).collect::<Result<_, _>>()?;
         Ok(Self { addresses, kind: kind.map(Into::into), parts: parts.into_iter().map(Into::into).collect() })
     }
 
     /// Whether a change is wanted.
     pub fn wants(&self, change: &model::Change) -> bool {
-        (self.addresses.is_empty() || self.addresses.iter().any(|glob| glob.matches(change.address.as_str())))
+        (self.addresses.is_empty() || self.addresses.iter().any(|glob| glob.matches(&change.address)))
             && self.kind.is_none_or(|kind| kind == change.identity.kind)
             && (self.parts.is_empty() || self.parts.contains(&change.part))
     }
 }
 
-fn pattern(text: &str) -> Result<wildmatch::WildMatch, Invalid> {
-    // `*` alone is every address; else a pattern without a branch means the main one, as an address does.
-    if text.contains(['*', '?']) {
-        let full = if text.contains(':') || text == "*" { text.to_owned() } else { format!("{text}:main") };
-        return Ok(wildmatch::WildMatch::new(&full));
-    }
-    let address = model::Address::parse(text).map_err(|reason| Invalid::parameter("address", reason))?;
-    Ok(wildmatch::WildMatch::new(address.as_str()))
+fn glob(text: &str) -> Result<model::AddressGlob, Invalid> {
+    model::AddressGlob::parse(text).map_err(|reason| Invalid::parameter("address", reason))
 }

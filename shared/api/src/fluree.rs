@@ -3,7 +3,7 @@
 //! Requests are read leniently here: a newer client may send members that this service has no use for.
 
 use jiff::Timestamp;
-use nameservice_model::{self as model, Address, ConcernValue, IndexRoot, IndexUpdate, RecordKind};
+use nameservice_model::{self as model, Address, ConcernValue, IndexRoot, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -372,36 +372,28 @@ pub struct Push {
 
 impl Push {
     /// As a push of a head. Fluree always compares.
-    pub fn into_head(self) -> Result<model::Push<model::ContentId, model::Head>, Invalid> {
-        let value = |at: Ref| HeadValue { id: at.id, t: at.t };
-        Ok(model::Push {
-            new: value(self.new).born("new")?,
-            expected: match self.expected {
-                None => model::Expected::NoRecord,
-                Some(expected) => model::Expected::Value(value(expected).born_or_not("expected")?),
-            },
-            allow_equal: false,
-            lease: None,
+    pub fn into_head(self) -> Result<model::HeadPush, Invalid> {
+        let new = HeadValue::from(self.new).born("new")?;
+        Ok(match self.expected {
+            None => model::HeadPush::create(new),
+            Some(expected) => model::HeadPush::cas(HeadValue::from(expected).born_or_not("expected")?, new),
         })
     }
 
     /// As a push of an index.
-    pub fn into_index(self) -> Result<model::Push<IndexRoot, IndexUpdate>, Invalid> {
-        let model::Push { expected, new, allow_equal, lease } = self.into_head()?;
+    pub fn into_index(self) -> Result<model::IndexPush, Invalid> {
         let root = |id| IndexRoot { id, rev: 0, graphs: Default::default() };
-        let Some(id) = new.payload else { return Err(Invalid::body("new.id", "is required")) };
-        Ok(model::Push {
-            new: IndexUpdate { id, t: new.v, graphs: Default::default() },
-            expected: match expected {
-                model::Expected::Older => model::Expected::Older,
-                model::Expected::NoRecord => model::Expected::NoRecord,
-                model::Expected::Value(value) => {
-                    model::Expected::Value(ConcernValue { v: value.v, payload: value.payload.map(root) })
-                }
-            },
-            allow_equal,
-            lease,
+        let new = HeadValue::from(self.new).born_index("new")?;
+        Ok(match self.expected {
+            None => model::IndexPush::create(new),
+            Some(expected) => model::IndexPush::cas(HeadValue::from(expected).born_or_not("expected")?.map(root), new),
         })
+    }
+}
+
+impl From<Ref> for HeadValue {
+    fn from(at: Ref) -> Self {
+        Self { id: at.id, t: at.t }
     }
 }
 

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use nameservice_model::{InvalidPayload, InvalidReason};
+
 use crate::ProblemKind;
 
 /// What a request got wrong.
@@ -47,6 +49,17 @@ impl fmt::Display for Invalid {
             "" => f.write_str(&self.reason),
             field => write!(f, "{field}: {}", self.reason),
         }
+    }
+}
+
+impl From<InvalidPayload> for Invalid {
+    fn from(error: InvalidPayload) -> Self {
+        let kind = match error.reason {
+            InvalidReason::ContentId(_) => InvalidKind::ContentId,
+            InvalidReason::Address(_) => InvalidKind::Address,
+            _ => InvalidKind::Body,
+        };
+        Self::new(kind, &error.path, error.reason)
     }
 }
 

@@ -1,54 +1,20 @@
-//! Leases on the wire (contract §6). Times are epoch seconds of the service's clock, as in seed 003.
+//! Leases on the wire. Times are epoch seconds of the service's clock.
 
 use nameservice_model::{
-    self as model, DEFAULT_TTL_SECONDS, LeaseClaim, LeaseName, LeaseRequest, MAX_TTL_SECONDS, MIN_TTL_SECONDS,
+    self as model, DEFAULT_TTL_SECONDS, InvalidPayload, LeaseClaim, LeaseName, LeaseRequest, MAX_TTL_SECONDS,
+    MIN_TTL_SECONDS, Object,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// The longest name of a holder, in bytes.
-const MAX_HOLDER_BYTES: usize = 256;
-
-/// What a lease is held for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Name {
-    /// Indexing.
-    IndexLock,
-    /// Indexing from scratch.
-    ReindexLock,
-    /// Administration.
-    MaintenanceLock,
-}
-
-impl From<Name> for LeaseName {
-    fn from(name: Name) -> Self {
-        match name {
-            Name::IndexLock => Self::Index,
-            Name::ReindexLock => Self::Reindex,
-            Name::MaintenanceLock => Self::Maintenance,
-        }
-    }
-}
-
-impl From<LeaseName> for Name {
-    fn from(name: LeaseName) -> Self {
-        match name {
-            LeaseName::Index => Self::IndexLock,
-            LeaseName::Reindex => Self::ReindexLock,
-            LeaseName::Maintenance => Self::MaintenanceLock,
-        }
-    }
-}
-
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
-    /// What it is held for.
-    pub name: Name,
+    /// The name of the lease.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
+    pub name: LeaseName,
     /// Who holds it.
     pub holder: String,
     /// The `t` it is held for.
@@ -66,7 +32,7 @@ pub struct Lease {
 impl From<model::Lease> for Lease {
     fn from(lease: model::Lease) -> Self {
         Self {
-            name: lease.name.into(),
+            name: lease.name,
             holder: lease.holder,
             target_t: lease.target_t,
             acquired_at: lease.acquired_at,
@@ -98,7 +64,8 @@ impl From<model::Held> for Held {
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Which lease.
-    name: Name,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
+    name: LeaseName,
     /// Under which name. Who holds the lease under this name already takes over from themselves.
     #[cfg_attr(feature = "openapi", schema(example = "indexer-7f3a", max_length = 256))]
     holder: String,
@@ -111,24 +78,27 @@ pub struct Wanted {
     /// The `t` it is wanted for.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     target_t: Option<i64>,
+    /// Metadata for the status, such as `progress`: the same write stores it, in place of the status's metadata.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    meta: Option<Object>,
 }
 
 impl Wanted {
-    /// Checks it; gives the token of a lease to be extended.
+    /// Returns the request, and the token of a lease to be refreshed.
     pub fn into_request(self) -> Result<(LeaseRequest, Option<i64>), Invalid> {
         let ttl = self.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS.into());
-        let ttl_seconds = u32::try_from(ttl)
-            .ok()
-            .filter(|ttl| (MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(ttl))
-            .ok_or_else(|| Invalid::body("ttl_seconds", format!("must be {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS}")))?;
-        if self.target_t.is_some_and(|t| t < 0) {
-            return Err(Invalid::body("target_t", "must be 0 or greater"));
+        let ttl = u32::try_from(ttl)
+            .map_err(|_| Invalid::body("ttl_seconds", format!("must be {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS}")))?;
+        let mut request = LeaseRequest::new(self.name, self.holder)?.with_ttl_seconds(ttl)?;
+        if let Some(t) = self.target_t {
+            request = request.with_target_t(t)?;
+        }
+        if let Some(meta) = self.meta {
+            request = request.with_meta(meta)?;
         }
         if self.token.is_some_and(|token| token < 1) {
             return Err(Invalid::body("token", "must be 1 or greater"));
         }
-        let holder = holder(self.holder).map_err(|reason| Invalid::body("holder", reason))?;
-        let request = LeaseRequest { name: self.name.into(), holder, ttl_seconds, target_t: self.target_t };
         Ok((request, self.token))
     }
 }
@@ -139,7 +109,8 @@ impl Wanted {
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Which lease.
-    name: Name,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
+    name: LeaseName,
     /// Who holds it.
     holder: String,
     /// The token it was granted with.
@@ -148,13 +119,9 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Checks it.
+    /// Returns the claim. `field` is where it is in the body.
     pub fn into_claim(self, field: &str) -> Result<LeaseClaim, Invalid> {
-        if self.token < 1 {
-            return Err(Invalid::body(&format!("{field}.token"), "must be 1 or greater"));
-        }
-        let holder = holder(self.holder).map_err(|reason| Invalid::body(&format!("{field}.holder"), reason))?;
-        Ok(LeaseClaim { name: self.name.into(), holder, token: self.token })
+        Ok(LeaseClaim::new(self.name, self.holder, self.token).map_err(|error| error.within(field))?)
     }
 }
 
@@ -165,8 +132,8 @@ impl Claim {
 #[serde(deny_unknown_fields)]
 pub struct Return {
     /// Which lease.
-    #[cfg_attr(feature = "openapi", param(inline))]
-    name: Name,
+    #[cfg_attr(feature = "openapi", param(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
+    name: LeaseName,
     /// Who holds it.
     holder: String,
     /// The token it was granted with.
@@ -175,22 +142,9 @@ pub struct Return {
 }
 
 impl Return {
-    /// Checks it.
+    /// Returns the claim.
     pub fn into_claim(self) -> Result<LeaseClaim, Invalid> {
-        if self.token < 1 {
-            return Err(Invalid::parameter("token", "must be 1 or greater"));
-        }
-        let holder = holder(self.holder).map_err(|reason| Invalid::parameter("holder", reason))?;
-        Ok(LeaseClaim { name: self.name.into(), holder, token: self.token })
+        let invalid = |error: InvalidPayload| Invalid::parameter(&error.path, error.reason);
+        LeaseClaim::new(self.name, self.holder, self.token).map_err(invalid)
     }
-}
-
-fn holder(holder: String) -> Result<String, String> {
-    if holder.trim().is_empty() {
-        return Err("is blank".into());
-    }
-    if holder.len() > MAX_HOLDER_BYTES {
-        return Err(format!("has {} bytes, {MAX_HOLDER_BYTES} are allowed", holder.len()));
-    }
-    Ok(holder)
 }

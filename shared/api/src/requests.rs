@@ -1,23 +1,17 @@
 //! What the service takes. Each shape refuses fields that it does not know, and turns itself into what the store takes
 //! under the rules of contract §1 and §7, naming the field that breaks one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use nameservice_model::{
-    self as model, Address, ConcernValue, ContentId, Expected, GraphSourcePublication, IndexRoot, IndexUpdate,
-    InvalidPayload, LeaseClaim, LeaseName, MAX_DEPENDENCIES, MAX_GRAPH_NAME_BYTES, Object, Push, ResetTo,
-    StatusPayload, check_object, check_state,
+    self as model, Address, ConcernValue, ContentId, GraphSourcePublication, IndexRoot, MAX_DEPENDENCIES, Object, Push,
+    ResetTo, StatusPayload, check_object,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::leases;
 use crate::Invalid;
-
-/// The most named graphs that one index push sets.
-pub const MAX_GRAPHS: usize = 100;
-/// The longest type of a graph source, in bytes: it keys an index.
-pub const MAX_SOURCE_TYPE_BYTES: usize = 128;
 
 /// Tells `null` from a field that is not there: that one stays `None`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
@@ -37,25 +31,35 @@ pub struct HeadValue {
 
 impl HeadValue {
     /// A commit: it has an id, and a `t` from 1 on.
-    pub fn born(self, field: &str) -> Result<model::Head, Invalid> {
-        match self.id {
-            Some(id) => Ok(ConcernValue::new(born_t(self.t, field)?, content_id(&id, &format!("{field}.id"))?)),
-            None => Err(Invalid::body(&format!("{field}.id"), "is required")),
+    pub fn born(self, field: &str) -> Result<model::NewHead, Invalid> {
+        let (id, t) = self.parts(field)?;
+        Ok(model::NewHead::new(id, t).map_err(|error| error.within(field))?)
+    }
+
+    /// An index, under the same rules.
+    pub fn born_index(self, field: &str) -> Result<model::NewIndex, Invalid> {
+        let (id, t) = self.parts(field)?;
+        Ok(model::NewIndex::new(id, t).map_err(|error| error.within(field))?)
+    }
+
+    fn parts(self, field: &str) -> Result<(ContentId, i64), Invalid> {
+        let id = self.id.ok_or_else(|| Invalid::body(&format!("{field}.id"), "is required"))?;
+        Ok((content_id(&id, &format!("{field}.id"))?, self.t))
+    }
+
+    /// Whether there is no commit: without an id, and with a `t` of 0.
+    fn is_unborn(&self, field: &str) -> Result<bool, Invalid> {
+        match (&self.id, self.t) {
+            (None, 0) => Ok(true),
+            (None, _) => Err(Invalid::body(&format!("{field}.t"), "must be 0 where id is null")),
+            (Some(_), _) => Ok(false),
         }
     }
 
     /// A commit, or none.
     pub fn born_or_not(self, field: &str) -> Result<model::Head, Invalid> {
-        match (&self.id, self.t) {
-            (None, 0) => Ok(ConcernValue::unborn()),
-            (None, _) => Err(Invalid::body(&format!("{field}.t"), "must be 0 where id is null")),
-            (Some(_), _) => self.born(field),
-        }
+        if self.is_unborn(field)? { Ok(ConcernValue::unborn()) } else { Ok(self.born(field)?.value()) }
     }
-}
-
-fn born_t(t: i64, field: &str) -> Result<i64, Invalid> {
-    if t >= 1 { Ok(t) } else { Err(Invalid::body(&format!("{field}.t"), "must be 1 or greater")) }
 }
 
 fn content_id(text: &str, field: &str) -> Result<ContentId, Invalid> {
@@ -72,28 +76,14 @@ fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Invalid> {
     expected.flatten().ok_or_else(|| Invalid::body("expected", "is required, with the `v` that is in place"))
 }
 
-fn expected_ref<T, E>(
-    expected: Option<Option<T>>,
-    value: impl FnOnce(T) -> Result<ConcernValue<E>, Invalid>,
-) -> Result<Expected<E>, Invalid> {
-    Ok(match expected {
-        None => Expected::Older,
-        Some(None) => Expected::NoRecord,
-        Some(Some(expected)) => Expected::Value(value(expected)?),
-    })
-}
-
-/// A push that creates a record cannot hold a lease of it.
-fn not_with_null<T>(expected: &Option<Option<T>>, lease: Option<&leases::Claim>) -> Result<(), Invalid> {
-    match (expected, lease) {
-        (Some(None), Some(_)) => Err(Invalid::body("lease", "cannot be held on a record that does not exist")),
-        _ => Ok(()),
+/// The push under the lease that it claims, if any.
+fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E, N>, Invalid> {
+    match claim {
+        // That a creation claims a lease is the mistake, whatever the claim.
+        Some(_) if push.creates() => Err(Invalid::body("lease", "cannot be held on a record that does not exist")),
+        Some(claim) => Ok(push.under(claim.into_claim("lease")?)?),
+        None => Ok(push),
     }
-}
-
-/// The claim of a push.
-fn claim(claim: Option<leases::Claim>) -> Result<Option<LeaseClaim>, Invalid> {
-    claim.map(|claim| claim.into_claim("lease")).transpose()
 }
 
 /// Moves the head of a ledger.
@@ -113,14 +103,14 @@ pub struct HeadPush {
 
 impl HeadPush {
     /// Checks it.
-    pub fn into_push(self) -> Result<Push<ContentId, model::Head>, Invalid> {
-        not_with_null(&self.expected, self.lease.as_ref())?;
-        Ok(Push {
-            new: self.new.born("new")?,
-            expected: expected_ref(self.expected, |expected| expected.born_or_not("expected"))?,
-            allow_equal: false,
-            lease: claim(self.lease)?,
-        })
+    pub fn into_push(self) -> Result<model::HeadPush, Invalid> {
+        let new = self.new.born("new")?;
+        let push = match self.expected {
+            None => model::HeadPush::monotonic(new),
+            Some(None) => model::HeadPush::create(new),
+            Some(Some(expected)) => model::HeadPush::cas(expected.born_or_not("expected")?, new),
+        };
+        under(push, self.lease)
     }
 }
 
@@ -190,21 +180,25 @@ pub struct IndexPush {
 
 impl IndexPush {
     /// Checks it. A push with `allow_equal` needs the scope of an administrator, which is for the room to see to.
-    pub fn into_push(self) -> Result<Push<IndexRoot, IndexUpdate>, Invalid> {
-        not_with_null(&self.expected, self.lease.as_ref())?;
+    pub fn into_push(self) -> Result<model::IndexPush, Invalid> {
         if self.allow_equal && self.expected.is_some() {
             return Err(Invalid::body("allow_equal", "is for pushes without `expected`"));
         }
         let NewIndex { id, t, graphs } = self.new;
-        let head = HeadValue { id, t }.born("new")?;
-        let Some(id) = head.payload else { return Err(Invalid::body("new.id", "is required")) };
-        let graphs = checked_graphs(graphs, "new.graphs", |_, id, t, rev| Ok(model::GraphPush { id, t, rev }))?;
-        Ok(Push {
-            expected: expected_ref(self.expected, ExpectedIndex::into_value)?,
-            new: IndexUpdate { id, t: head.v, graphs },
-            allow_equal: self.allow_equal,
-            lease: claim(self.lease)?,
-        })
+        let new = HeadValue { id, t }.born_index("new")?;
+        let graphs = checked_graphs(graphs, "new.graphs", |field, id, t, rev| {
+            let graph = model::NewGraphIndex::new(id, t);
+            let graph = graph.and_then(|graph| rev.map_or(Ok(graph.clone()), |rev| graph.with_rev(rev)));
+            Ok(graph.map_err(|error| error.within(field))?)
+        })?;
+        let new = new.with_graphs(graphs).map_err(|error| error.within("new"))?;
+        let push = match self.expected {
+            None if self.allow_equal => model::IndexPush::overwrite(new),
+            None => model::IndexPush::monotonic(new),
+            Some(None) => model::IndexPush::create(new),
+            Some(Some(expected)) => model::IndexPush::cas(expected.into_value()?, new),
+        };
+        under(push, self.lease)
     }
 }
 
@@ -216,14 +210,18 @@ impl ExpectedIndex {
         if rev < 0 {
             return Err(Invalid::body("expected.rev", "must be 0 or greater"));
         }
-        let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| match rev {
-            Some(rev) => Ok(model::GraphIndex { id, t, rev }),
-            None => Err(Invalid::body(&format!("{field}.rev"), "is required, for it is compared")),
+        model::check_graph_count(self.graphs.len()).map_err(|error| error.within("expected"))?;
+        let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| {
+            let rev = rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, for it is compared"))?;
+            // Under the rules of one that is new.
+            let graph = model::NewGraphIndex::new(id, t).and_then(|graph| graph.with_rev(rev));
+            let graph = graph.map_err(|error| error.within(field))?;
+            Ok(model::GraphIndex { id: graph.id().clone(), t, rev })
         })?;
         if head.payload.is_none() && !graphs.is_empty() {
             return Err(Invalid::body("expected.graphs", "must be empty where id is null"));
         }
-        Ok(ConcernValue { v: head.v, payload: head.payload.map(|id| IndexRoot { id, rev, graphs }) })
+        Ok(head.map(|id| IndexRoot { id, rev, graphs }))
     }
 }
 
@@ -232,20 +230,14 @@ fn checked_graphs<T>(
     field: &str,
     value: impl Fn(&str, ContentId, i64, Option<i64>) -> Result<T, Invalid>,
 ) -> Result<BTreeMap<String, Option<T>>, Invalid> {
-    if graphs.len() > MAX_GRAPHS {
-        return Err(Invalid::body(field, format!("has more than {MAX_GRAPHS} graphs")));
-    }
     let checked = |(name, graph): (String, Option<GraphValue>)| {
-        if name.trim().is_empty() || name.len() > MAX_GRAPH_NAME_BYTES {
-            let reason = format!("the name of a graph is not blank and has at most {MAX_GRAPH_NAME_BYTES} bytes");
-            return Err(Invalid::body(field, reason));
+        if let Err(error) = model::check_graph_name(&name) {
+            return Err(Invalid::body(field, error.reason));
         }
         let field = format!("{field}.{name}");
         let graph = graph.map(|GraphValue { id, t, rev }| {
-            if rev.is_some_and(|rev| rev < 0) {
-                return Err(Invalid::body(&format!("{field}.rev"), "must be 0 or greater"));
-            }
-            value(&field, content_id(&id, &format!("{field}.id"))?, born_t(t, &field)?, rev)
+            let id = content_id(&id, &format!("{field}.id"))?;
+            value(&field, id, t, rev)
         });
         Ok((name, graph.transpose()?))
     };
@@ -293,21 +285,15 @@ pub struct StatusPush {
 
 impl StatusPush {
     /// Checks it.
-    pub fn into_push(self) -> Result<Push<StatusPayload, model::Status>, Invalid> {
+    pub fn into_push(self) -> Result<model::StatusPush, Invalid> {
         let expected = expected_value(self.expected)?.into_value()?;
-        let held = LeaseName::ALL.iter().find(|name| self.new.payload.contains_key(name.as_str()));
-        if let Some(name) = held {
-            let field = format!("new.payload.{}", name.as_str());
-            return Err(Invalid::body(&field, "leases are taken and given back at /v1/leases/{address}"));
-        }
-        let new = status_payload(self.new.payload, "new.payload")?;
-        check_state(&new.state).map_err(|error| invalid_payload("new.payload", error))?;
-        Ok(Push {
-            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
-            expected: Expected::Value(expected),
-            allow_equal: false,
-            lease: claim(self.lease)?,
-        })
+        let new = model::NewStatus::new(status_payload(self.new.payload, "new.payload")?);
+        let new = new.map_err(|error| error.within("new"))?;
+        let new = match new_v(self.new.v, expected.v)? {
+            Some(v) => new.with_v(v).map_err(|error| error.within("new"))?,
+            None => new,
+        };
+        under(model::StatusPush::cas(expected, new), self.lease)
     }
 }
 
@@ -318,12 +304,12 @@ impl ExpectedStatus {
             return Err(Invalid::body("expected.v", "must be 1 or greater"));
         }
         let payload = self.payload.map(|payload| status_payload(payload, "expected.payload")).transpose()?;
-        Ok(ConcernValue { v: self.v, payload: payload.map(StatusPayload::without_leases) })
+        Ok(ConcernValue::stored(self.v, payload.map(StatusPayload::without_leases)))
     }
 }
 
 fn status_payload(mut payload: Object, field: &str) -> Result<StatusPayload, Invalid> {
-    check_object(&payload).map_err(|error| invalid_payload(field, error))?;
+    check_object(&payload).map_err(|error| error.within(field))?;
     match payload.remove("state") {
         Some(Value::String(state)) => Ok(StatusPayload { state, meta: payload }),
         Some(_) => Err(Invalid::body(&format!("{field}.state"), "must be a text")),
@@ -331,16 +317,11 @@ fn status_payload(mut payload: Object, field: &str) -> Result<StatusPayload, Inv
     }
 }
 
-fn invalid_payload(field: &str, error: InvalidPayload) -> Invalid {
-    Invalid::body(&format!("{field}.{}", error.path), error.reason)
-}
-
-/// A `v` that does not advance is a conflict, which the store tells; one that no record ever has is refused here.
-fn new_v(new: Option<i64>, expected: i64) -> Result<i64, Invalid> {
-    match new.or_else(|| expected.checked_add(1)) {
-        Some(v) if v >= 1 => Ok(v),
-        Some(_) => Err(Invalid::body("new.v", "must be 1 or greater")),
-        None => Err(Invalid::body("expected.v", "has no successor")),
+/// A `v` that is left out is the expected one's successor, which must exist.
+fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
+    match (new, expected.checked_add(1)) {
+        (None, None) => Err(Invalid::body("expected.v", "has no successor")),
+        (new, _) => Ok(new),
     }
 }
 
@@ -385,15 +366,14 @@ pub struct ConfigPush {
 
 impl ConfigPush {
     /// Checks it.
-    pub fn into_push(self) -> Result<Push<Value, model::Config>, Invalid> {
+    pub fn into_push(self) -> Result<model::ConfigPush, Invalid> {
         let expected = expected_value(self.expected)?.into_value()?;
-        let new = ledger_config(self.new.payload, "new.payload")?;
-        Ok(Push {
-            new: ConcernValue::new(new_v(self.new.v, expected.v)?, new),
-            expected: Expected::Value(expected),
-            allow_equal: false,
-            lease: claim(self.lease)?,
-        })
+        let new = model::NewConfig::new(self.new.payload).map_err(|error| error.within("new"))?;
+        let new = match new_v(self.new.v, expected.v)? {
+            Some(v) => new.with_v(v).map_err(|error| error.within("new"))?,
+            None => new,
+        };
+        under(model::ConfigPush::cas(expected, new), self.lease)
     }
 }
 
@@ -404,25 +384,12 @@ impl ExpectedConfig {
             (i64::MIN..=-1, _) => return Err(Invalid::body("expected.v", "must be 0 or greater")),
             (0, Some(_)) => return Err(Invalid::body("expected.payload", "must be null where v is 0")),
             (_, Some(payload)) => {
-                check_object(payload).map_err(|error| invalid_payload("expected.payload", error))?;
+                check_object(payload).map_err(|error| error.within("expected.payload"))?;
             }
             (_, None) => {}
         }
-        Ok(ConcernValue { v: self.v, payload: self.payload.map(Value::Object) })
+        Ok(ConcernValue::stored(self.v, self.payload.map(Value::Object)))
     }
-}
-
-fn ledger_config(config: Object, field: &str) -> Result<Value, Invalid> {
-    check_object(&config).map_err(|error| invalid_payload(field, error))?;
-    let field = format!("{field}.default_context_id");
-    match config.get("default_context_id") {
-        None | Some(Value::Null) => {}
-        Some(Value::String(id)) => {
-            content_id(id, &field)?;
-        }
-        Some(_) => return Err(Invalid::content_id(&field, "must be a text")),
-    }
-    Ok(Value::Object(config))
 }
 
 /// Creates a ledger.
@@ -446,9 +413,9 @@ pub struct LedgerToCreate {
     /// Where.
     pub address: Address,
     /// With this head.
-    pub head: Option<model::Head>,
+    pub head: Option<model::NewHead>,
     /// With this configuration.
-    pub config: Option<Value>,
+    pub config: Option<model::NewConfig>,
 }
 
 impl NewLedger {
@@ -457,9 +424,17 @@ impl NewLedger {
         Ok(LedgerToCreate {
             address: address(&self.address, "address")?,
             head: self.head.map(|head| head.born("head")).transpose()?,
-            config: self.config.map(|config| ledger_config(config, "config")).transpose()?,
+            config: self.config.map(initial_config).transpose()?,
         })
     }
+}
+
+/// The path of a new config begins with `payload`; here the config is the payload.
+fn initial_config(config: Object) -> Result<model::NewConfig, Invalid> {
+    model::NewConfig::new(config).map_err(|error| {
+        let path = error.path.replacen("payload", "config", 1);
+        model::InvalidPayload { path, ..error }.into()
+    })
 }
 
 /// Creates a graph source, or replaces its configuration.
@@ -483,39 +458,18 @@ pub struct GraphSource {
 impl GraphSource {
     /// Checks it, as the graph source of this address.
     pub fn into_publication(self, own: &Address) -> Result<GraphSourcePublication, Invalid> {
-        if self.source_type.trim().is_empty() || self.source_type.len() > MAX_SOURCE_TYPE_BYTES {
-            let reason = format!("must not be blank, and have at most {MAX_SOURCE_TYPE_BYTES} bytes");
-            return Err(Invalid::body("source_type", reason));
+        let mut publication = GraphSourcePublication::new(own.clone(), self.source_type, self.config)?;
+        if let Some(v) = self.expected_v {
+            publication = publication.expecting(v)?;
         }
-        if self.expected_v.is_some_and(|v| v < 0) {
-            return Err(Invalid::body("expected_v", "must be 0 or greater"));
+        if let Some(texts) = self.dependencies {
+            // More than are allowed are not looked at.
+            let texts = texts.iter().take(MAX_DEPENDENCIES + 1).enumerate();
+            let addresses = texts.map(|(i, text)| address(text, &format!("dependencies[{i}]")));
+            publication = publication.with_dependencies(addresses.collect::<Result<_, _>>()?)?;
         }
-        Ok(GraphSourcePublication {
-            source_type: self.source_type,
-            config: self.config,
-            dependencies: self.dependencies.map(|texts| dependencies(&texts, own)).transpose()?,
-            expected_v: self.expected_v,
-        })
+        Ok(publication)
     }
-}
-
-fn dependencies(texts: &[String], own: &Address) -> Result<Vec<Address>, Invalid> {
-    if texts.len() > MAX_DEPENDENCIES {
-        return Err(Invalid::body("dependencies", format!("has more than {MAX_DEPENDENCIES} addresses")));
-    }
-    let mut seen = BTreeSet::new();
-    let checked = |(i, text): (usize, &String)| {
-        let field = format!("dependencies[{i}]");
-        let address = address(text, &field)?;
-        if address == *own {
-            return Err(Invalid::body(&field, "is the graph source itself"));
-        }
-        if !seen.insert(address.clone()) {
-            return Err(Invalid::body(&field, format!("`{address}` is there twice")));
-        }
-        Ok(address)
-    };
-    texts.iter().enumerate().map(checked).collect()
 }
 
 /// Creates a branch of a ledger.
@@ -544,7 +498,7 @@ pub struct BranchToCreate {
     /// Its source.
     pub source: Address,
     /// The commit to start from, where it is not the source's head.
-    pub at: Option<model::Head>,
+    pub at: Option<model::NewHead>,
 }
 
 impl NewBranch {
@@ -600,12 +554,15 @@ pub struct Snapshot {
 impl Snapshot {
     /// Checks it.
     pub fn into_model(self) -> Result<ResetTo, Invalid> {
-        Ok(ResetTo { head: self.head.born_or_not("head")?, index: self.index.born_or_not("index")? })
+        let head = if self.head.is_unborn("head")? { None } else { Some(self.head.born("head")?) };
+        let index = if self.index.is_unborn("index")? { None } else { Some(self.index.born_index("index")?) };
+        Ok(ResetTo::new(head, index)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nameservice_model::Expected;
     use serde::de::DeserializeOwned;
     use serde_json::json;
 
@@ -629,10 +586,10 @@ mod tests {
     fn what_a_head_push_expects_is_told_apart() {
         let push = |body: Value| read::<HeadPush>(body).into_push();
         let new = json!({"id": ID, "t": 2});
-        assert_eq!(push(json!({"new": new})).unwrap().expected, Expected::Older);
-        assert_eq!(push(json!({"new": new, "expected": null})).unwrap().expected, Expected::NoRecord);
+        assert_eq!(push(json!({"new": new})).unwrap().expected(), &Expected::Older);
+        assert_eq!(push(json!({"new": new, "expected": null})).unwrap().expected(), &Expected::NoRecord);
         let unborn = push(json!({"new": new, "expected": {"id": null, "t": 0}})).unwrap();
-        assert_eq!(unborn.expected, Expected::Value(ConcernValue::unborn()));
+        assert_eq!(unborn.expected(), &Expected::Value(ConcernValue::unborn()));
         // Not greater than what is expected: for the store to answer.
         assert!(push(json!({"new": new, "expected": {"id": ID, "t": 7}})).is_ok());
         for (body, field) in [
@@ -653,8 +610,8 @@ mod tests {
         let push = |body: Value| read::<IndexPush>(body).into_push();
         let new = json!({"id": ID, "t": 2, "graphs": {"g": {"id": ID, "t": 2}, "h": null}});
         let good = push(json!({"new": new, "expected": {"id": ID, "t": 2, "rev": 3}})).unwrap();
-        assert_eq!(good.new.graphs.len(), 2);
-        assert!(push(json!({"new": new, "allow_equal": true})).unwrap().allow_equal);
+        assert_eq!(good.desired().graphs().len(), 2);
+        assert!(push(json!({"new": new, "allow_equal": true})).unwrap().allows_equal());
         refused(push(json!({"new": new, "allow_equal": true, "expected": null})), "allow_equal");
         let long = "g".repeat(256);
         for (graphs, field) in [
@@ -666,7 +623,7 @@ mod tests {
         ] {
             refused(push(json!({"new": {"id": ID, "t": 2, "graphs": graphs}})), field);
         }
-        let many: BTreeMap<_, _> = (0..=MAX_GRAPHS).map(|i| (i.to_string(), Value::Null)).collect();
+        let many: BTreeMap<_, _> = (0..=model::MAX_GRAPHS).map(|i| (i.to_string(), Value::Null)).collect();
         refused(push(json!({"new": {"id": ID, "t": 2, "graphs": many}})), "new.graphs");
     }
 
@@ -677,9 +634,9 @@ mod tests {
         let good =
             push(json!({"expected": {"v": 4, "payload": {"state": "indexing", "index_lock": {}}}, "new": ready}));
         let good = good.unwrap();
-        assert_eq!(good.new.v, 5);
+        assert_eq!(good.new_v(), 5);
         let expected = ConcernValue::new(4, StatusPayload::state("indexing"));
-        assert_eq!(good.expected, Expected::Value(expected));
+        assert_eq!(good.expected(), &Expected::Value(expected));
         for (body, field) in [
             (json!({"new": ready}), "expected"),
             (json!({"expected": null, "new": ready}), "expected"),
@@ -704,7 +661,7 @@ mod tests {
     fn a_config_push_checks_its_context() {
         let push = |body: Value| read::<ConfigPush>(body).into_push();
         let new = json!({"payload": {"default_context_id": ID}});
-        assert_eq!(push(json!({"expected": {"v": 0, "payload": null}, "new": new})).unwrap().new.v, 1);
+        assert_eq!(push(json!({"expected": {"v": 0, "payload": null}, "new": new})).unwrap().new_v(), 1);
         for (body, field) in [
             (json!({"new": new}), "expected"),
             (json!({"expected": {"v": -1}, "new": new}), "expected.v"),
@@ -728,7 +685,7 @@ mod tests {
         let own = Address::parse("search").unwrap();
         let publish = |body: Value| read::<GraphSource>(body).into_publication(&own);
         let good = publish(json!({"source_type": "f:X", "config": {}, "dependencies": ["mydb"]})).unwrap();
-        assert_eq!(good.dependencies.unwrap()[0].as_str(), "mydb:main");
+        assert_eq!(good.dependencies().unwrap()[0].as_str(), "mydb:main");
         let many: Vec<_> = (0..25).map(|i| format!("a{i}")).collect();
         for (change, field) in [
             (json!({"source_type": " "}), "source_type"),

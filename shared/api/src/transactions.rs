@@ -1,6 +1,6 @@
 //! Transactions on the wire.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
 
 use super::{
     Config, Head, Index, Status, leases,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Invalid, json::from_slice_at};
 use nameservice_model::{
-    self as model, Committed, ConcernState, Expected, Lease, MAX_OPERATIONS, OperationKind, OperationOutcome,
+    self as model, Committed, ConcernState, Lease, MAX_OPERATIONS, OperationKind, OperationOutcome,
 };
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -106,22 +106,11 @@ impl Members {
 
 impl Transaction {
     /// Checks it.
-    pub fn into_operations(self) -> Result<Vec<model::Operation>, Invalid> {
-        if self.operations.is_empty() || self.operations.len() > MAX_OPERATIONS {
-            return Err(Invalid::body("operations", format!("must be 1 to {MAX_OPERATIONS} operations")));
-        }
-        let mut seen = HashSet::new();
-        let checked = |(i, members): (usize, Members)| {
-            let at = format!("operations[{i}]");
-            let operation = operation(members, &at)?;
-            let concern = operation.action.concern();
-            if !seen.insert((operation.address.clone(), concern)) {
-                let reason = format!("the {concern} of `{}` is there twice", operation.address);
-                return Err(Invalid::body(&at, reason));
-            }
-            Ok(operation)
-        };
-        self.operations.into_iter().enumerate().map(checked).collect()
+    pub fn into_model(self) -> Result<model::Transaction, Invalid> {
+        // More than are allowed are not looked at.
+        let members = self.operations.into_iter().take(MAX_OPERATIONS + 1).enumerate();
+        let operations = members.map(|(i, members)| operation(members, &format!("operations[{i}]")));
+        Ok(model::Transaction::new(operations.collect::<Result<_, _>>()?)?)
     }
 }
 
@@ -140,15 +129,6 @@ fn operation(mut members: Members, at: &str) -> Result<model::Operation, Invalid
             return Err(Invalid::body(&format!("{at}.op"), reason));
         }
     };
-    let creates = match &action {
-        OperationKind::PushHead(push) => push.expected == Expected::NoRecord,
-        OperationKind::PushIndex(push) => push.expected == Expected::NoRecord,
-        _ => false,
-    };
-    if creates {
-        let reason = "cannot be null: a transaction does not create records";
-        return Err(Invalid::body(&format!("{at}.expected"), reason));
-    }
     Ok(model::Operation { address, action })
 }
 
@@ -272,7 +252,7 @@ impl TransactionAnswer {
         let results = |outcomes: Vec<OperationOutcome>| outcomes.into_iter().map(OperationResult::from).collect();
         match outcome {
             Committed::Committed(outcomes) => Ok(Self { results: results(outcomes) }),
-            Committed::Refused(outcomes) => Err(results(outcomes)),
+            Committed::Rejected(outcomes) => Err(results(outcomes)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nameservice_model::{Change, ChangeFeed as _, ChangedPart, Result, Run};
+use nameservice_model::{Change, ChangeFeed as _, ChangedPart, Limit, Result, Run};
 use nameservice_store::doctor::Written;
 
 use crate::Feed;
@@ -47,9 +47,9 @@ impl Feed {
     }
 
     async fn oldest_change(&self) -> Result<Option<Change>> {
-        let mut run = self.changes(0, 1).await?;
+        let mut run = self.changes(0, Limit::ONE).await?;
         if let Run::Gone { oldest } = run {
-            run = self.changes(oldest.saturating_sub(1), 1).await?;
+            run = self.changes(oldest.saturating_sub(1), Limit::ONE).await?;
         }
         Ok(match run {
             Run::Changes(changes) => changes.into_iter().next(),

@@ -5,7 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use nameservice_dynamo::is_missing_table;
-use nameservice_model::{Address, Change, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Result, Run};
+use nameservice_model::{
+    Address, Change, ChangeFeed, ChangedPart, History, HistoryQuery, Identity, Limit, Result, Run,
+};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 
@@ -38,7 +40,7 @@ impl ChangeFeed for Feed {
     /// see a part of a transaction that is being applied; every row names the first of its transaction, so a hole in
     /// front of it is either such a part, and closes by itself, or what has expired. Of a whole transaction that is not
     /// seen while a later one is, only a read of the row itself can tell, which waits for transactions.
-    async fn changes(&self, after: u64, limit: usize) -> Result<Run> {
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let counter = self.counter().await?;
         if after < counter.epoch.saturating_sub(1) {
             return Ok(Run::Gone { oldest: counter.epoch });
@@ -50,7 +52,7 @@ impl ChangeFeed for Feed {
         if after == counter.n {
             return Ok(Run::Changes(Vec::new()));
         }
-        let range = Range::new().after(sort_key(after)).limit(limit);
+        let range = Range::new().after(sort_key(after)).limit(limit.get());
         let rows = self.view.load_range::<Row>(FEED_ID, &range).await?.rows;
         let now = self.now().as_second();
         let (follows, begins, expires) = match rows.first() {
@@ -90,7 +92,7 @@ impl ChangeFeed for Feed {
 
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let view = self.view.alive_at(self.now().as_second());
-        let mut range = Range::new().after(sort_key(query.after)).limit(query.limit);
+        let mut range = Range::new().after(sort_key(query.after)).limit(query.limit.get());
         let (mut changes, mut after) = (Vec::new(), query.after);
         for _ in 0..HISTORY_PAGES {
             let page = view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;
@@ -100,7 +102,7 @@ impl ChangeFeed for Feed {
                 if wanted(query.part, change.part) {
                     changes.push(change);
                 }
-                if changes.len() == query.limit {
+                if changes.len() == query.limit.get() {
                     return Ok(History { changes, more_after: Some(after) });
                 }
             }

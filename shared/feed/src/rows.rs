@@ -144,7 +144,7 @@ impl Seen {
 }
 
 fn kind_of(name: &str) -> Result<RecordKind> {
-    RecordKind::from_name(name).ok_or_else(|| unknown("kind", name))
+    name.parse().map_err(|_| unknown("kind", name))
 }
 
 fn unknown(what: &str, name: &str) -> Error {
@@ -222,8 +222,8 @@ impl Row {
             position: self.at()?,
             identity: Identity { kind: kind_of(&self.kind)?, source_type: self.source_type },
             address: Address::stored(self.address),
-            part: ChangedPart::from_name(&self.concern).ok_or_else(|| unknown("concern", &self.concern))?,
-            kind: ChangeKind::from_name(&self.change).ok_or_else(|| unknown("change", &self.change))?,
+            part: self.concern.parse::<ChangedPart>().map_err(|_| unknown("concern", &self.concern))?,
+            kind: self.change.parse::<ChangeKind>().map_err(|_| unknown("change", &self.change))?,
             watermark: self.watermark,
             previous: self.previous,
             payload: match self.payload {

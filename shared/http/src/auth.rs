@@ -8,9 +8,8 @@ use std::{
 
 use axum::http::{HeaderMap, header, request::Parts};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use nameservice_model::{Address, Object};
+use nameservice_model::{Address, AddressGlob, Object};
 use serde_json::Value;
-use wildmatch::WildMatch;
 
 use crate::{problem::Problem, verifier::Verifier};
 
@@ -122,7 +121,7 @@ pub struct Principal {
     /// The most that the token's own scopes allow, at the addresses that its globs allow.
     scope: Option<Scope>,
     /// `None` allows every address.
-    globs: Option<Vec<WildMatch>>,
+    globs: Option<Vec<AddressGlob>>,
     /// Reading and writing that Fluree's claims allow.
     storage: Storage,
     /// When the token ends; `None` where none was needed.
@@ -177,7 +176,7 @@ impl Principal {
     /// Whether the caller may do this to this record.
     pub(crate) fn may(&self, scope: Scope, address: &Address) -> bool {
         let by_scope = self.scope >= Some(scope)
-            && self.globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(address.as_str())));
+            && self.globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(address)));
         let by_storage = scope <= Scope::Write
             && match &self.storage {
                 Storage::All => true,
@@ -224,8 +223,8 @@ fn texts(claim: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// Globs of `*` (anything, `/` and `:` too) and `?` (one character).
-fn globs(claim: &Value) -> Result<Vec<WildMatch>, Problem> {
+/// The globs of a claim. One that no address can match grants nothing.
+fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
     // A list with anything but texts is refused as a whole: guessing could widen it.
     let well_formed = match claim {
         Value::String(_) => true,
@@ -235,12 +234,7 @@ fn globs(claim: &Value) -> Result<Vec<WildMatch>, Problem> {
     if !well_formed {
         return Err(Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of globs")));
     }
-    let globs = texts(Some(claim)).into_iter().map(|text| {
-        // As everywhere, a plain `mydb` means `mydb:main`.
-        let plain = !text.contains([':', '*', '?']);
-        WildMatch::new(&if plain { format!("{text}:main") } else { text.to_owned() })
-    });
-    Ok(globs.collect())
+    Ok(texts(Some(claim)).into_iter().filter_map(|text| AddressGlob::parse(text).ok()).collect())
 }
 
 #[cfg(test)]

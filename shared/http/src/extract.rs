@@ -11,7 +11,6 @@ use nameservice_api::json;
 use nameservice_model::{Address, Call, RequestId};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use crate::{
     auth::{Auth, Principal, Scope},
@@ -138,11 +137,11 @@ where
         let call = match idempotency_key(&parts.headers)? {
             Some(key) => {
                 let Received { path, body } = received(parts)?;
-                let parts = [principal.id().as_bytes(), key.as_bytes(), parts.method.as_str().as_bytes()];
-                Call::with_id(request_id(parts.into_iter().chain([path.as_bytes(), body.as_ref()])))
+                let rest = [parts.method.as_str().as_bytes(), path.as_bytes(), body.as_ref()];
+                Call::with_id(request_id([principal.id().as_bytes(), key.as_bytes()], rest))
             }
-            // Nobody can repeat a call that has no name: a name like no other says as much.
-            None => Call::with_id(request_id([Uuid::new_v4().as_bytes().as_slice()])),
+            // Nobody can repeat a call that has no name.
+            None => Call::fresh(),
         };
         Ok(Self { principal: Arc::new(principal), call, needs: PhantomData })
     }
@@ -200,16 +199,20 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     }
 }
 
-/// A hash over all the parts, each after its length: no two lists of parts read alike.
-fn request_id<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> RequestId {
+/// The id of a call: a hash of the caller and the key, and one of the rest of the request.
+fn request_id<'a>(key: impl IntoIterator<Item = &'a [u8]>, rest: impl IntoIterator<Item = &'a [u8]>) -> RequestId {
+    RequestId::from_hashes(hash(key), hash(rest))
+}
+
+/// The first `N` bytes of a hash over all the parts, each after its length: no two lists of parts read alike.
+fn hash<'a, const N: usize>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; N] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    let mut id = hex(&hash.finalize());
-    id.truncate(32);
-    RequestId::new(id)
+    let digest = hash.finalize();
+    std::array::from_fn(|i| digest[i])
 }
 
 /// Bytes as lower-case hexadecimal text.
@@ -388,16 +391,24 @@ mod tests {
     #[test]
     fn no_two_requests_read_alike() {
         let ids = [
-            request_id([b"ab".as_slice(), b"c"]),
-            request_id([b"a".as_slice(), b"bc"]),
-            request_id([b"abc".as_slice(), b""]),
-            request_id([b"abc".as_slice()]),
+            request_id([b"ab".as_slice(), b"c"], [b"".as_slice()]),
+            request_id([b"a".as_slice(), b"bc"], [b"".as_slice()]),
+            request_id([b"abc".as_slice(), b""], [b"".as_slice()]),
+            request_id([b"abc".as_slice()], [b"".as_slice()]),
+            request_id([b"ab".as_slice(), b"c"], [b"".as_slice(), b""]),
         ];
         for (i, id) in ids.iter().enumerate() {
-            assert_eq!(id.as_str().len(), 32);
             assert!(!ids[..i].contains(id));
         }
-        assert_eq!(ids[0], request_id([b"ab".as_slice(), b"c"]));
+        assert_eq!(ids[0], request_id([b"ab".as_slice(), b"c"], [b"".as_slice()]));
+    }
+
+    #[test]
+    fn two_requests_under_one_key_share_the_first_hash() {
+        let of = |key: &str, body: &str| request_id([b"caller".as_slice(), key.as_bytes()], [body.as_bytes()]);
+        assert_eq!(of("k", "a").prefix(), of("k", "b").prefix());
+        assert_ne!(of("k", "a"), of("k", "b"));
+        assert_ne!(of("k", "a").prefix(), of("l", "a").prefix());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nameservice_model::Cursor;
+use nameservice_model::{Cursor, Limit};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -13,12 +13,10 @@ pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 const FRAME_BYTES: usize = 4 * 1024;
 
 /// How many entries a page has at most.
-pub fn limit(asked: Option<u64>, default: usize, most: usize) -> Result<usize, Problem> {
-    match asked.map(usize::try_from) {
-        None => Ok(default),
-        Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Problem::invalid_parameter("limit", format!("must be between 1 and {most}"))),
-    }
+pub fn limit(asked: Option<u64>, default: usize, most: usize) -> Result<Limit, Problem> {
+    let limit = asked.map_or(Ok(default), usize::try_from).ok().filter(|limit| *limit <= most);
+    let limit = limit.and_then(|limit| Limit::new(limit).ok());
+    limit.ok_or_else(|| Problem::invalid_parameter("limit", format!("must be between 1 and {most}")))
 }
 
 /// Reads a cursor that came back.
@@ -119,8 +117,8 @@ mod tests {
 
     #[test]
     fn limits_have_bounds() {
-        assert_eq!(limit(None, 100, 1000).unwrap(), 100);
-        assert_eq!(limit(Some(1000), 100, 1000).unwrap(), 1000);
+        assert_eq!(limit(None, 100, 1000).unwrap().get(), 100);
+        assert_eq!(limit(Some(1000), 100, 1000).unwrap().get(), 1000);
         assert!(limit(Some(0), 100, 1000).is_err());
         assert!(limit(Some(1001), 100, 1000).is_err());
     }

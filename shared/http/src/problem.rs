@@ -294,6 +294,11 @@ impl Problem {
         Self::new(Kind::Internal, "the failure was logged under this answer's x-request-id").caused_by(failure)
     }
 
+    /// The backend returned an outcome that this version does not know.
+    pub fn unknown_outcome() -> Self {
+        Self::internal("the backend returned an outcome that this version does not know")
+    }
+
     /// The store does not answer.
     pub fn unavailable(failure: Error) -> Self {
         Self::new(Kind::Unavailable, "the store did not answer, and nothing was written: try again")

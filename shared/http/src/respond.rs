@@ -36,6 +36,7 @@ where
         PushOutcome::LeaseLost { lease } => {
             Err(Problem::lease_lost(address, lease.map(shapes::leases::Lease::from).as_ref()))
         }
+        _ => Err(Problem::unknown_outcome()),
     }
 }
 

@@ -13,16 +13,16 @@ const DEFAULT_BRANCH: &str = "main";
 ///
 /// Invariants of a parsed address:
 /// - exactly one `:`; `mydb` is read as `mydb:main`;
-/// - neither part is blank, nor holds `:` `@` `%` `?` `#` `\` or a control character;
+/// - neither part is blank, nor contains `:` `@` `%` `?` `#` `\` or a control character;
 /// - no `/`-separated segment of either part is empty, `.` or `..`;
 /// - the branch has at most [`MAX_BRANCH_BYTES`], the whole at most [`MAX_ADDRESS_BYTES`].
 ///
-/// [`Address::stored`] alone makes one without these checks, for rows that other programs named.
+/// [`Address::stored`] makes one without these checks, for rows that other programs named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Address(String);
 
-/// Why a text is not an address.
+/// The error of a text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an address (`name:branch`): {reason}")]
 pub struct InvalidAddress {
@@ -40,23 +40,23 @@ impl Address {
     /// Joins a name and a branch under the same rules.
     pub fn from_parts(name: &str, branch: &str) -> Result<Self, InvalidAddress> {
         let whole = format!("{name}:{branch}");
-        let refuse = |reason: String| Err(InvalidAddress { text: shortened(&whole), reason });
+        let invalid = |reason: String| Err(InvalidAddress { text: shortened(&whole), reason });
         for (part, text) in [("name", name), ("branch", branch)] {
             if let Err(reason) = check_part(part, text) {
-                return refuse(reason);
+                return invalid(reason);
             }
         }
         if branch.len() > MAX_BRANCH_BYTES {
-            return refuse(format!("the branch has {} bytes, {MAX_BRANCH_BYTES} are allowed", branch.len()));
+            return invalid(format!("the branch has {} bytes, {MAX_BRANCH_BYTES} are allowed", branch.len()));
         }
         if whole.len() > MAX_ADDRESS_BYTES {
-            return refuse(format!("it has {} bytes, {MAX_ADDRESS_BYTES} are allowed", whole.len()));
+            return invalid(format!("it has {} bytes, {MAX_ADDRESS_BYTES} are allowed", whole.len()));
         }
         Ok(Self(whole))
     }
 
-    /// Takes a partition key as it stands in the table, unchecked. Fluree allows names that [`Address::parse`]
-    /// refuses; such rows are readable through the library, and never appear over HTTP.
+    /// Returns the address of a stored row, unchecked. Fluree allows names that [`Address::parse`]
+    /// rejects; such rows are readable through the library, and never appear over HTTP.
     pub fn stored(pk: impl Into<String>) -> Self {
         Self(pk.into())
     }
@@ -66,22 +66,22 @@ impl Address {
         Self::parse(&self.0).is_ok_and(|parsed| parsed == *self)
     }
 
-    /// The whole, `name:branch`.
+    /// Returns the whole address, `name:branch`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part before the `:`.
+    /// Returns the part before the `:`.
     pub fn name(&self) -> &str {
         self.split().0
     }
 
-    /// The part after the `:`.
+    /// Returns the part after the `:`.
     pub fn branch(&self) -> &str {
         self.split().1
     }
 
-    /// The address of another branch of the same name.
+    /// Returns the address of another branch of the same name.
     pub fn with_branch(&self, branch: &str) -> Result<Self, InvalidAddress> {
         Self::from_parts(self.name(), branch)
     }
@@ -131,6 +131,28 @@ impl FromStr for Address {
     }
 }
 
+impl TryFrom<String> for Address {
+    type Error = InvalidAddress;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = InvalidAddress;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::parse(text)
+    }
+}
+
+impl AsRef<str> for Address {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -158,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_named_in_its_refusal() {
+    fn each_rule_is_named_in_its_error() {
         let long_branch = format!("a:{}", "b".repeat(129));
         let long = "a".repeat(996);
         for (text, reason) in [
@@ -200,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_at_all_is_parsed_or_refused_in_a_short_sentence(text in any::<String>()) {
+        fn anything_at_all_is_parsed_or_rejected_in_a_short_sentence(text in any::<String>()) {
             if let Err(error) = Address::parse(&text) {
                 prop_assert!(error.to_string().chars().count() < 250);
             }

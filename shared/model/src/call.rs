@@ -2,22 +2,43 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// Names one call that writes, so that its second arrival is recognised.
+/// The identity of one call that writes, so that its second arrival is recognised.
 ///
-/// Every push stores it in the item and finds it there again among the last four
-/// (contract §4); two calls with the same id are the same call.
+/// It is two hashes. The first names the caller and the idempotency key, the second the rest of the request: method,
+/// path, body. Two calls with the same id are the same call. Two calls that share only the first hash are different
+/// requests under one key: the second of them is an error. Every item that is pushed remembers the ids of its last
+/// four writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(String);
 
 impl RequestId {
-    /// Takes an id that the caller has made: a hash of everything that makes the call what it is.
-    pub fn new(id: impl Into<String>) -> Self {
+    /// The length of the first hash in the text, which names the caller and the key.
+    pub const PREFIX_LENGTH: usize = 32;
+
+    /// Returns the id of these two hashes: of the caller and the key, and of the rest of the request. The second only
+    /// distinguishes requests under one key, so it is shorter.
+    pub fn from_hashes(key: [u8; 16], rest: [u8; 8]) -> Self {
+        Self(format!("{:032x}{:016x}", u128::from_be_bytes(key), u64::from_be_bytes(rest)))
+    }
+
+    /// Returns an id as it was stored.
+    pub fn stored(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The text that is stored.
+    /// Returns the text that is stored.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the part that names the caller and the key.
+    pub fn prefix(&self) -> &str {
+        self.0.get(..Self::PREFIX_LENGTH).unwrap_or(&self.0)
+    }
+
+    /// Whether a stored id is of another request under the same key.
+    pub fn shares_key_with(&self, stored: &str) -> bool {
+        stored != self.0 && stored.starts_with(self.prefix())
     }
 }
 
@@ -27,7 +48,13 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What a write knows of the call that it serves.
+impl AsRef<str> for RequestId {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// The context of a write: the call that it serves.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The identity of the call.
@@ -35,13 +62,31 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call under an id of the caller's making: repeating it with the same id does not apply twice.
+    /// Returns a call with this id: repeating it with the same id does not apply twice.
     pub fn with_id(request_id: RequestId) -> Self {
         Self { request_id }
     }
 
-    /// A call like no other.
+    /// Returns a call with an id of its own.
     pub fn fresh() -> Self {
-        Self::with_id(RequestId::new(Uuid::new_v4().simple().to_string()))
+        let (rest, _) = Uuid::new_v4().as_u64_pair();
+        Self::with_id(RequestId::from_hashes(*Uuid::new_v4().as_bytes(), rest.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_under_one_key_share_the_prefix_only() {
+        let one = RequestId::from_hashes([0; 16], [1; 8]);
+        let two = RequestId::from_hashes([0; 16], [2; 8]);
+        let other = RequestId::from_hashes([1; 16], [1; 8]);
+        assert_eq!(one.as_str(), "000000000000000000000000000000000101010101010101");
+        assert_eq!(one.prefix(), two.prefix());
+        assert!(one.shares_key_with(two.as_str()) && !one.shares_key_with(one.as_str()));
+        assert!(!one.shares_key_with(other.as_str()) && !one.shares_key_with("-"));
+        assert_ne!(Call::fresh().request_id.prefix(), Call::fresh().request_id.prefix());
     }
 }

@@ -1,15 +1,17 @@
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::{Address, ConcernKind, RecordKind};
+use crate::{Address, ConcernKind, Limit, RecordKind, UnknownName};
 
 /// The largest payload that a change carries, in bytes of JSON. A larger one is left out and marked: its carriers (a
 /// queue's message of 256 KiB, ten of them in one request) hold it in any number, and a reader fetches the record.
 pub const MAX_CHANGE_PAYLOAD_BYTES: usize = 16 * 1024;
 
-/// What of a record has changed: the record itself, or one of its concerns.
+/// A part of a record that changes: the record itself, or one of its concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChangedPart {
     /// Its existence, whether it is retracted, what it depends on.
@@ -19,7 +21,7 @@ pub enum ChangedPart {
 }
 
 impl ChangedPart {
-    /// All of them.
+    /// Every part.
     pub const ALL: [Self; 5] = [
         Self::Meta,
         Self::Concern(ConcernKind::Head),
@@ -28,17 +30,12 @@ impl ChangedPart {
         Self::Concern(ConcernKind::Config),
     ];
 
-    /// The name on the wire, where it is called a concern too.
-    pub const fn as_str(self) -> &'static str {
+    /// Returns the name in JSON, where it is called a concern too.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Meta => "meta",
             Self::Concern(concern) => concern.as_str(),
         }
-    }
-
-    /// The part of that wire name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 }
 
@@ -48,49 +45,67 @@ impl fmt::Display for ChangedPart {
     }
 }
 
-/// How it has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+impl FromStr for ChangedPart {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = Self::ALL.into_iter().find(|part| part.as_str() == name);
+        found.ok_or_else(|| UnknownName::new("part of a record", name, Self::ALL.map(Self::as_str)))
+    }
+}
+
+impl AsRef<str> for ChangedPart {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// The kind of a change.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum ChangeKind {
     /// There was nothing, or nothing born, and now there is.
     Created,
-    /// A newer value took the place of the one before.
+    /// A newer value replaced the one before.
     Updated,
-    /// The watermark went back, or a head was replaced at the same `t`: an administrator has put it there.
+    /// The watermark went back, or a head was replaced at the same `t`: an administrator has reset it.
     Reset,
     /// The record was soft-deleted.
     Retracted,
     /// A retraction was undone.
     Restored,
-    /// It is gone for good.
+    /// The record was deleted.
     Purged,
 }
 
 impl ChangeKind {
-    /// All of them.
+    /// Every kind of change.
     pub const ALL: [Self; 6] =
         [Self::Created, Self::Updated, Self::Reset, Self::Retracted, Self::Restored, Self::Purged];
 
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Reset => "reset",
-            Self::Retracted => "retracted",
-            Self::Restored => "restored",
-            Self::Purged => "purged",
-        }
+    /// Returns the name in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// The kind of that wire name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
-
-impl fmt::Display for ChangeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    fn unknown(name: &str) -> UnknownName {
+        UnknownName::new("kind of change", name, Self::ALL.map(Self::as_str))
     }
 }
 
@@ -142,6 +157,7 @@ pub struct Change {
 
 /// A stretch of the feed.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub enum Run {
     /// What follows the position that was given, without a gap; nothing where nothing follows yet.
     Changes(Vec<Change>),
@@ -159,8 +175,8 @@ pub struct HistoryQuery {
     pub after: u64,
     /// Only changes of this part.
     pub part: Option<ChangedPart>,
-    /// How many at most, 1 or more.
-    pub limit: usize,
+    /// How many at most.
+    pub limit: Limit,
 }
 
 /// Changes of one record, oldest first.

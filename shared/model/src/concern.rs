@@ -1,50 +1,62 @@
-use std::fmt;
+use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-/// Which concern of a record is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+use crate::{Config, Head, Index, Status, UnknownName};
+
+/// A concern of a record: a part with a watermark and a payload of its own.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum ConcernKind {
-    /// Where the latest commit is (`commit_t`). Ledgers only.
+    /// The latest commit (`commit_t`). Ledgers only.
     Head,
-    /// Where the latest index is (`index_t`).
+    /// The latest index (`index_t`).
     Index,
-    /// What state the record is in (`status_v`).
+    /// The state of the record (`status_v`).
     Status,
-    /// How it is configured (`config_v`).
+    /// The configuration (`config_v`).
     Config,
 }
 
 impl ConcernKind {
-    /// All of them, in the order in which a record shows them.
+    /// Every concern, in the order in which a record shows them.
     pub const ALL: [Self; 4] = [Self::Head, Self::Index, Self::Status, Self::Config];
 
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Index => "index",
-            Self::Status => "status",
-            Self::Config => "config",
-        }
+    /// Returns the name in JSON and in the table.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// The concern of that wire name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    fn unknown(name: &str) -> UnknownName {
+        UnknownName::new("concern", name, Self::ALL.map(Self::as_str))
     }
 }
 
-impl fmt::Display for ConcernKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What a concern holds: a watermark that only grows, and a payload.
+/// The value of a concern: a watermark that only grows, and a payload.
 ///
-/// - `ConcernValue { v: 0, payload: None }`: unborn, the record exists and the concern has no data;
-/// - `ConcernValue { v, payload: Some(_) }`: has data;
+/// - `v: 0, payload: None`: unborn, the record exists and the concern has no data;
+/// - `v` and a payload: the concern has data;
 /// - `None` around it: there is no such record.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// The fields are public to read. [`ConcernValue::new`] and [`ConcernValue::unborn`] make the values that a record can
+/// have; [`ConcernValue::stored`] is for backends, which also read rows that other programs left.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ConcernValue<T> {
     /// The watermark: `t` of a head or an index, a counter of a status or a config.
     pub v: i64,
@@ -53,25 +65,115 @@ pub struct ConcernValue<T> {
 }
 
 impl<T> ConcernValue<T> {
-    /// A value with data.
+    /// Returns a value with data.
     pub const fn new(v: i64, payload: T) -> Self {
         Self { v, payload: Some(payload) }
     }
 
-    /// The value of a concern without data.
+    /// Returns the value of a concern without data.
     pub const fn unborn() -> Self {
         Self { v: 0, payload: None }
+    }
+
+    /// Returns a value as a backend has read it, or an expectation that leaves the payload open.
+    pub const fn stored(v: i64, payload: Option<T>) -> Self {
+        Self { v, payload }
+    }
+
+    /// Whether the concern has no data yet.
+    pub const fn is_unborn(&self) -> bool {
+        self.payload.is_none()
+    }
+
+    /// Applies a function to the payload.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ConcernValue<U> {
+        ConcernValue { v: self.v, payload: self.payload.map(f) }
+    }
+}
+
+/// The value of any one of the concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConcernState {
+    /// The value of the head.
+    Head(Head),
+    /// The value of the index.
+    Index(Index),
+    /// The value of the status.
+    Status(Status),
+    /// The value of the config.
+    Config(Config),
+}
+
+impl ConcernState {
+    /// Returns the concern that the value belongs to.
+    pub const fn concern(&self) -> ConcernKind {
+        match self {
+            Self::Head(_) => ConcernKind::Head,
+            Self::Index(_) => ConcernKind::Index,
+            Self::Status(_) => ConcernKind::Status,
+            Self::Config(_) => ConcernKind::Config,
+        }
+    }
+
+    /// Returns the watermark.
+    pub const fn v(&self) -> i64 {
+        match self {
+            Self::Head(value) => value.v,
+            Self::Index(value) => value.v,
+            Self::Status(value) => value.v,
+            Self::Config(value) => value.v,
+        }
+    }
+}
+
+impl From<Head> for ConcernState {
+    fn from(value: Head) -> Self {
+        Self::Head(value)
+    }
+}
+
+impl From<Index> for ConcernState {
+    fn from(value: Index) -> Self {
+        Self::Index(value)
+    }
+}
+
+impl From<Status> for ConcernState {
+    fn from(value: Status) -> Self {
+        Self::Status(value)
+    }
+}
+
+impl From<Config> for ConcernState {
+    fn from(value: Config) -> Self {
+        Self::Config(value)
     }
 }
 
 /// The outcome of a compare-and-set. A conflict is an outcome, not an error.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub enum CasResult<T> {
-    /// The new value is in place.
+    /// The new value is stored.
     Updated,
-    /// The expectation did not hold; nothing was written.
+    /// The expected value did not match; nothing was written.
     Conflict {
-        /// What is there instead: `None` where there is no such record.
+        /// The current value: `None` where there is no such record.
         actual: Option<ConcernValue<T>>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_to_what_they_display() {
+        for concern in ConcernKind::ALL {
+            assert_eq!(concern.to_string().parse(), Ok(concern));
+            assert_eq!(serde_json::to_value(concern).unwrap(), concern.as_str());
+        }
+        let error = "heads".parse::<ConcernKind>().unwrap_err().to_string();
+        assert_eq!(error, "`heads` is not a concern: expected one of head, index, status, config");
+    }
 }

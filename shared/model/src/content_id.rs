@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use cid::{Cid, Version};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct ContentId(String);
 
-/// Why a text is not a content id.
+/// The error of a text that is not a content id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a content id (a CIDv1 in base32-lower text, `bafy…`): {reason}")]
 pub struct InvalidContentId {
@@ -18,29 +18,36 @@ pub struct InvalidContentId {
     reason: String,
 }
 
+impl InvalidContentId {
+    /// Returns the error of a JSON value that is not even a text.
+    pub(crate) fn not_a_text(value: &serde_json::Value) -> Self {
+        Self { text: value.to_string().chars().take(80).collect(), reason: "it must be a text".into() }
+    }
+}
+
 impl ContentId {
-    /// Checks and takes a CIDv1 in base32-lower text.
+    /// Reads a CIDv1 in base32-lower text.
     pub fn parse(text: &str) -> Result<Self, InvalidContentId> {
-        let refuse = |reason: String| InvalidContentId { text: text.chars().take(80).collect(), reason };
+        let invalid = |reason: String| InvalidContentId { text: text.chars().take(80).collect(), reason };
         if text.len() > 512 {
-            return Err(refuse(format!("it has {} bytes", text.len())));
+            return Err(invalid(format!("it has {} bytes", text.len())));
         }
-        let cid = Cid::try_from(text).map_err(|error| refuse(error.to_string()))?;
+        let cid = Cid::try_from(text).map_err(|error| invalid(error.to_string()))?;
         if cid.version() != Version::V1 {
-            return Err(refuse("it is a CIDv0".into()));
+            return Err(invalid("it is a CIDv0".into()));
         }
         if cid.to_string() != text {
-            return Err(refuse(format!("its base32-lower form is `{cid}`")));
+            return Err(invalid(format!("its base32-lower form is `{cid}`")));
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// Takes an id as it stands in the table, unchecked: what another program stored must stay readable.
+    /// Returns a stored id, unchecked: what another program stored must stay readable.
     pub fn stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -49,6 +56,36 @@ impl ContentId {
 impl fmt::Display for ContentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ContentId {
+    type Err = InvalidContentId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for ContentId {
+    type Error = InvalidContentId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+impl TryFrom<&str> for ContentId {
+    type Error = InvalidContentId;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::parse(text)
+    }
+}
+
+impl AsRef<str> for ContentId {
+    fn as_ref(&self) -> &str {
+        self.as_str()
     }
 }
 
@@ -68,7 +105,7 @@ mod tests {
     const SAMPLE: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
     #[test]
-    fn only_canonical_base32_lower_cidv1_is_taken() {
+    fn only_canonical_base32_lower_cidv1_is_accepted() {
         assert_eq!(ContentId::parse(SAMPLE).unwrap().as_str(), SAMPLE);
         for (text, reason) in [
             ("", "too short"),
@@ -94,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_refused_without_a_panic(text in any::<String>()) {
+        fn garbage_is_rejected_without_a_panic(text in any::<String>()) {
             if let Ok(id) = ContentId::parse(&text) {
                 prop_assert_eq!(Cid::try_from(id.as_str()).unwrap().to_string(), text);
             }

@@ -4,12 +4,12 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// The result of every operation of the nameservice.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with an operation. Conflicts, stale writes and unknown records are outcomes, not errors.
+/// The error of an operation. Conflicts, stale writes and unknown records are outcomes, not errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A write was sent, its answer was lost, and what is there now does not tell whether it was applied.
-    #[error("the outcome of {operation} is unknown: its answer was lost, and what is there does not tell")]
+    /// A write was sent, its answer was lost, and the current value does not show whether it was applied.
+    #[error("the outcome of {operation} is unknown: its answer was lost, and the current value does not show it")]
     OutcomeUnknown {
         /// What was attempted.
         operation: &'static str,
@@ -17,7 +17,7 @@ pub enum Error {
         #[source]
         source: Option<BoxError>,
     },
-    /// The store did not answer in time, or refused because it is overloaded. Nothing was written.
+    /// The store did not answer in time, or is overloaded. Nothing was written.
     #[error("the store is not available for {operation}")]
     Unavailable {
         /// What was attempted.
@@ -26,10 +26,16 @@ pub enum Error {
         #[source]
         source: Option<BoxError>,
     },
+    /// The idempotency key was used for another request before. Nothing was written.
+    #[error("the idempotency key of {operation} was used for another request")]
+    IdempotencyKeyReused {
+        /// What was attempted.
+        operation: &'static str,
+    },
     /// The value does not fit a DynamoDB item (400 KB).
     #[error("the value is too large for one item of the store")]
     TooLarge,
-    /// The store refused what we sent or sent what we do not understand: a missing table, missing permissions, a bug.
+    /// The store rejected the request, or its answer cannot be understood: a missing table, missing permissions, a bug.
     #[error("{operation} failed")]
     Store {
         /// What was attempted.
@@ -40,7 +46,7 @@ pub enum Error {
     },
 }
 
-/// An error and everything that it stands on, in one line.
+/// Returns an error and all its sources, in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();

@@ -1,15 +1,24 @@
-//! The words of the nameservice: addresses, content ids, concerns and their values, records, outcomes, and the
-//! narrow traits that a backend implements. Knows neither AWS nor HTTP.
+//! The values of the nameservice (addresses, content ids, concerns, records, leases), its outcomes, and the narrow
+//! traits that a backend implements. Depends on neither AWS nor HTTP.
+//!
+//! A value that cannot be stored cannot be made: what pushes bring ([`NewHead`], [`NewIndex`], [`NewStatus`],
+//! [`NewConfig`]), transactions, publications and lease requests are checked by their constructors.
 
 mod address;
+mod address_glob;
 mod call;
 mod change;
 mod concern;
+mod concern_publisher;
 mod content_id;
+mod desired;
 mod error;
 mod lease;
+mod name;
 mod outcome;
 mod payload;
+mod publication;
+mod push;
 mod query;
 mod record;
 mod redact;
@@ -17,35 +26,35 @@ mod traits;
 mod transaction;
 
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
+pub use address_glob::{AddressGlob, InvalidGlob};
 pub use call::{Call, RequestId};
 pub use change::{
     Change, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity, MAX_CHANGE_PAYLOAD_BYTES, Run,
 };
-pub use concern::{CasResult, ConcernKind, ConcernValue};
+pub use concern::{CasResult, ConcernKind, ConcernState, ConcernValue};
+pub use concern_publisher::{ConcernPublisher, push_with_retry};
 pub use content_id::{ContentId, InvalidContentId};
+pub use desired::{
+    MAX_GRAPHS, NewConcern, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, check_graph_count, check_graph_name,
+};
 pub use error::{BoxError, Error, Result, chain};
 pub use lease::{
-    DEFAULT_TTL_SECONDS, Held, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_TTL_SECONDS, MIN_TTL_SECONDS,
-    Released,
+    DEFAULT_TTL_SECONDS, Held, InvalidLeaseName, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_HOLDER_BYTES,
+    MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_lease_member,
 };
-pub use outcome::{
-    BranchCreated, Created, Dropped, Expected, GraphSourcePublication, Published, Purged, Push, PushOutcome, Reset,
-    ResetTo, Restored, Retracted,
-};
+pub use name::UnknownName;
+pub use outcome::{BranchCreated, Created, Dropped, Published, Purged, Reset, Restored, Retracted};
 pub use payload::{
-    Config, GraphIndex, GraphPush, Head, Index, IndexRoot, IndexUpdate, InvalidPayload, MAX_GRAPH_NAME_BYTES,
-    MAX_PAYLOAD_DEPTH, MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
+    Config, GraphIndex, Head, Index, IndexRoot, InvalidPayload, InvalidReason, MAX_GRAPH_NAME_BYTES, MAX_PAYLOAD_DEPTH,
+    MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
 };
-pub use query::{Cursor, InvalidCursor, ListQuery, Listed, Page, Visible};
+pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_BYTES, ResetTo};
+pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};
+pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
 pub use redact::redact;
 pub use traits::{
-    AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
-    Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
+    AdminPublisher, Backend, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,
+    NameService, Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
 };
-
-pub use transaction::{Committed, ConcernState, MAX_OPERATIONS, Operation, OperationKind, OperationOutcome};
-
-/// The most records that one graph source may depend on: twice as many (all replaced by others) still fit one
-/// DynamoDB transaction of 100 actions.
-pub const MAX_DEPENDENCIES: usize = 24;
+pub use transaction::{Committed, MAX_OPERATIONS, Operation, OperationKind, OperationOutcome, Transaction};

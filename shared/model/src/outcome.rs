@@ -1,111 +1,28 @@
-use crate::{
-    Address, CasResult, ConcernValue, Config, ContentId, Head, Index, Lease, LeaseClaim, Object, Record, RecordKind,
-};
+use crate::{Address, Config, Head, Index, Record, RecordKind};
 
-/// What a push expects to find.
+/// The outcome of creating a ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Expected<T> {
-    /// Anything older than what it brings (monotonic).
-    Older,
-    /// No record at all: the push creates a ledger that has this value.
-    NoRecord,
-    /// This very value. Of a status or a config the payload may be left out: then the watermark alone is compared.
-    Value(ConcernValue<T>),
-}
-
-/// A write to one concern: what it expects (`E`) and what it brings (`N`).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Push<E, N> {
-    /// What must be in place.
-    pub expected: Expected<E>,
-    /// What shall be in place.
-    pub new: N,
-    /// Of an index push without an expectation: whether it may replace an index at the same `t`.
-    pub allow_equal: bool,
-    /// The lease that must be held for it.
-    pub lease: Option<LeaseClaim>,
-}
-
-/// The outcome of a push.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PushOutcome<T> {
-    /// The value is in place.
-    Updated {
-        /// The value as it was written.
-        value: ConcernValue<T>,
-        /// It was in place before this call: an earlier call of the same identity or content had written it.
-        replayed: bool,
-    },
-    /// Not written: what is there is as new or newer. Only for pushes without an expectation.
-    Stale {
-        /// What is there.
-        actual: ConcernValue<T>,
-    },
-    /// Not written: the expectation did not hold.
-    Conflict {
-        /// What is there; `None` where it cannot be told.
-        actual: Option<ConcernValue<T>>,
-    },
-    /// Not written: there is no such record.
-    Unknown,
-    /// Not written: the record is retracted.
-    Retracted,
-    /// Not written: this kind of record has no such concern, or keeps it for itself.
-    WrongKind(RecordKind),
-    /// Not written: the lease that the push claims is not held.
-    LeaseLost {
-        /// The lease that is there instead.
-        lease: Option<Lease>,
-    },
-}
-
-impl<T> PushOutcome<T> {
-    /// The outcome in the words of a plain compare-and-set, which knows only two.
-    pub fn into_cas(self) -> CasResult<T> {
-        match self {
-            Self::Updated { .. } => CasResult::Updated,
-            Self::Stale { actual } => CasResult::Conflict { actual: Some(actual) },
-            Self::Conflict { actual } => CasResult::Conflict { actual },
-            Self::Unknown | Self::Retracted | Self::WrongKind(_) | Self::LeaseLost { .. } => {
-                CasResult::Conflict { actual: None }
-            }
-        }
-    }
-}
-
-/// The outcome of the creation of a ledger.
-#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Created {
-    /// The ledger exists now, as this call made it.
+    /// The ledger was created by this call.
     Created(Box<Record>),
     /// A record of this address exists (live or retracted).
     AlreadyExists,
 }
 
-/// What a graph source is published with.
+/// The outcome of publishing a graph source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GraphSourcePublication {
-    /// Its type, such as `f:Bm25Index`.
-    pub source_type: String,
-    /// Its configuration, opaque to the nameservice.
-    pub config: Object,
-    /// What it depends on: distinct, not itself, at most [`crate::MAX_DEPENDENCIES`]. `None` leaves those of an
-    /// existing graph source as they are.
-    pub dependencies: Option<Vec<Address>>,
-    /// The `config_v` that must be in place; 0 where the graph source must not exist yet.
-    pub expected_v: Option<i64>,
-}
-
-/// The outcome of the publication of a graph source.
-#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Published {
-    /// The graph source exists now.
+    /// The graph source was created.
     Created(Box<Record>),
     /// Its config and dependencies were replaced.
     Updated(Box<Record>),
-    /// Another config is in place than was expected.
+    /// The expected config did not match.
     Conflict {
-        /// The config that is there; `None` where there is no such record.
+        /// The current config; `None` where there is no such record.
         actual: Option<Config>,
     },
     /// These dependencies are missing or retracted: all that are.
@@ -121,8 +38,10 @@ pub enum Published {
     Retracted,
 }
 
-/// The outcome of a retraction.
+/// The outcome of retracting a record.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Retracted {
     /// Retracted by this call.
     Retracted(Box<Record>),
@@ -134,8 +53,10 @@ pub enum Retracted {
     Unknown,
 }
 
-/// The outcome of a restoration.
+/// The outcome of restoring a record.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Restored {
     /// Live again by this call.
     Restored(Box<Record>),
@@ -145,10 +66,12 @@ pub enum Restored {
     Unknown,
 }
 
-/// The outcome of a purge.
+/// The outcome of purging a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Purged {
-    /// Gone, or what an interrupted purge had left is gone now.
+    /// Deleted, or what an interrupted purge had left is deleted now.
     Purged,
     /// Others depend on it.
     HasDependents,
@@ -158,8 +81,10 @@ pub enum Purged {
 
 /// The outcome of dropping a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Dropped {
-    /// Gone.
+    /// Deleted.
     Dropped {
         /// How many branches its source has left.
         parent_branches: i64,
@@ -172,10 +97,12 @@ pub enum Dropped {
     Unknown,
 }
 
-/// The outcome of the creation of a branch.
+/// The outcome of creating a branch.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum BranchCreated {
-    /// The branch exists now.
+    /// The branch was created.
     Created(Box<Record>),
     /// A record of its address exists.
     AlreadyExists,
@@ -185,19 +112,12 @@ pub enum BranchCreated {
     UnbornSource,
 }
 
-/// Where a reset puts a ledger.
+/// The outcome of resetting a ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ResetTo {
-    /// The head, born or not.
-    pub head: Head,
-    /// The index, born or not: id and `t`.
-    pub index: ConcernValue<ContentId>,
-}
-
-/// The outcome of a reset.
-#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Reset {
-    /// Head and index are where they were asked to be.
+    /// Head and index are at the given snapshot.
     Reset {
         /// The head now.
         head: Head,

@@ -1,20 +1,20 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ConcernValue, ContentId, LeaseName};
+use crate::{ConcernValue, ContentId, InvalidAddress, InvalidContentId, is_lease_member};
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// Where the latest commit is. The watermark is the commit's `t`.
+/// The latest commit. The watermark is the commit's `t`.
 pub type Head = ConcernValue<ContentId>;
-/// Where the latest index is. The watermark is the `t` that it covers.
+/// The latest index. The watermark is the `t` that it covers.
 pub type Index = ConcernValue<IndexRoot>;
-/// What state a record is in. Never unborn: it starts at v 1 in state `ready`.
+/// The state of a record. Never unborn: it starts at v 1 in state `ready`.
 pub type Status = ConcernValue<StatusPayload>;
-/// How a record is configured. A ledger's may name its `default_context_id`; a graph source's is its own affair.
+/// The configuration of a record. A ledger's may name its `default_context_id`; a graph source's is opaque.
 pub type Config = ConcernValue<Value>;
 
 /// The longest state of a status, in bytes: it is the key of an index.
@@ -46,34 +46,12 @@ pub struct GraphIndex {
     pub rev: i64,
 }
 
-/// What a push brings for one named graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphPush {
-    /// Its new index root.
-    pub id: ContentId,
-    /// The `t` that it covers, not below the stored one.
-    pub t: i64,
-    /// Its revision; left out, it is counted: one more than the stored one at the same `t`, else 0.
-    pub rev: Option<i64>,
-}
-
-/// What an index push brings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexUpdate {
-    /// The index root.
-    pub id: ContentId,
-    /// The `t` that it covers.
-    pub t: i64,
-    /// The named graphs that this push sets; those it does not name keep theirs.
-    pub graphs: BTreeMap<String, Option<GraphPush>>,
-}
-
-/// The payload of a status: a state and whatever the writer wishes to tell with it.
+/// The payload of a status: a state and the writer's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPayload {
     /// `ready`, `indexing`, `reindexing`, `syncing`, `maintenance`, `retracted`, `error`, or a word of the writer's own.
     pub state: String,
-    /// The rest of the object. On reading, a lease appears here under its name.
+    /// The other members of the object. On reading, a lease appears here under its name.
     #[serde(flatten)]
     pub meta: Object,
 }
@@ -83,29 +61,93 @@ impl StatusPayload {
     pub const READY: &'static str = "ready";
     /// The state of a soft-deleted record.
     pub const RETRACTED: &'static str = "retracted";
+    /// The member that is the state.
+    pub(crate) const STATE: &'static str = "state";
 
-    /// A state without more to tell.
+    /// Returns a state without metadata.
     pub fn state(state: impl Into<String>) -> Self {
         Self { state: state.into(), meta: Object::new() }
     }
 
-    /// The same without members under the names of leases, which are not part of what status writers write.
+    /// Removes the leases among the members: status writers do not write them.
+    #[must_use]
     pub fn without_leases(mut self) -> Self {
-        for name in LeaseName::ALL {
-            self.meta.remove(name.as_str());
-        }
+        self.meta.retain(|name, value| !is_lease_member(name, value));
         self
+    }
+
+    /// Checks that metadata of a new status has no member that is shown there by the service.
+    pub(crate) fn check_meta(meta: &Object) -> Result<(), InvalidPayload> {
+        if meta.contains_key(Self::STATE) {
+            return Err(InvalidPayload::new(Self::STATE, "is not part of the metadata"));
+        }
+        match meta.iter().find(|(name, value)| is_lease_member(name, value)) {
+            Some((name, _)) => {
+                Err(InvalidPayload::new(name, "is a lease: leases are acquired and released at /v1/leases/{address}"))
+            }
+            None => Ok(()),
+        }
     }
 }
 
-/// Why a payload cannot be stored.
+impl FromStr for StatusPayload {
+    type Err = InvalidPayload;
+
+    /// Returns this state without metadata, if a status push may bring it.
+    fn from_str(state: &str) -> Result<Self, InvalidPayload> {
+        check_state(state)?;
+        Ok(Self::state(state))
+    }
+}
+
+/// The error of a value that cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct InvalidPayload {
-    /// Where in the payload, `a.b[0]`.
+    /// The member that is invalid, `a.b[0]`.
     pub path: String,
-    /// What is wrong there.
-    pub reason: String,
+    /// What is wrong with it.
+    pub reason: InvalidReason,
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidReason {
+    /// It is no content id.
+    #[error(transparent)]
+    ContentId(#[from] InvalidContentId),
+    /// It is no address.
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+    /// It breaks another rule.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&str> for InvalidReason {
+    fn from(reason: &str) -> Self {
+        Self::Other(reason.to_owned())
+    }
+}
+
+impl From<String> for InvalidReason {
+    fn from(reason: String) -> Self {
+        Self::Other(reason)
+    }
+}
+
+impl InvalidPayload {
+    /// Returns the error of this member.
+    pub fn new(path: impl Into<String>, reason: impl Into<InvalidReason>) -> Self {
+        Self { path: path.into(), reason: reason.into() }
+    }
+
+    /// Returns the same error, of a value within another.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        Self { path: format!("{outer}.{}", self.path), ..self }
+    }
 }
 
 /// Checks a state: not blank, at most [`MAX_STATE_BYTES`].
@@ -117,7 +159,7 @@ pub fn check_state(state: &str) -> Result<(), InvalidPayload> {
     } else {
         return Ok(());
     };
-    Err(InvalidPayload { path: "state".into(), reason })
+    Err(InvalidPayload::new("state", reason))
 }
 
 /// Checks that DynamoDB can hold an object as a map: nesting, member names, and the range of its numbers
@@ -130,17 +172,17 @@ fn check_members(object: &Object, path: &str, depth: usize) -> Result<(), Invali
     object.iter().try_for_each(|(name, value)| {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if name.is_empty() {
-            return Err(InvalidPayload { path, reason: "a member has an empty name".into() });
+            return Err(InvalidPayload::new(path, "a member has an empty name"));
         }
         check_value(value, &path, depth)
     })
 }
 
 fn check_value(value: &Value, path: &str, depth: usize) -> Result<(), InvalidPayload> {
-    let refuse = |reason: String| Err(InvalidPayload { path: path.to_owned(), reason });
+    let invalid = |reason: String| Err(InvalidPayload::new(path, reason));
     match value {
         Value::Array(_) | Value::Object(_) if depth >= MAX_PAYLOAD_DEPTH => {
-            refuse(format!("nests deeper than {MAX_PAYLOAD_DEPTH} levels"))
+            invalid(format!("nests deeper than {MAX_PAYLOAD_DEPTH} levels"))
         }
         Value::Array(values) => {
             values.iter().enumerate().try_for_each(|(i, value)| check_value(value, &format!("{path}[{i}]"), depth + 1))
@@ -148,7 +190,7 @@ fn check_value(value: &Value, path: &str, depth: usize) -> Result<(), InvalidPay
         Value::Object(object) => check_members(object, path, depth + 1),
         Value::Number(number) => match number.as_f64() {
             Some(n) if number.is_f64() && n != 0.0 && !(1e-130..=9.9e125).contains(&n.abs()) => {
-                refuse(format!("{number} is outside the range of numbers that DynamoDB stores"))
+                invalid(format!("{number} is outside the range of numbers that DynamoDB stores"))
             }
             _ => Ok(()),
         },
@@ -167,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_that_dynamodb_cannot_hold_are_refused_by_path() {
+    fn payloads_that_dynamodb_cannot_hold_are_rejected_by_path() {
         let mut deep = json!(1);
         for _ in 0..MAX_PAYLOAD_DEPTH {
             deep = json!({ "a": deep });

@@ -1,12 +1,63 @@
+use std::num::NonZeroUsize;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use crate::{Address, Record, RecordKind, Summary};
 
-/// Tells which addresses the caller may see.
+/// The most entries of a page, 1 or more; 100 by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limit(NonZeroUsize);
+
+/// The error of a limit of 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a limit must be 1 or greater")]
+pub struct InvalidLimit;
+
+impl Limit {
+    /// One entry.
+    pub const ONE: Self = Self(NonZeroUsize::MIN);
+    /// All entries.
+    pub const MAX: Self = Self(NonZeroUsize::MAX);
+
+    /// Returns this limit, 1 or greater.
+    pub const fn new(limit: usize) -> Result<Self, InvalidLimit> {
+        match NonZeroUsize::new(limit) {
+            Some(limit) => Ok(Self(limit)),
+            None => Err(InvalidLimit),
+        }
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> usize {
+        self.0.get()
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(const { NonZeroUsize::MIN.saturating_add(99) })
+    }
+}
+
+impl TryFrom<usize> for Limit {
+    type Error = InvalidLimit;
+
+    fn try_from(limit: usize) -> Result<Self, InvalidLimit> {
+        Self::new(limit)
+    }
+}
+
+impl From<NonZeroUsize> for Limit {
+    fn from(limit: NonZeroUsize) -> Self {
+        Self(limit)
+    }
+}
+
+/// Decides which addresses the caller may see.
 pub type Visible<'a> = &'a (dyn Fn(&Address) -> bool + Send + Sync);
 
-/// Which records a list shall hold.
+/// The records that a list shall contain.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     /// Only this kind.
@@ -21,23 +72,23 @@ pub struct ListQuery {
     pub retracted: Option<bool>,
     /// Whole records instead of summaries.
     pub full: bool,
-    /// How many at most, 1 or more.
-    pub limit: usize,
-    /// Where the last page ended.
+    /// How many at most.
+    pub limit: Limit,
+    /// The cursor of the page before.
     pub cursor: Option<Cursor>,
 }
 
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Listed {
-    /// What the index tells.
+    /// What the index holds of the record.
     Summary(Summary),
-    /// The whole record, as it stood when the page was read.
+    /// The whole record, as of when the page was read.
     Full(Box<Record>),
 }
 
 impl Listed {
-    /// Where a page that ends with this entry goes on.
+    /// Returns the cursor of a page that ends with this entry.
     pub fn cursor(&self) -> Cursor {
         let (kind, address) = match self {
             Self::Summary(summary) => (summary.kind, &summary.address),
@@ -50,17 +101,17 @@ impl Listed {
 /// One page of many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// What the page holds.
+    /// The entries of the page.
     pub items: Vec<T>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub cursor: Option<Cursor>,
 }
 
-/// Where a page ended: opaque text to those who carry it.
+/// The end of a page: opaque text to those who carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
-    #[serde(rename = "k", with = "kind_name")]
+    #[serde(rename = "k")]
     pub(crate) kind: RecordKind,
     #[serde(rename = "a")]
     pub(crate) after: String,
@@ -68,67 +119,52 @@ pub struct Cursor {
     pub(crate) position: Option<u64>,
 }
 
-/// A text that no page has handed out.
+/// The error of a text that is no cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor is not one that this service gave")]
 pub struct InvalidCursor;
 
 impl Cursor {
-    /// A cursor of a list: after the row of this key.
+    /// Returns the cursor of a list: after the row of this key.
     pub fn after_row(kind: RecordKind, pk: &str) -> Self {
         Self { kind, after: pk.to_owned(), position: None }
     }
 
-    /// A cursor of a snapshot: after this record, begun at this position of the feed.
+    /// Returns the cursor of a snapshot: after this record, begun at this position of the feed.
     pub fn in_snapshot(record: &Record, position: u64) -> Self {
         Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position) }
     }
 
-    /// In which run of a list (graph sources, then ledgers) it stands.
+    /// Returns the run of a list (graph sources, then ledgers) that it is in.
     pub fn kind(&self) -> RecordKind {
         self.kind
     }
 
-    /// The address of the last record of the page.
+    /// Returns the address of the last record of the page.
     pub fn after(&self) -> &str {
         &self.after
     }
 
-    /// The position of the feed when the snapshot began.
+    /// Returns the position of the feed when the snapshot began.
     pub fn position(&self) -> Option<u64> {
         self.position
     }
 
-    /// As text for a query parameter.
+    /// Returns the text for a query parameter.
     pub fn encode(&self) -> String {
         // Two strings and a number always have a JSON form.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// From that text.
+    /// Reads that text.
     pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
         let cursor: Self = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;
-        // DynamoDB refuses keys outside these bounds.
+        // DynamoDB rejects keys outside these bounds.
         if cursor.after.is_empty() || cursor.after.len() > 1024 {
             return Err(InvalidCursor);
         }
         Ok(cursor)
-    }
-}
-
-mod kind_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::RecordKind;
-
-    pub(super) fn serialize<S: Serializer>(kind: &RecordKind, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(kind.as_str())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RecordKind, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        RecordKind::from_name(&name).ok_or_else(|| D::Error::custom("no such kind"))
     }
 }
 
@@ -138,6 +174,12 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn limits_are_never_zero() {
+        assert_eq!(Limit::new(0), Err(InvalidLimit));
+        assert_eq!((Limit::default().get(), Limit::new(7).unwrap().get()), (100, 7));
+    }
+
     proptest! {
         #[test]
         fn cursors_round_trip(after in "\\PC{1,40}", position in any::<Option<u64>>()) {
@@ -146,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn other_text_is_refused(text in any::<String>()) {
+        fn other_text_is_rejected(text in any::<String>()) {
             prop_assert!(Cursor::decode(&text).is_err());
         }
     }

@@ -1,9 +1,28 @@
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::{Address, Config, Head, Index, Status};
+use crate::{Address, Config, Head, Index, Status, UnknownName};
 
-/// What a record describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The kind of a record.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum RecordKind {
     /// A ledger: commits, indexes, named graphs.
     Ledger,
@@ -15,17 +34,13 @@ impl RecordKind {
     /// Both, in the order in which lists run through them.
     pub const ALL: [Self; 2] = [Self::GraphSource, Self::Ledger];
 
-    /// The name in the table and on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ledger => "ledger",
-            Self::GraphSource => "graph_source",
-        }
+    /// Returns the name in the table and in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    fn unknown(name: &str) -> UnknownName {
+        UnknownName::new("kind of record", name, Self::ALL.map(Self::as_str))
     }
 }
 

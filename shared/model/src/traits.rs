@@ -3,40 +3,41 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    Address, BranchCreated, Call, Committed, Config, ContentId, Created, Cursor, Dropped, GraphSourcePublication, Head,
-    History, HistoryQuery, Index, IndexRoot, IndexUpdate, LeaseClaim, LeaseRequest, Leased, ListQuery, Listed,
-    Operation, Page, Published, Purged, Push, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result,
-    Retracted, Run, Status, StatusPayload, Visible,
+    Address, BranchCreated, Call, Committed, Config, ConfigPush, ContentId, Created, Cursor, Dropped,
+    GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim,
+    LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Published, Purged, PushOutcome, Record,
+    Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPush, Transaction,
+    Visible,
 };
 use serde_json::Value;
 
-/// Finds graph sources.
+/// Looks graph sources up.
 #[async_trait]
 pub trait GraphSourceLookup: Send + Sync {
-    /// The graph source of this address; `None` where there is none, or a ledger.
+    /// Returns the graph source of this address; `None` where there is none, or a ledger.
     async fn graph_source(&self, address: &Address) -> Result<Option<Record>>;
 }
 
 /// Reads records.
 #[async_trait]
 pub trait NameService: GraphSourceLookup {
-    /// Everything under an address, strongly consistent; `None` where there is no record.
+    /// Returns everything under an address, strongly consistent; `None` where there is no record.
     async fn lookup(&self, address: &Address) -> Result<Option<Record>>;
 
-    /// The records of these addresses, in that order and each consistent by itself; those that do not exist are left out.
+    /// Returns the records of these addresses, in that order, each of them consistent; those that do not exist are left out.
     async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>>;
 
-    /// A page of records by index, eventually consistent, without those that the caller may not see.
+    /// Returns a page of records by index, eventually consistent, without those that the caller may not see.
     async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>>;
 
-    /// A page of a consistent scan of all records.
-    async fn snapshot(&self, limit: usize, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>>;
+    /// Returns a page of a consistent scan of all records.
+    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>>;
 
-    /// What stands in the way of a retraction or purge: graph sources that depend on the record (consistent) and
+    /// Returns what prevents a retraction or purge: graph sources that depend on the record (consistent) and
     /// branches made from it (by index, so the youngest may be missing for a moment).
     async fn dependents(&self, address: &Address) -> Result<Vec<Address>>;
 
-    /// One cheap consistent read: an error tells that the store cannot serve.
+    /// Reads once, cheaply and consistently: an error means that the store cannot serve.
     async fn ping(&self) -> Result<()>;
 }
 
@@ -48,8 +49,8 @@ pub trait Publisher: NameService {
         &self,
         call: &Call,
         address: &Address,
-        head: Option<&Head>,
-        config: Option<&Value>,
+        head: Option<&NewHead>,
+        config: Option<&NewConfig>,
     ) -> Result<Created>;
 
     /// Creates a branch of a live, born ledger, at its head or at the commit given.
@@ -58,7 +59,7 @@ pub trait Publisher: NameService {
         call: &Call,
         branch: &Address,
         source: &Address,
-        at: Option<&Head>,
+        at: Option<&NewHead>,
     ) -> Result<BranchCreated>;
 
     /// Soft-deletes a record on which nothing depends.
@@ -68,106 +69,86 @@ pub trait Publisher: NameService {
     async fn restore(&self, call: &Call, address: &Address) -> Result<Restored>;
 }
 
-/// What only administrators do.
+/// Deletes and resets: for administrators.
 #[async_trait]
 pub trait AdminPublisher: NameService {
-    /// Deletes a record for good.
+    /// Deletes a record.
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged>;
 
-    /// Deletes a branch for good.
+    /// Deletes a branch.
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped>;
 
-    /// Puts head and index of a ledger where they are wanted, backwards too.
+    /// Sets head and index of a ledger to a snapshot, backwards too.
     async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset>;
 }
 
-/// Reads and moves heads and indexes.
+/// Reads and pushes heads and indexes.
 #[async_trait]
 pub trait RefPublisher: Send + Sync {
-    /// The head of a ledger; `None` where there is no record, or a graph source.
+    /// Returns the head of a ledger; `None` where there is no record, or a graph source.
     async fn head(&self, address: &Address) -> Result<Option<Head>>;
 
-    /// The index of a record.
+    /// Returns the index of a record.
     async fn index(&self, address: &Address) -> Result<Option<Index>>;
 
-    /// Moves a head.
-    async fn push_head(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<ContentId, Head>,
-    ) -> Result<PushOutcome<ContentId>>;
+    /// Pushes a head.
+    async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>>;
 
-    /// Moves an index.
-    async fn push_index(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<IndexRoot, IndexUpdate>,
-    ) -> Result<PushOutcome<IndexRoot>>;
+    /// Pushes an index.
+    async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>>;
 }
 
-/// Reads and changes states.
+/// Reads and pushes states.
 #[async_trait]
 pub trait StatusPublisher: Send + Sync {
-    /// The status of a record.
+    /// Returns the status of a record.
     async fn status(&self, address: &Address) -> Result<Option<Status>>;
 
-    /// Changes a status. The expectation must be a value.
+    /// Pushes a status.
     async fn push_status(
         &self,
         call: &Call,
         address: &Address,
-        push: &Push<StatusPayload, Status>,
+        push: &StatusPush,
     ) -> Result<PushOutcome<StatusPayload>>;
 }
 
-/// Reads and changes the configuration of ledgers.
+/// Reads and pushes the configuration of ledgers.
 #[async_trait]
 pub trait ConfigPublisher: Send + Sync {
-    /// The config of a record.
+    /// Returns the config of a record.
     async fn config(&self, address: &Address) -> Result<Option<Config>>;
 
-    /// Changes the config of a ledger. The expectation must be a value.
-    async fn push_config(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<Value, Config>,
-    ) -> Result<PushOutcome<Value>>;
+    /// Pushes the config of a ledger.
+    async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>>;
 }
 
 /// Creates and reconfigures graph sources.
 #[async_trait]
 pub trait GraphSourcePublisher: GraphSourceLookup {
     /// Creates a graph source, or replaces the config and dependencies of one.
-    async fn publish_graph_source(
-        &self,
-        call: &Call,
-        address: &Address,
-        publication: &GraphSourcePublication,
-    ) -> Result<Published>;
+    async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published>;
 }
 
-/// Takes and gives back leases.
+/// Acquires, refreshes and releases leases.
 #[async_trait]
 pub trait LeasePublisher: Send + Sync {
-    /// Takes a lease that is free, expired, or held under the same name, and the next token with it.
+    /// Acquires a lease that is free, expired, or held by the same holder, and the next token with it.
     async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased>;
 
     /// Extends a lease whose token is current.
     async fn refresh_lease(&self, call: &Call, address: &Address, request: &LeaseRequest, token: i64)
     -> Result<Leased>;
 
-    /// Gives a lease back whose token is current.
+    /// Releases a lease whose token is current. The state becomes `ready` where it is still the lease's.
     async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released>;
 }
 
 /// Applies several operations, all or none.
 #[async_trait]
 pub trait TransactionPublisher: Send + Sync {
-    /// Commits at most [`crate::MAX_OPERATIONS`], no two of them about one concern of one record.
-    async fn commit(&self, call: &Call, operations: &[Operation]) -> Result<Committed>;
+    /// Commits a transaction.
+    async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed>;
 }
 
 /// Reads the change feed.
@@ -175,15 +156,45 @@ pub trait TransactionPublisher: Send + Sync {
 /// Whoever has read up to a position has seen every change up to it, in the order of the feed, each once.
 #[async_trait]
 pub trait ChangeFeed: Send + Sync {
-    /// Where the feed stands: the position of its last change, 0 before the first.
+    /// Returns the position of the last change, 0 before the first.
     async fn position(&self) -> Result<u64>;
 
-    /// At most `limit` changes after a position, consistent and without a gap.
-    async fn changes(&self, after: u64, limit: usize) -> Result<Run>;
+    /// Returns at most `limit` changes after a position, consistent and without a gap.
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run>;
 
-    /// Waits until something follows the position, or until the time is over.
+    /// Waits until something follows the position, or for the given time.
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()>;
 
-    /// The changes of one record that the feed still holds, oldest first; the youngest may be missing for a moment.
+    /// Returns the changes of one record that the feed still holds, oldest first; the youngest may be missing for a moment.
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History>;
+}
+
+/// A whole nameservice: every operation, and the change feed.
+pub trait Backend:
+    NameService
+    + Publisher
+    + AdminPublisher
+    + RefPublisher
+    + StatusPublisher
+    + ConfigPublisher
+    + GraphSourcePublisher
+    + LeasePublisher
+    + TransactionPublisher
+    + ChangeFeed
+{
+}
+
+impl<T> Backend for T where
+    T: NameService
+        + Publisher
+        + AdminPublisher
+        + RefPublisher
+        + StatusPublisher
+        + ConfigPublisher
+        + GraphSourcePublisher
+        + LeasePublisher
+        + TransactionPublisher
+        + ChangeFeed
+        + ?Sized
+{
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Config, ContentId, Expected, GraphIndex, GraphPush, Head, Index,
-    IndexRoot, IndexUpdate, OperationKind, Push, RecordKind, Status, StatusPayload,
+    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, ContentId, Expected, GraphIndex, Head, HeadPush,
+    Index, IndexPush, IndexRoot, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, OperationKind, Push,
+    RecordKind, Status, StatusPayload, StatusPush,
 };
 use serde_json::Value;
 
@@ -52,7 +53,7 @@ impl RefAttributes {
 
 /// A counter moves from the value that is expected to a higher one, or not at all.
 fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload, C::New>, new_v: i64) -> Judgement {
-    match &push.expected {
+    match push.expected() {
         Expected::Value(expected) if C::matches(item, expected) && new_v > C::read(item).v => Judgement::Admissible,
         _ => Judgement::Conflict,
     }
@@ -69,7 +70,7 @@ pub(crate) struct HeadConcern;
 
 impl Concern for HeadConcern {
     type Payload = ContentId;
-    type New = Head;
+    type New = NewHead;
 
     const KIND: ConcernKind = ConcernKind::Head;
     const OPERATION: &'static str = "push a head";
@@ -79,34 +80,32 @@ impl Concern for HeadConcern {
         items::head(item)
     }
 
-    fn judge(item: &Item, push: &Push<ContentId, Head>) -> Judgement {
+    fn judge(item: &Item, push: &HeadPush) -> Judgement {
         let actual = items::head(item);
-        if actual == push.new {
+        if actual == push.desired().value() {
             return Judgement::InPlace;
         }
-        match &push.expected {
-            Expected::Value(expected) if Self::matches(item, expected) && push.new.v > actual.v => {
+        match push.expected() {
+            Expected::Value(expected) if Self::matches(item, expected) && push.desired().t() > actual.v => {
                 Judgement::Admissible
             }
             Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
-            Expected::Older if push.new.v > actual.v => Judgement::Admissible,
+            Expected::Older if push.desired().t() > actual.v => Judgement::Admissible,
             Expected::Older => Judgement::Stale,
         }
     }
 
-    fn plan(expression: &mut Expression, push: &Push<ContentId, Head>, seen: Option<&Item>) {
-        if let Some(id) = &push.new.payload {
-            HEAD.set(expression, id, push.new.v);
-        }
-        match (seen, &push.expected) {
+    fn plan(expression: &mut Expression, push: &HeadPush, seen: Option<&Item>) {
+        HEAD.set(expression, push.desired().id(), push.desired().t());
+        match (seen, push.expected()) {
             (Some(item), _) => as_seen(expression, item, Self::ATTRIBUTES),
             (None, Expected::Value(expected)) => {
                 Self::expect(expression, expected);
                 if expected.v > 0 {
-                    expression.below(ATTR_COMMIT_T, push.new.v);
+                    expression.below(ATTR_COMMIT_T, push.desired().t());
                 }
             }
-            (None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.new.v),
+            (None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.desired().t()),
         }
     }
 
@@ -118,8 +117,8 @@ impl Concern for HeadConcern {
         items::head(item) == *expected
     }
 
-    fn written(_item: &Item, push: &Push<ContentId, Head>) -> Head {
-        push.new.clone()
+    fn written(_item: &Item, push: &HeadPush) -> Head {
+        push.desired().value()
     }
 
     fn state(value: Head) -> ConcernState {
@@ -130,11 +129,11 @@ impl Concern for HeadConcern {
         if let ConcernState::Head(value) = state { Some(value) } else { None }
     }
 
-    fn operation(push: &Push<ContentId, Head>) -> OperationKind {
+    fn operation(push: &HeadPush) -> OperationKind {
         OperationKind::PushHead(push.clone())
     }
 
-    fn preset(new: &Head) -> NewLedger<'_> {
+    fn preset(new: &NewHead) -> NewLedger<'_> {
         NewLedger { head: Some(new), ..NewLedger::default() }
     }
 
@@ -151,7 +150,7 @@ pub(crate) struct IndexConcern;
 
 impl Concern for IndexConcern {
     type Payload = IndexRoot;
-    type New = IndexUpdate;
+    type New = NewIndex;
 
     const KIND: ConcernKind = ConcernKind::Index;
     const OPERATION: &'static str = "push an index";
@@ -161,85 +160,85 @@ impl Concern for IndexConcern {
         items::index(item)
     }
 
-    fn judge(item: &Item, push: &Push<IndexRoot, IndexUpdate>) -> Judgement {
-        let (actual, new) = (items::index(item), &push.new);
+    fn judge(item: &Item, push: &IndexPush) -> Judgement {
+        let (actual, new) = (items::index(item), push.desired());
         let nothing = BTreeMap::new();
         let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
         let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
-        let same_ref = id == Some(&new.id) && actual.v == new.t;
-        if same_ref && new.graphs.iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
+        let same_ref = id == Some(new.id()) && actual.v == new.t();
+        if same_ref && new.graphs().iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
             return Judgement::InPlace;
         }
-        let (refusal, admissible) = match &push.expected {
-            Expected::Older => (Judgement::Stale, new.t > actual.v || (push.allow_equal && new.t == actual.v)),
+        let (refusal, admissible) = match push.expected() {
+            Expected::Older => (Judgement::Stale, new.t() > actual.v || (push.allows_equal() && new.t() == actual.v)),
             Expected::NoRecord => (Judgement::Conflict, false),
-            Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t >= actual.v),
+            Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
         };
         // The watermark of a named graph only grows, too.
-        let grows = |(name, graph): (&String, &Option<GraphPush>)| {
-            graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t >= stored.t))
+        let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
+            graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
         };
-        if admissible && new.graphs.iter().all(grows) { Judgement::Admissible } else { refusal }
+        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { refusal }
     }
 
-    fn plan(expression: &mut Expression, push: &Push<IndexRoot, IndexUpdate>, seen: Option<&Item>) {
-        let new = &push.new;
-        INDEX.set(expression, &new.id, new.t);
+    fn plan(expression: &mut Expression, push: &IndexPush, seen: Option<&Item>) {
+        let new = push.desired();
+        INDEX.set(expression, new.id(), new.t());
         if let Some(item) = seen {
             as_seen(expression, item, &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID]);
             let Some(root) = Self::written(item, push).payload else { return };
             expression.set(ATTR_REV, number(root.rev));
             expression.set(ATTR_REV_ID, string(root.id.as_str()));
-            if !new.graphs.is_empty() || items::present(item, ATTR_GRAPHS).is_none() {
+            if !new.graphs().is_empty() || items::present(item, ATTR_GRAPHS).is_none() {
                 as_seen(expression, item, &[ATTR_GRAPHS]);
                 expression.set(ATTR_GRAPHS, graphs_attribute(&root.graphs));
             }
             return;
         }
-        let expected = match &push.expected {
+        let expected = match push.expected() {
             Expected::Value(expected) => expected.payload.as_ref().map(|root| (root, expected.v)),
             Expected::Older | Expected::NoRecord => None,
         };
-        match &push.expected {
+        match push.expected() {
             Expected::Value(value) => {
                 Self::expect(expression, value);
                 if value.v > 0 {
-                    expression.at_most(ATTR_INDEX_T, new.t);
+                    expression.at_most(ATTR_INDEX_T, new.t());
                 }
             }
-            Expected::Older | Expected::NoRecord => expression.below(ATTR_INDEX_T, new.t),
+            Expected::Older | Expected::NoRecord => expression.below(ATTR_INDEX_T, new.t()),
         }
         match expected {
-            Some((root, t)) if t == new.t && root.id != new.id => {
+            Some((root, t)) if t == new.t() && root.id != *new.id() => {
                 expression.rev_speaks_of(root.id.as_str());
                 expression.add(ATTR_REV, 1);
-                expression.set(ATTR_REV_ID, string(new.id.as_str()));
+                expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
             // The same index again: only its named graphs can be news.
-            Some((root, t)) if t == new.t && root.id == new.id => {
-                if new.graphs.is_empty() {
-                    expression.not_both((ATTR_INDEX_ID, string(new.id.as_str())), (ATTR_INDEX_T, number(new.t)));
+            Some((root, t)) if t == new.t() && root.id == *new.id() => {
+                if new.graphs().is_empty() {
+                    expression.not_both((ATTR_INDEX_ID, string(new.id().as_str())), (ATTR_INDEX_T, number(new.t())));
                 }
             }
             _ => {
                 expression.set(ATTR_REV, number(0));
-                expression.set(ATTR_REV_ID, string(new.id.as_str()));
+                expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
         }
-        if new.graphs.is_empty() {
+        if new.graphs().is_empty() {
             return;
         }
         expression.graphs_is_map();
         let known = expected.map(|(root, _)| &root.graphs);
-        for (name, graph) in &new.graphs {
+        for (name, graph) in new.graphs() {
             let before = known.and_then(|graphs| graphs.get(name));
             let at = before.map(|before| before.as_ref().map_or(0, |before| before.t));
             if let Some(graph) = graph
-                && at.is_none_or(|at| at > graph.t)
+                && at.is_none_or(|at| at > graph.t())
             {
                 // Where it is unknown what is there, an advance can be told by its condition, and the same `t` again
                 // only after a look. Where it is known to be ahead, the condition refuses.
-                expression.graph_below(name, graph.t);
+                expression.graph_below(name, graph.t());
             }
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
             expression.set_member(ATTR_GRAPHS, name, items::graph_attribute(entry.as_ref()));
@@ -271,10 +270,10 @@ impl Concern for IndexConcern {
     }
 
     /// What a plan counts on from without having seen it: a revision of 0, and no named graphs.
-    fn pin(expression: &mut Expression, push: &Push<IndexRoot, IndexUpdate>) -> Item {
+    fn pin(expression: &mut Expression, push: &IndexPush) -> Item {
         expression.no_graphs();
-        match &push.expected {
-            Expected::Value(ConcernValue { v, payload: Some(root) }) if *v == push.new.t => {
+        match push.expected() {
+            Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == push.desired().t() => {
                 expression.equals_or_absent(ATTR_REV, number(0));
                 Item::from([
                     (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
@@ -293,30 +292,30 @@ impl Concern for IndexConcern {
         if let ConcernState::Index(value) = state { Some(value) } else { None }
     }
 
-    fn operation(push: &Push<IndexRoot, IndexUpdate>) -> OperationKind {
+    fn operation(push: &IndexPush) -> OperationKind {
         OperationKind::PushIndex(push.clone())
     }
 
-    fn written(item: &Item, push: &Push<IndexRoot, IndexUpdate>) -> Index {
-        let (before, new) = (items::index(item), &push.new);
+    fn written(item: &Item, push: &IndexPush) -> Index {
+        let (before, new) = (items::index(item), push.desired());
         let (rev, mut graphs) = match before.payload {
-            Some(root) if before.v == new.t && root.id == new.id => (root.rev, root.graphs),
-            Some(root) if before.v == new.t => (root.rev + 1, root.graphs),
+            Some(root) if before.v == new.t() && root.id == *new.id() => (root.rev, root.graphs),
+            Some(root) if before.v == new.t() => (root.rev + 1, root.graphs),
             Some(root) => (0, root.graphs),
             None => (0, BTreeMap::new()),
         };
-        for (name, graph) in &new.graphs {
+        for (name, graph) in new.graphs() {
             let before = graphs.get(name).and_then(Option::as_ref);
             let entry = graph.as_ref().map(|graph| counted(before, graph));
             graphs.insert(name.clone(), entry);
         }
-        ConcernValue::new(new.t, IndexRoot { id: new.id.clone(), rev, graphs })
+        ConcernValue::new(new.t(), IndexRoot { id: new.id().clone(), rev, graphs })
     }
 
-    fn presumed(push: &Push<IndexRoot, IndexUpdate>) -> Option<Item> {
-        let Expected::Value(ConcernValue { v, payload: Some(root) }) = &push.expected else {
+    fn presumed(push: &IndexPush) -> Option<Item> {
+        let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
             // An overwrite of just any index counts on from a revision that nobody has named.
-            return (!push.allow_equal).then(Item::new);
+            return (!push.allows_equal()).then(Item::new);
         };
         Some(Item::from([
             (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
@@ -327,7 +326,7 @@ impl Concern for IndexConcern {
         ]))
     }
 
-    fn preset(new: &IndexUpdate) -> NewLedger<'_> {
+    fn preset(new: &NewIndex) -> NewLedger<'_> {
         NewLedger { index: Some(new), ..NewLedger::default() }
     }
 
@@ -336,12 +335,12 @@ impl Concern for IndexConcern {
         a.v == b.v && a.payload.map(|root| root.id) == b.payload.map(|root| root.id)
     }
 
-    fn must_see(push: &Push<IndexRoot, IndexUpdate>) -> bool {
-        let expected = match &push.expected {
+    fn must_see(push: &IndexPush) -> bool {
+        let expected = match push.expected() {
             Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
             _ => 0,
         };
-        push.new.graphs.len() + expected > MAX_GRAPH_PATHS
+        push.desired().graphs().len() + expected > MAX_GRAPH_PATHS
     }
 }
 
@@ -351,54 +350,53 @@ pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) ->
     )
 }
 
-fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&GraphPush>) -> bool {
+fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
         (None, None) => true,
         (Some(stored), Some(pushed)) => {
-            stored.id == pushed.id && stored.t == pushed.t && pushed.rev.is_none_or(|rev| rev == stored.rev)
+            stored.id == *pushed.id() && stored.t == pushed.t() && pushed.rev().is_none_or(|rev| rev == stored.rev)
         }
         _ => false,
     }
 }
 
 /// The entry of a named graph after a push: its revision as given, else one more at the same `t`, else 0.
-fn counted(before: Option<&GraphIndex>, pushed: &GraphPush) -> GraphIndex {
-    let rev = pushed.rev.unwrap_or_else(|| match before {
-        Some(before) if before.t == pushed.t && before.id == pushed.id => before.rev,
-        Some(before) if before.t == pushed.t => before.rev + 1,
+fn counted(before: Option<&GraphIndex>, pushed: &NewGraphIndex) -> GraphIndex {
+    let rev = pushed.rev().unwrap_or_else(|| match before {
+        Some(before) if before.t == pushed.t() && before.id == *pushed.id() => before.rev,
+        Some(before) if before.t == pushed.t() => before.rev + 1,
         _ => 0,
     });
-    GraphIndex { id: pushed.id.clone(), t: pushed.t, rev }
+    GraphIndex { id: pushed.id().clone(), t: pushed.t(), rev }
 }
 
 pub(crate) struct StatusConcern;
 
 impl Concern for StatusConcern {
     type Payload = StatusPayload;
-    type New = Status;
+    type New = NewStatus;
 
     const KIND: ConcernKind = ConcernKind::Status;
     const OPERATION: &'static str = "push a status";
     const ATTRIBUTES: &[&str] = &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META];
-    const COMPARES_ONLY: bool = true;
 
     fn read(item: &Item) -> Status {
         items::status(item)
     }
 
-    fn judge(item: &Item, push: &Push<StatusPayload, Status>) -> Judgement {
-        counter_judgement::<Self>(item, push, push.new.v)
+    fn judge(item: &Item, push: &StatusPush) -> Judgement {
+        counter_judgement::<Self>(item, push, push.new_v())
     }
 
-    fn plan(expression: &mut Expression, push: &Push<StatusPayload, Status>, seen: Option<&Item>) {
-        set_status(expression, &push.new);
+    fn plan(expression: &mut Expression, push: &StatusPush, seen: Option<&Item>) {
+        set_status(expression, &push.new_value());
         if let Some(item) = seen {
             return as_seen(expression, item, Self::ATTRIBUTES);
         }
-        let Expected::Value(expected) = &push.expected else { return };
+        let Expected::Value(expected) = push.expected() else { return };
         Self::expect(expression, expected);
-        if push.new.v <= expected.v {
-            expression.at_most(ATTR_STATUS_V, push.new.v - 1);
+        if push.new_v() <= expected.v {
+            expression.at_most(ATTR_STATUS_V, push.new_v() - 1);
         }
     }
 
@@ -431,8 +429,8 @@ impl Concern for StatusConcern {
             }
     }
 
-    fn written(_item: &Item, push: &Push<StatusPayload, Status>) -> Status {
-        push.new.clone()
+    fn written(_item: &Item, push: &StatusPush) -> Status {
+        push.new_value()
     }
 
     fn state(value: Status) -> ConcernState {
@@ -443,11 +441,11 @@ impl Concern for StatusConcern {
         if let ConcernState::Status(value) = state { Some(value) } else { None }
     }
 
-    fn operation(push: &Push<StatusPayload, Status>) -> OperationKind {
+    fn operation(push: &StatusPush) -> OperationKind {
         OperationKind::PushStatus(push.clone())
     }
 
-    fn preset(_new: &Status) -> NewLedger<'_> {
+    fn preset(_new: &NewStatus) -> NewLedger<'_> {
         NewLedger::default()
     }
 
@@ -469,25 +467,25 @@ pub(crate) struct ConfigConcern;
 
 impl Concern for ConfigConcern {
     type Payload = Value;
-    type New = Config;
+    type New = NewConfig;
 
     const KIND: ConcernKind = ConcernKind::Config;
     const OPERATION: &'static str = "push a config";
     const ATTRIBUTES: &[&str] =
         &[ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_CONFIG_JSON, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
-    const COMPARES_ONLY: bool = true;
 
     fn read(item: &Item) -> Config {
         items::config(item)
     }
 
-    fn judge(item: &Item, push: &Push<Value, Config>) -> Judgement {
-        counter_judgement::<Self>(item, push, push.new.v)
+    fn judge(item: &Item, push: &ConfigPush) -> Judgement {
+        counter_judgement::<Self>(item, push, push.new_v())
     }
 
-    fn plan(expression: &mut Expression, push: &Push<Value, Config>, seen: Option<&Item>) {
-        let (context, meta) = push.new.payload.as_ref().map(items::split_config).unwrap_or_default();
-        expression.set(ATTR_CONFIG_V, number(push.new.v));
+    fn plan(expression: &mut Expression, push: &ConfigPush, seen: Option<&Item>) {
+        let payload = Value::Object(push.desired().payload().clone());
+        let (context, meta) = items::split_config(&payload);
+        expression.set(ATTR_CONFIG_V, number(push.new_v()));
         // Both names, one value: the guide's and the one that deployed servers read.
         expression.put(ATTR_DEFAULT_CONTEXT_ADDRESS, context.map(string));
         expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
@@ -495,10 +493,10 @@ impl Concern for ConfigConcern {
         if let Some(item) = seen {
             return as_seen(expression, item, Self::ATTRIBUTES);
         }
-        let Expected::Value(expected) = &push.expected else { return };
+        let Expected::Value(expected) = push.expected() else { return };
         Self::expect(expression, expected);
-        if push.new.v <= expected.v {
-            expression.at_most(ATTR_CONFIG_V, push.new.v - 1);
+        if push.new_v() <= expected.v {
+            expression.at_most(ATTR_CONFIG_V, push.new_v() - 1);
         }
     }
 
@@ -524,8 +522,8 @@ impl Concern for ConfigConcern {
             })
     }
 
-    fn written(_item: &Item, push: &Push<Value, Config>) -> Config {
-        push.new.clone()
+    fn written(_item: &Item, push: &ConfigPush) -> Config {
+        push.new_value()
     }
 
     fn state(value: Config) -> ConcernState {
@@ -536,11 +534,11 @@ impl Concern for ConfigConcern {
         if let ConcernState::Config(value) = state { Some(value) } else { None }
     }
 
-    fn operation(push: &Push<Value, Config>) -> OperationKind {
+    fn operation(push: &ConfigPush) -> OperationKind {
         OperationKind::PushConfig(push.clone())
     }
 
-    fn preset(_new: &Config) -> NewLedger<'_> {
+    fn preset(_new: &NewConfig) -> NewLedger<'_> {
         NewLedger::default()
     }
 

@@ -22,11 +22,11 @@ impl Store {
     pub(crate) async fn publish_graph_source_record(
         &self,
         call: &Call,
-        address: &Address,
         publication: &GraphSourcePublication,
     ) -> Result<Published> {
+        let address = publication.address();
         let mut attempts = Attempts::default();
-        let mut existing = match publication.expected_v {
+        let mut existing = match publication.expected_v() {
             None | Some(0) => match self.create_graph_source(call, address, publication, &mut attempts).await? {
                 Ok(published) => return Ok(published),
                 Err(existing) => Some(existing),
@@ -54,9 +54,9 @@ impl Store {
         attempts: &mut Attempts,
     ) -> Result<Result<Published, RecordItems>> {
         let now = self.now_ms();
-        let dependencies = publication.dependencies.clone().unwrap_or_default();
-        let all = new_graph_source(address, publication, &dependencies, call, now);
-        let mut references = References::count(&dependencies);
+        let dependencies = publication.dependencies().unwrap_or_default();
+        let all = new_graph_source(address, publication, dependencies, call, now);
+        let mut references = References::count(dependencies);
         let mut orphans = Orphans::Refuse;
         for _ in 0..MAX_PLANS {
             let mut actions = put_new(&all, call, orphans);
@@ -92,7 +92,7 @@ impl Store {
             return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: None }));
         };
         let source_type = items::text(meta, ATTR_SOURCE_TYPE);
-        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type) {
+        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
             let source_type = source_type.map(str::to_owned);
             return Ok(Some(Published::WrongKind { kind, source_type }));
         }
@@ -105,11 +105,11 @@ impl Store {
             return attempts.refuse(PUBLISH, Some(Published::Retracted));
         }
         let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
-        if publication.expected_v.is_some_and(|expected| expected != v) {
+        if publication.expected_v().is_some_and(|expected| expected != v) {
             return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
         }
         let now = self.now_ms();
-        let mut references = match &publication.dependencies {
+        let mut references = match publication.dependencies() {
             Some(wanted) => References::change(&counted(meta), wanted),
             None => References::default(),
         };
@@ -142,8 +142,8 @@ impl Store {
 /// What a republication has made of the items that it was planned from.
 fn apply(items: &mut RecordItems, publication: &GraphSourcePublication, v: i64, now: i64) {
     items.patch(SK_META, |meta| {
-        meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(&publication.source_type));
-        if let Some(dependencies) = &publication.dependencies {
+        meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(publication.source_type()));
+        if let Some(dependencies) = publication.dependencies() {
             meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
         }
     });
@@ -166,7 +166,7 @@ fn new_graph_source(
     now: i64,
 ) -> Vec<Item> {
     let mut meta = items::new_meta(address, RecordKind::GraphSource, now);
-    meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(&publication.source_type));
+    meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(publication.source_type()));
     meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
     meta.insert(ATTR_COUNTED.to_owned(), addresses(dependencies));
     let concerns = concerns_of(RecordKind::GraphSource).iter().map(|concern| {
@@ -181,7 +181,7 @@ fn new_graph_source(
 }
 
 fn config_text(publication: &GraphSourcePublication) -> aws_sdk_dynamodb::types::AttributeValue {
-    string(Value::Object(publication.config.clone()).to_string())
+    string(Value::Object(publication.config().clone()).to_string())
 }
 
 /// The meta of a new graph source always makes a record of its items.
@@ -200,12 +200,12 @@ fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &I
     for attribute in [ATTR_DEPENDENCIES, ATTR_COUNTED, ATTR_SOURCE_TYPE] {
         meta.is(attribute, items::present(seen, attribute).cloned());
     }
-    if let Some(dependencies) = &publication.dependencies {
+    if let Some(dependencies) = publication.dependencies() {
         meta.set(ATTR_DEPENDENCIES, addresses(dependencies));
         meta.set(ATTR_COUNTED, addresses(dependencies));
     }
     if items::present(seen, ATTR_SOURCE_TYPE).is_none() {
-        meta.set(ATTR_SOURCE_TYPE, string(&publication.source_type));
+        meta.set(ATTR_SOURCE_TYPE, string(publication.source_type()));
     }
     meta.touch(now);
     meta.into_update(&Key::meta(address))

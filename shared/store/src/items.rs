@@ -113,7 +113,7 @@ fn object(item: &Item, attribute: &str) -> Object {
 
 pub(crate) fn head(item: &Item) -> Head {
     let v = integer(item, ATTR_COMMIT_T).unwrap_or(0);
-    ConcernValue { v, payload: text(item, ATTR_COMMIT_ID).map(ContentId::stored) }
+    ConcernValue::stored(v, text(item, ATTR_COMMIT_ID).map(ContentId::stored))
 }
 
 pub(crate) fn index(item: &Item) -> Index {
@@ -124,7 +124,7 @@ pub(crate) fn index(item: &Item) -> Index {
         rev: if text(item, ATTR_REV_ID) == Some(id) { integer(item, ATTR_REV).unwrap_or(0) } else { 0 },
         graphs: graphs(item),
     });
-    ConcernValue { v, payload }
+    ConcernValue::stored(v, payload)
 }
 
 fn graphs(item: &Item) -> BTreeMap<String, Option<GraphIndex>> {
@@ -176,7 +176,7 @@ pub(crate) fn held(item: &Item) -> Option<Held> {
 pub(crate) fn lease(item: &Item) -> Option<Lease> {
     let members = present(item, ATTR_LEASE)?.as_m().ok()?;
     Some(Lease {
-        name: LeaseName::from_name(text(members, MEMBER_LEASE_NAME)?)?,
+        name: LeaseName::parse(text(members, MEMBER_LEASE_NAME)?).ok()?,
         holder: text(members, MEMBER_LEASE_HOLDER)?.to_owned(),
         target_t: integer(members, MEMBER_LEASE_TARGET_T),
         acquired_at: integer(members, MEMBER_LEASE_ACQUIRED_AT)?,
@@ -220,7 +220,7 @@ pub(crate) fn config(item: &Item) -> Config {
             born.then_some(Value::Object(members))
         }
     };
-    ConcernValue { v, payload }
+    ConcernValue::stored(v, payload)
 }
 
 /// Deployed servers write and remove `default_context_address` alone. The guide's name is believed only where none of
@@ -317,7 +317,7 @@ impl RecordItems {
 }
 
 pub(crate) fn kind(meta: &Item) -> Option<RecordKind> {
-    RecordKind::from_name(text(meta, ATTR_KIND)?)
+    text(meta, ATTR_KIND)?.parse().ok()
 }
 
 /// What a meta item, or its projection into an index, tells.

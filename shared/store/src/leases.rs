@@ -49,7 +49,7 @@ impl Store {
             Leased::Held(held) => held,
             refused => return Ok(Ran::NotHeld(refused)),
         };
-        let claim = LeaseClaim { name: request.name, holder: request.holder.clone(), token: held.token };
+        let claim = request.claim(held.token);
         let ended = tokio::select! {
             biased;
             // Polled on while a refresh waits for its answer.
@@ -67,7 +67,7 @@ impl Store {
     /// before the lease has run out by the clock of this process. That one counts from before the request and so never
     /// runs later than the service's.
     async fn lease_lost(&self, address: &Address, request: &LeaseRequest, token: i64, mut asked: Instant) {
-        let ttl = Duration::from_secs(request.ttl_seconds.into());
+        let ttl = Duration::from_secs(request.ttl_seconds().into());
         let mut due = asked + ttl / 3;
         loop {
             let runs_out = asked + ttl;
@@ -98,11 +98,11 @@ impl Store {
     pub(crate) async fn acquire(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
         let now = self.now_ms();
         let lease = Lease {
-            name: request.name,
-            holder: request.holder.clone(),
-            target_t: request.target_t,
+            name: request.name().clone(),
+            holder: request.holder().to_owned(),
+            target_t: request.target_t(),
             acquired_at: now.div_euclid(1000),
-            expires_at: expiry(now, request.ttl_seconds),
+            expires_at: expiry(now, request.ttl_seconds()),
             refreshed_at: None,
         };
         let mut attempts = Attempts::default();
@@ -112,7 +112,7 @@ impl Store {
             acquire.add(ATTR_LEASE_TOKEN, 1);
             acquire.is_number(ATTR_LEASE_TOKEN);
             acquire.live();
-            free_for(&mut acquire, seen.as_ref(), &request.holder, now);
+            free_for(&mut acquire, seen.as_ref(), request.holder(), now);
             let item = match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
                 Ok(item) => return held(&item),
                 Err(item) => item.unwrap_or_default(),
@@ -124,7 +124,7 @@ impl Store {
                 return attempts.refuse(ACQUIRE, Leased::Retracted);
             }
             match items::lease(&item) {
-                Some(there) if !is_free(&there, &request.holder, now) => {
+                Some(there) if !is_free(&there, request.holder(), now) => {
                     return attempts.refuse(ACQUIRE, Leased::Busy(there));
                 }
                 _ if items::integer(&item, ATTR_LEASE_TOKEN).is_some() => seen = Some(item),
@@ -187,13 +187,13 @@ impl Store {
         token: i64,
     ) -> Result<Leased> {
         let now = self.now_ms();
-        let claim = LeaseClaim { name: request.name, holder: request.holder.clone(), token };
+        let claim = request.claim(token);
         let mut refresh = Expression::new();
         refresh.live();
         refresh.lease_is(&claim);
-        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT, number(expiry(now, request.ttl_seconds)));
+        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT, number(expiry(now, request.ttl_seconds())));
         refresh.set_member(ATTR_LEASE, MEMBER_LEASE_REFRESHED_AT, number(now.div_euclid(1000)));
-        if let Some(t) = request.target_t {
+        if let Some(t) = request.target_t() {
             refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
         }
         refresh.add_from(ATTR_STATUS_V, 1, 1);

@@ -1,10 +1,9 @@
 //! Creating ledgers and branches, and resetting heads.
 
 use nameservice_model::{
-    Address, BranchCreated, Call, ConcernKind, ConcernValue, ContentId, Created, Head, Index, IndexRoot, Record,
+    Address, BranchCreated, Call, ConcernKind, Created, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex, Record,
     RecordKind, Reset, ResetTo, Result,
 };
-use serde_json::Value;
 
 use crate::{
     Store,
@@ -26,8 +25,8 @@ impl Store {
         &self,
         call: &Call,
         address: &Address,
-        head: Option<&Head>,
-        config: Option<&Value>,
+        head: Option<&NewHead>,
+        config: Option<&NewConfig>,
     ) -> Result<Created> {
         let ledger = NewLedger { head, config, ..NewLedger::default() };
         let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
@@ -44,16 +43,14 @@ impl Store {
         call: &Call,
         branch: &Address,
         source: &Address,
-        at: Option<&Head>,
+        at: Option<&NewHead>,
     ) -> Result<BranchCreated> {
         let source_items = self.read_record(BRANCH, source).await?;
         let Some(record) = source_items.record().filter(|record| !record.retracted) else {
             return Ok(BranchCreated::UnknownSource);
         };
         let Some(head) = record.head else { return Ok(BranchCreated::UnknownSource) };
-        if head.payload.is_none() {
-            return Ok(BranchCreated::UnbornSource);
-        }
+        let Ok(head) = NewHead::try_from(head) else { return Ok(BranchCreated::UnbornSource) };
         if branch == source {
             return Ok(BranchCreated::AlreadyExists);
         }
@@ -88,12 +85,12 @@ impl Store {
         check.kind_is(RecordKind::Ledger);
         check.live();
         let mut head = Expression::new();
-        head.put(ATTR_COMMIT_ID, to.head.payload.as_ref().map(|id| string(id.as_str())));
-        head.set(ATTR_COMMIT_T, number(to.head.v));
+        head.put(ATTR_COMMIT_ID, to.head().map(|head| string(head.id().as_str())));
+        head.set(ATTR_COMMIT_T, number(to.head_t()));
         let mut index = Expression::new();
-        let id = to.index.payload.as_ref().map(|id| string(id.as_str()));
+        let id = to.index().map(|index| string(index.id().as_str()));
         index.put(ATTR_INDEX_ID, id.clone());
-        index.set(ATTR_INDEX_T, number(to.index.v));
+        index.set(ATTR_INDEX_T, number(to.index().map_or(0, NewIndex::t)));
         index.put(ATTR_REV, id.as_ref().map(|_| number(0)));
         index.put(ATTR_REV_ID, id);
         // Indexes of named graphs may lie beyond the point that is returned to.
@@ -104,7 +101,10 @@ impl Store {
             update.touch(now);
             actions.push((Part::Concern(concern), update.into_update(&Key::new(address, sk_of(concern)))));
         }
-        let done = Reset::Reset { head: to.head.clone(), index: reset_index(&to.index) };
+        let done = Reset::Reset {
+            head: to.head().map_or(Head::unborn(), NewHead::value),
+            index: to.index().map_or(Index::unborn(), reset_index),
+        };
         let mut attempts = Attempts::default();
         let failed = match self.transact(RESET, actions, &mut attempts).await? {
             Ok(()) => return Ok(done),
@@ -125,11 +125,8 @@ impl Store {
     }
 }
 
-fn reset_index(index: &ConcernValue<ContentId>) -> Index {
-    ConcernValue {
-        v: index.v,
-        payload: index.payload.clone().map(|id| IndexRoot { id, rev: 0, graphs: Default::default() }),
-    }
+fn reset_index(index: &NewIndex) -> Index {
+    Index::new(index.t(), IndexRoot { id: index.id().clone(), rev: 0, graphs: Default::default() })
 }
 
 /// The items of a new record always make one; an outcome without a record would be a bug of [`items::new_meta`].

@@ -1,7 +1,7 @@
 //! The nameservice on one DynamoDB table: the one crate that knows what stands in it, and a library by itself.
 //!
 //! ```no_run
-//! use nameservice_model::{Address, Call, Expected, NameService, Publisher, Push, RefPublisher};
+//! use nameservice_model::{Address, Call, NameService, Publisher};
 //! use nameservice_store::{Store, endpoint_client};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,11 +45,12 @@ use std::{
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ContentId, Created, Cursor,
-    Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, Index, IndexRoot, IndexUpdate,
-    LeaseClaim, LeasePublisher, LeaseRequest, Leased, ListQuery, Listed, NameService, Operation, Page, Published,
-    Publisher, Purged, Push, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result,
-    Retracted, Status, StatusPayload, StatusPublisher, TransactionPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ConfigPush, ContentId, Created,
+    Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, HeadPush, Index, IndexPush,
+    IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewConfig,
+    NewHead, Page, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset,
+    ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Transaction,
+    TransactionPublisher, Visible,
 };
 use serde_json::Value;
 
@@ -133,7 +134,7 @@ impl NameService for Store {
         self.list_records(query, visible).await
     }
 
-    async fn snapshot(&self, limit: usize, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
+    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
         self.snapshot_page(limit, after, visible).await
     }
 
@@ -153,8 +154,8 @@ impl Publisher for Store {
         &self,
         call: &Call,
         address: &Address,
-        head: Option<&Head>,
-        config: Option<&Value>,
+        head: Option<&NewHead>,
+        config: Option<&NewConfig>,
     ) -> Result<Created> {
         self.create_ledger_record(call, address, head, config).await
     }
@@ -164,7 +165,7 @@ impl Publisher for Store {
         call: &Call,
         branch: &Address,
         source: &Address,
-        at: Option<&Head>,
+        at: Option<&NewHead>,
     ) -> Result<BranchCreated> {
         self.create_branch_record(call, branch, source, at).await
     }
@@ -203,21 +204,11 @@ impl RefPublisher for Store {
         self.get::<IndexConcern>(address).await
     }
 
-    async fn push_head(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<ContentId, Head>,
-    ) -> Result<PushOutcome<ContentId>> {
+    async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
         self.push::<HeadConcern>(call, address, push).await
     }
 
-    async fn push_index(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<IndexRoot, IndexUpdate>,
-    ) -> Result<PushOutcome<IndexRoot>> {
+    async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
         self.push::<IndexConcern>(call, address, push).await
     }
 }
@@ -232,7 +223,7 @@ impl StatusPublisher for Store {
         &self,
         call: &Call,
         address: &Address,
-        push: &Push<StatusPayload, Status>,
+        push: &StatusPush,
     ) -> Result<PushOutcome<StatusPayload>> {
         self.push::<StatusConcern>(call, address, push).await
     }
@@ -244,25 +235,15 @@ impl ConfigPublisher for Store {
         self.get::<ConfigConcern>(address).await
     }
 
-    async fn push_config(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<Value, Config>,
-    ) -> Result<PushOutcome<Value>> {
+    async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>> {
         self.push::<ConfigConcern>(call, address, push).await
     }
 }
 
 #[async_trait]
 impl GraphSourcePublisher for Store {
-    async fn publish_graph_source(
-        &self,
-        call: &Call,
-        address: &Address,
-        publication: &GraphSourcePublication,
-    ) -> Result<Published> {
-        self.publish_graph_source_record(call, address, publication).await
+    async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published> {
+        self.publish_graph_source_record(call, publication).await
     }
 }
 
@@ -289,7 +270,7 @@ impl LeasePublisher for Store {
 
 #[async_trait]
 impl TransactionPublisher for Store {
-    async fn commit(&self, call: &Call, operations: &[Operation]) -> Result<Committed> {
-        self.commit_operations("commit a transaction", call, operations).await
+    async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed> {
+        self.commit_operations("commit a transaction", call, transaction.operations()).await
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    Address, ConcernKind, Cursor, Error, ListQuery, Listed, Page, Record, RecordKind, Result, StatusPayload, Summary,
-    Visible,
+    Address, ConcernKind, Cursor, Error, Limit, ListQuery, Listed, Page, Record, RecordKind, Result, StatusPayload,
+    Summary, Visible,
 };
 
 use crate::{
@@ -23,7 +23,7 @@ const DEPENDENTS: &str = "list dependents";
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// How many branches are looked at in one go when dependents are listed.
-const BRANCHES_PAGE: usize = 1000;
+const BRANCHES_PAGE: usize = 1_000;
 
 /// Sorts after every sort key of a record.
 const AFTER_ALL_SKS: &str = "~";
@@ -59,7 +59,7 @@ impl Store {
         let mut next = begin(&runs, start.as_ref());
         while let Some(run) = runs.get(next).cloned() {
             // One more than wanted tells whether there is more to come.
-            let limit = query.limit - page.items.len() + 1;
+            let limit = query.limit.get() - page.items.len() + 1;
             let Some(hits) = self.query_index(&run, query, start.as_ref(), limit).await? else {
                 // A table without that index (one that Fluree made): filter the lists by kind instead.
                 self.only_kind_index.store(true, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Store {
                 .map(|item| Cursor::after_row(run.kind.unwrap_or(RecordKind::Ledger), items::pk(item)));
             let entries = self.entries(&run, query, &hits.items, visible).await?;
             for listed in entries.listed {
-                if page.items.len() == query.limit {
+                if page.items.len() == query.limit.get() {
                     page.cursor = page.items.last().map(Listed::cursor);
                     return Ok(page);
                 }
@@ -206,7 +206,7 @@ impl Store {
 
     pub(crate) async fn snapshot_page(
         &self,
-        limit: usize,
+        limit: Limit,
         after: Option<&Cursor>,
         visible: Visible<'_>,
     ) -> Result<Page<Record>> {
@@ -238,7 +238,7 @@ impl Store {
                 let Some(record) = items.record().filter(|r| r.address.is_well_formed() && visible(&r.address)) else {
                     continue;
                 };
-                if records.len() == limit || bytes >= PAGE_BYTES {
+                if records.len() == limit.get() || bytes >= PAGE_BYTES {
                     let cursor = records.last().map(|last| Cursor::in_snapshot(last, position));
                     return Ok(Page { items: records, cursor });
                 }
@@ -257,7 +257,7 @@ impl Store {
             kind: Some(RecordKind::Ledger),
             name: Some(address.name().to_owned()),
             full: true,
-            limit: BRANCHES_PAGE,
+            limit: Limit::new(BRANCHES_PAGE).unwrap_or_default(),
             ..ListQuery::default()
         };
         let mut cursor = None;

@@ -15,6 +15,14 @@ use crate::{
 
 const PURGE: &str = "purge a record";
 
+/// The outcome of one attempt to purge a record as it was read.
+enum Attempted {
+    Purged,
+    HasDependents,
+    /// The record has changed meanwhile.
+    Changed,
+}
+
 impl Store {
     pub(crate) async fn purge_record(&self, _call: &Call, address: &Address) -> Result<Purged> {
         let mut attempts = Attempts::default();
@@ -26,8 +34,10 @@ impl Store {
                     false => Ok(Purged::Unknown),
                 };
             }
-            if let Some(purged) = self.purge_found(address, &items, &mut attempts).await? {
-                return Ok(purged);
+            match self.purge_found(address, &items, &mut attempts).await? {
+                Attempted::Purged => return Ok(Purged::Purged),
+                Attempted::HasDependents => return Ok(Purged::HasDependents),
+                Attempted::Changed => {}
             }
         }
         Err(contended(PURGE, attempts))
@@ -48,10 +58,9 @@ impl Store {
             let Some(parent) = parent(address, meta) else { return Ok(Dropped::NotABranch) };
             dropped_from = Some(parent.clone());
             match self.purge_found(address, &items, &mut attempts).await? {
-                Some(Purged::Purged) => return self.dropped(&parent).await,
-                Some(Purged::HasDependents) => return Ok(Dropped::HasDependents),
-                Some(Purged::Unknown) => return Ok(Dropped::Unknown),
-                None => {}
+                Attempted::Purged => return self.dropped(&parent).await,
+                Attempted::HasDependents => return Ok(Dropped::HasDependents),
+                Attempted::Changed => {}
             }
         }
         Err(contended(PURGE, attempts))
@@ -62,16 +71,11 @@ impl Store {
         Ok(Dropped::Dropped { parent_branches: items::integer(&parent, ATTR_BRANCHES).unwrap_or(0) })
     }
 
-    /// Purges what was read. `None`: it has changed meanwhile.
-    async fn purge_found(
-        &self,
-        address: &Address,
-        items: &RecordItems,
-        attempts: &mut Attempts,
-    ) -> Result<Option<Purged>> {
-        let Some((meta, _)) = items.meta() else { return Ok(None) };
+    /// Purges the record that was read.
+    async fn purge_found(&self, address: &Address, items: &RecordItems, attempts: &mut Attempts) -> Result<Attempted> {
+        let Some((meta, _)) = items.meta() else { return Ok(Attempted::Changed) };
         if is_referenced(meta) {
-            return Ok(Some(Purged::HasDependents));
+            return Ok(Attempted::HasDependents);
         }
         let now = self.now_ms();
         let mut parent = parent(address, meta);
@@ -89,13 +93,13 @@ impl Store {
             let failed = match self.transact(PURGE, actions, attempts).await? {
                 Ok(()) => {
                     self.sweep_commits(address).await?;
-                    return Ok(Some(Purged::Purged));
+                    return Ok(Attempted::Purged);
                 }
                 Err(failed) => failed,
             };
             match refused_at(&failed, &Part::Meta) {
-                Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Some(Purged::HasDependents)),
-                Some(_) => return Ok(None),
+                Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Attempted::HasDependents),
+                Some(_) => return Ok(Attempted::Changed),
                 None => {}
             }
             if refused_at(&failed, &Part::Parent).is_some() {

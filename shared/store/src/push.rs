@@ -4,7 +4,7 @@
 //! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
 use nameservice_model::{
-    Address, Call, Committed, ConcernKind, ConcernState, ConcernValue, Error, Expected, Operation, OperationKind,
+    Address, Call, Committed, ConcernKind, ConcernState, ConcernValue, Error, Operation, OperationKind,
     OperationOutcome, Push, PushOutcome, RecordKind, Result,
 };
 
@@ -34,9 +34,6 @@ pub(crate) trait Concern: Send + Sync {
 
     /// Where its value is kept.
     const ATTRIBUTES: &[&str];
-
-    /// Counters have no order of their own: a push of one always names what it expects.
-    const COMPARES_ONLY: bool = false;
 
     /// The value that an item holds; of an empty item the unborn one.
     fn read(item: &Item) -> ConcernValue<Self::Payload>;
@@ -132,13 +129,10 @@ impl Store {
         address: &Address,
         push: &Push<C::Payload, C::New>,
     ) -> Result<PushOutcome<C::Payload>> {
-        if !C::COMPARES_ONLY && matches!(push.expected, Expected::NoRecord) {
-            return self.create_by_push::<C>(call, address, &push.new).await;
+        if push.creates() {
+            return self.create_by_push::<C>(call, address, push.desired()).await;
         }
-        if C::COMPARES_ONLY && !matches!(push.expected, Expected::Value(_)) {
-            return Err(Error::Store { operation: C::OPERATION, source: "it needs an expected value".into() });
-        }
-        if push.lease.is_some() {
+        if push.lease().is_some() {
             return self.push_fenced::<C>(call, address, push).await;
         }
         let key = Key::new(address, sk_of(C::KIND));
@@ -188,7 +182,7 @@ impl Store {
         push: &Push<C::Payload, C::New>,
     ) -> Result<PushOutcome<C::Payload>> {
         let operation = Operation { address: address.clone(), action: C::operation(push) };
-        let (Committed::Committed(mut outcomes) | Committed::Refused(mut outcomes)) =
+        let (Committed::Committed(mut outcomes) | Committed::Rejected(mut outcomes)) =
             self.commit_operations(C::OPERATION, call, &[operation]).await?;
         let value = |state| C::value(state).unwrap_or(ConcernValue::unborn());
         Ok(match outcomes.pop() {
@@ -202,7 +196,7 @@ impl Store {
             Some(OperationOutcome::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
             Some(OperationOutcome::Unknown) => PushOutcome::Unknown,
             // One operation has one outcome, and a push never merely passes.
-            Some(OperationOutcome::Passed) | None => return Err(contended(C::OPERATION, Attempts::default())),
+            Some(_) | None => return Err(contended(C::OPERATION, Attempts::default())),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Reading whole records, and what a new one is made of.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use nameservice_model::{Address, Call, ConcernKind, Expected, Head, IndexUpdate, Push, RecordKind, Result};
+use nameservice_model::{Address, Call, ConcernKind, IndexPush, NewConfig, NewHead, NewIndex, RecordKind, Result};
 use serde_json::Value;
 
 use crate::{
@@ -32,9 +32,9 @@ pub(crate) enum Part {
 /// What a new ledger is created with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NewLedger<'a> {
-    pub(crate) head: Option<&'a Head>,
-    pub(crate) index: Option<&'a IndexUpdate>,
-    pub(crate) config: Option<&'a Value>,
+    pub(crate) head: Option<&'a NewHead>,
+    pub(crate) index: Option<&'a NewIndex>,
+    pub(crate) config: Option<&'a NewConfig>,
     /// The branch that it is made from.
     pub(crate) source: Option<&'a str>,
 }
@@ -122,17 +122,16 @@ impl Store {
     }
 }
 
-fn preset_head(item: &mut Item, head: Option<&Head>) {
-    if let Some((head, id)) = head.and_then(|head| Some((head, head.payload.as_ref()?))) {
-        item.insert(ATTR_COMMIT_ID.to_owned(), string(id.as_str()));
-        item.insert(ATTR_COMMIT_T.to_owned(), number(head.v));
+fn preset_head(item: &mut Item, head: Option<&NewHead>) {
+    if let Some(head) = head {
+        item.insert(ATTR_COMMIT_ID.to_owned(), string(head.id().as_str()));
+        item.insert(ATTR_COMMIT_T.to_owned(), number(head.t()));
     }
 }
 
-fn preset_index(item: &mut Item, index: Option<&IndexUpdate>) {
+fn preset_index(item: &mut Item, index: Option<&NewIndex>) {
     let Some(new) = index else { return };
-    let push = Push { expected: Expected::NoRecord, new: new.clone(), allow_equal: false, lease: None };
-    let value = IndexConcern::written(&Item::new(), &push);
+    let value = IndexConcern::written(&Item::new(), &IndexPush::create(new.clone()));
     if let Some(root) = value.payload {
         item.insert(ATTR_INDEX_ID.to_owned(), string(root.id.as_str()));
         item.insert(ATTR_INDEX_T.to_owned(), number(value.v));
@@ -142,10 +141,11 @@ fn preset_index(item: &mut Item, index: Option<&IndexUpdate>) {
     }
 }
 
-fn preset_config(item: &mut Item, config: Option<&Value>) {
+fn preset_config(item: &mut Item, config: Option<&NewConfig>) {
     let Some(config) = config else { return };
-    let (context, meta) = items::split_config(config);
-    item.insert(ATTR_CONFIG_V.to_owned(), number(1));
+    let payload = Value::Object(config.payload().clone());
+    let (context, meta) = items::split_config(&payload);
+    item.insert(ATTR_CONFIG_V.to_owned(), number(config.v_after(0)));
     if let Some(context) = context {
         item.insert(ATTR_DEFAULT_CONTEXT_ADDRESS.to_owned(), string(context));
         item.insert(ATTR_DEFAULT_CONTEXT_ID.to_owned(), string(context));
@@ -170,7 +170,7 @@ pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part,
     all.iter()
         .map(|item| {
             let mut condition = Expression::new();
-            let part = match ConcernKind::from_name(items::sk(item)) {
+            let part = match concern_of(items::sk(item)) {
                 None => {
                     condition.not_exists(ATTR_KIND);
                     Part::Meta

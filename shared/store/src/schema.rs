@@ -139,9 +139,19 @@ pub const GSI_STATE: &str = "state-index";
 /// The version of the layout.
 pub const SCHEMA_VERSION: i64 = 2;
 
-/// The sort key of a concern's item.
+/// Returns the sort key of a concern's item.
 pub const fn sk_of(concern: ConcernKind) -> &'static str {
-    concern.as_str()
+    match concern {
+        ConcernKind::Head => "head",
+        ConcernKind::Index => "index",
+        ConcernKind::Status => "status",
+        ConcernKind::Config => "config",
+    }
+}
+
+/// Returns the concern whose item has this sort key.
+pub fn concern_of(sk: &str) -> Option<ConcernKind> {
+    ConcernKind::ALL.into_iter().find(|concern| sk_of(*concern) == sk)
 }
 
 /// The sort key of the row that tells a target that `dependent` depends on it.

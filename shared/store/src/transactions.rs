@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use nameservice_model::{
-    Call, Committed, ConcernKind, ConcernState, Error, Expected, Operation, OperationKind, OperationOutcome, Push,
-    RecordKind, Result,
+    Call, Committed, ConcernKind, ConcernState, Operation, OperationKind, OperationOutcome, Push, RecordKind, Result,
 };
 
 use crate::{
@@ -172,13 +171,7 @@ impl Pending<'_> {
     }
 
     fn lease(&self) -> Option<&nameservice_model::LeaseClaim> {
-        match &self.operation.action {
-            OperationKind::PushHead(push) => push.lease.as_ref(),
-            OperationKind::PushIndex(push) => push.lease.as_ref(),
-            OperationKind::PushStatus(push) => push.lease.as_ref(),
-            OperationKind::PushConfig(push) => push.lease.as_ref(),
-            OperationKind::Check(_) => None,
-        }
+        self.operation.action.lease()
     }
 }
 
@@ -204,9 +197,6 @@ impl Store {
         call: &Call,
         operations: &[Operation],
     ) -> Result<Committed> {
-        if operations.iter().any(|operation| creates(&operation.action)) {
-            return Err(Error::Store { operation: name, source: "a transaction does not create records".into() });
-        }
         let now = self.now_ms();
         let mut pending: Vec<Pending<'_>> = operations
             .iter()
@@ -243,8 +233,8 @@ impl Store {
             for pending in &mut pending {
                 outcomes.push(self.judge_operation(name, pending, &failed, now).await?);
             }
-            if outcomes.iter().any(OperationOutcome::refuses) {
-                return attempts.refuse(name, Committed::Refused(outcomes));
+            if outcomes.iter().any(OperationOutcome::rejects) {
+                return attempts.refuse(name, Committed::Rejected(outcomes));
             }
         }
         Err(contended(name, attempts))
@@ -311,16 +301,6 @@ impl Store {
                 Ok(judged(pending, &Item::new(), |_| Stage::Missing(kind)))
             }
         }
-    }
-}
-
-fn creates(operation: &OperationKind) -> bool {
-    match operation {
-        OperationKind::PushHead(push) => push.expected == Expected::NoRecord,
-        OperationKind::PushIndex(push) => push.expected == Expected::NoRecord,
-        OperationKind::PushStatus(push) => !matches!(push.expected, Expected::Value(_)),
-        OperationKind::PushConfig(push) => !matches!(push.expected, Expected::Value(_)),
-        OperationKind::Check(_) => false,
     }
 }
 
