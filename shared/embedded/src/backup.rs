@@ -1,0 +1,83 @@
+//! Copies of a log that others go on writing.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Embedded,
+    directory::{LOG_FILE, NEW_LOG_FILE, check_log, sync_directory},
+    feed::blocking,
+    log::Readers,
+};
+
+/// Why there is no backup.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The directory of the backup has something in it already.
+    #[error("{} exists: name a new directory for the backup", path.display())]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is no log to copy.
+    #[error("a nameservice in memory has nothing to back up: use an export")]
+    InMemory,
+    /// The backup cannot be written.
+    #[error("cannot write the backup {}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The log cannot be copied.
+    #[error("cannot copy the log")]
+    Copy(#[source] nameservice_model::Error),
+    /// The copy is not a log.
+    #[error("the copy cannot be used")]
+    Copied(#[source] crate::OpenError),
+}
+
+impl Embedded {
+    /// Copies the nameservice as it is now into a new directory, while it is used. Returns the position of the copy.
+    ///
+    /// The copy is consistent, and durable once this returns. It is restored by being opened: a directory like any other.
+    /// Its feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
+    /// snapshot.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+        let to = to.as_ref().to_owned();
+        let readers = self.readers().ok_or(BackupError::InMemory)?;
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| BackupError::Io { path, source }
+        };
+        if to.try_exists().map_err(failed(&to))? {
+            return Err(BackupError::Exists { path: to });
+        }
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&to).map_err(failed(&to))?;
+        // It gets its name once it is whole.
+        let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
+        let copy = new.clone();
+        let position = blocking(move || {
+            readers.copy(&copy)?;
+            Readers::position_of(&copy)
+        });
+        let position = position.await.map_err(BackupError::Copy)?;
+        File::open(&new).and_then(|new| new.sync_all()).map_err(failed(&new))?;
+        fs::rename(&new, &file).map_err(failed(&file))?;
+        sync_directory(&to).map_err(failed(&to))?;
+        match check_log(&file) {
+            Ok(_) => Ok(position),
+            Err(error) => Err(BackupError::Copied(error)),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The directory of an embedded nameservice: what is in it, and who uses it.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{OpenError, log::FORMAT};
+
+/// The file that holds everything.
+pub(crate) const LOG_FILE: &str = "nameservice.log.db";
+/// A log that is being created.
+pub(crate) const NEW_LOG_FILE: &str = "nameservice.log.db.new";
+/// The file whose lock says that a process uses the directory. It names the process.
+const LOCK_FILE: &str = "lock";
+/// The database of the engine that emulated DynamoDB.
+const FORMER_FILE: &str = "nameservice.db";
+
+/// `application_id` of a log in the header of the SQLite file: "flns".
+pub(crate) const APPLICATION_ID: u32 = 0x666c_6e73;
+
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const HEADER_BYTES: usize = 100;
+/// Where the header has `user_version` and `application_id`.
+const USER_VERSION: usize = 60;
+const APPLICATION: usize = 68;
+
+/// A directory that this process uses. Dropping it lets others.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes a directory that holds a log.
+    pub(crate) fn existing(path: &Path) -> Result<Self, OpenError> {
+        match examine(path)? {
+            true => Self::lock(path),
+            false => Err(OpenError::Missing { directory: path.to_owned() }),
+        }
+    }
+
+    /// Takes a directory, which is made where it is missing. Configs may hold secrets: it is its owner's alone. Returns
+    /// whether it holds a log.
+    pub(crate) fn any(path: &Path) -> Result<(Self, bool), OpenError> {
+        examine(path)?;
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path).map_err(unusable(path))?;
+        let directory = Self::lock(path)?;
+        // Another process may have made the log since.
+        let has_log = examine(path)?;
+        Ok((directory, has_log))
+    }
+
+    /// The log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join(LOG_FILE)
+    }
+
+    /// Where a new log is made, before it gets its name. What an interrupted creation left there is removed.
+    pub(crate) fn new_log(&self) -> Result<PathBuf, OpenError> {
+        let path = self.path.join(NEW_LOG_FILE);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&path)(error)),
+            _ => Ok(path),
+        }
+    }
+
+    /// Gives a new log its name, so that it is there after a power failure, too.
+    pub(crate) fn adopt(&self, new: &Path) -> Result<(), OpenError> {
+        let file = self.log();
+        File::open(new).and_then(|new| new.sync_all()).map_err(unusable(new))?;
+        fs::rename(new, &file).map_err(unusable(&file))?;
+        sync_directory(&self.path).map_err(unusable(&self.path))
+    }
+
+    fn lock(directory: &Path) -> Result<Self, OpenError> {
+        let path = directory.join(LOCK_FILE);
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
+                let process = process.filter(|id| !id.is_empty());
+                return Err(OpenError::InUse { directory: directory.to_owned(), process });
+            }
+            Err(TryLockError::Error(source)) => return Err(unusable(&path)(source)),
+        }
+        // For whoever finds the directory locked.
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable(&path))?;
+        Ok(Self { path: directory.to_owned(), _lock: file })
+    }
+}
+
+/// Whether a directory holds a log of a format that is known; changes nothing.
+fn examine(directory: &Path) -> Result<bool, OpenError> {
+    let file = directory.join(LOG_FILE);
+    if check_log(&file)? {
+        return Ok(true);
+    }
+    let former = directory.join(FORMER_FILE);
+    match former.try_exists() {
+        Ok(true) => Err(OpenError::FormerEngine { path: former }),
+        Ok(false) => Ok(false),
+        // A file where the directory should be.
+        Err(source) => Err(unusable(directory)(source)),
+    }
+}
+
+/// Reads the header of a log; false where there is no file.
+pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
+    let mut header = [0; HEADER_BYTES];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is shorter than a header" });
+        }
+        Err(source) => return Err(unusable(path)(source)),
+    }
+    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if header[..SQLITE_MAGIC.len()] != *SQLITE_MAGIC {
+        return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is no SQLite database" });
+    }
+    if number(APPLICATION) != APPLICATION_ID {
+        return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is a database of another program" });
+    }
+    match number(USER_VERSION) {
+        FORMAT => Ok(true),
+        found if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT }),
+        _ => Err(OpenError::NotALog { path: path.to_owned(), reason: "it has no known format" }),
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(path)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+fn unusable(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| OpenError::Io { path, source }
+}

@@ -1,0 +1,203 @@
+//! What is wrong with a log, in one read transaction.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind};
+use rusqlite::Connection;
+
+use super::{Examined, Finding, Severity};
+use crate::{log::rows, state::Record};
+
+/// How many lines of SQLite's own report are shown.
+const LINES: u32 = 20;
+const RESTORE: &str = "stop the service and restore a backup";
+
+/// A finding, and its repair where there is a safe one.
+pub(super) struct Problem {
+    pub(super) finding: Finding,
+    pub(super) repair: Option<Repair>,
+}
+
+pub(super) enum Repair {
+    /// Build the index of the changes anew.
+    Reindex,
+    /// Remove the changes up to this position: who has not read them begins again with a snapshot.
+    DropChangesUpTo(u64),
+    /// Store the record with its counts corrected.
+    Put(Box<Record>),
+}
+
+/// The watermark of the last change of a part, `None` where that was its end.
+type Last = HashMap<(String, ChangedPart), Option<i64>>;
+
+pub(super) fn look(connection: &Connection) -> rusqlite::Result<(Examined, Vec<Problem>)> {
+    let mut examined = Examined::default();
+    let mut problems = Vec::new();
+    look_at_file(connection, &mut problems)?;
+    let (oldest, last) = look_at_changes(connection, &mut examined, &mut problems)?;
+    let records = look_at_records(connection, &mut examined, &mut problems)?;
+    compare(&records, oldest, &last, &mut problems);
+    recount(&records, &mut problems);
+    Ok((examined, problems))
+}
+
+fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
+    let mut check = connection.prepare(&format!("PRAGMA integrity_check({LINES})"))?;
+    let mut rows = check.query([])?;
+    while let Some(row) = rows.next()? {
+        let line: String = row.get(0)?;
+        if line == "ok" {
+            continue;
+        }
+        let what = format!("SQLite's check of the file says: {line}");
+        problems.push(match line.contains("index log_by_address") {
+            true => Problem::new("file-index-damaged", Severity::Error, what, "builds the index again")
+                .repaired_by(Repair::Reindex),
+            false => Problem::new("file-damaged", Severity::Error, what, RESTORE),
+        });
+    }
+    Ok(())
+}
+
+/// Reads all changes in order. Returns the first position after the last gap, and how each part was left.
+fn look_at_changes(
+    connection: &Connection,
+    examined: &mut Examined,
+    problems: &mut Vec<Problem>,
+) -> rusqlite::Result<(u64, Last)> {
+    const MEND: &str = "removes the changes up to there: readers that have not read them begin again with a snapshot";
+    let (mut last, mut oldest) = (Last::new(), 0);
+    let mut changes = connection.prepare("SELECT position, address, body FROM log ORDER BY position")?;
+    let mut rows = changes.query([])?;
+    while let Some(row) = rows.next()? {
+        let position: u64 = row.get(0)?;
+        if examined.position > 0 && position != examined.position + 1 {
+            let what = format!("no changes between {} and {position}", examined.position);
+            let gap = Problem::new("log-gap", Severity::Error, what, MEND);
+            problems.push(gap.repaired_by(Repair::DropChangesUpTo(examined.position)));
+            last.clear();
+            oldest = position;
+        }
+        if examined.position == 0 {
+            oldest = position;
+        }
+        examined.position = position;
+        examined.changes += 1;
+        let address = row.get_ref(1)?.as_str()?.to_owned();
+        match rows::decode_change(position, &address, row.get_ref(2)?.as_blob()?) {
+            Ok(change) => {
+                let watermark = (change.kind != ChangeKind::Purged).then_some(change.watermark);
+                last.insert((address, change.part), watermark);
+            }
+            Err(error) => {
+                let unreadable =
+                    Problem::new("change-unreadable", Severity::Error, error.to_string(), MEND).at(&address);
+                problems.push(unreadable.repaired_by(Repair::DropChangesUpTo(position)));
+            }
+        }
+    }
+    Ok((oldest, last))
+}
+
+fn look_at_records(
+    connection: &Connection,
+    examined: &mut Examined,
+    problems: &mut Vec<Problem>,
+) -> rusqlite::Result<BTreeMap<String, Record>> {
+    let mut records = BTreeMap::new();
+    let mut select = connection.prepare("SELECT id, body FROM records ORDER BY id")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        examined.records += 1;
+        let id: u64 = row.get(0)?;
+        let record = match rows::decode_record(id, row.get_ref(1)?.as_blob()?) {
+            Ok(record) => record,
+            Err(error) => {
+                problems.push(Problem::new("record-unreadable", Severity::Error, error.to_string(), RESTORE));
+                continue;
+            }
+        };
+        if id > examined.position {
+            let what = format!("record {id} is newer than the last change, {}", examined.position);
+            problems.push(Problem::new("position-behind", Severity::Error, what, RESTORE).at(&record.address));
+        }
+        if let Some(other) = records.insert(record.address.to_string(), record) {
+            let what = format!("rows {} and {id} are of one address", other.id);
+            problems.push(Problem::new("record-twice", Severity::Error, what, RESTORE).at(&other.address));
+        }
+    }
+    Ok(records)
+}
+
+/// Compares the records with the last changes of their parts. What changed last before the oldest change that is left is
+/// in no change; a record that was created since is in all of them.
+fn compare(records: &BTreeMap<String, Record>, oldest: u64, last: &Last, problems: &mut Vec<Problem>) {
+    let differs =
+        |address: &str, what: String| Problem::new("state-unexplained", Severity::Error, what, RESTORE).at(address);
+    for ((address, part), watermark) in last {
+        let found = records.get(address).and_then(|record| watermark_of(record, *part));
+        // A part that never had data, or lost it to a reset, is at 0.
+        if watermark.unwrap_or(0) != found.unwrap_or(0)
+            || (*part == ChangedPart::Meta && watermark.is_some() != found.is_some())
+        {
+            let shown =
+                |watermark: Option<i64>| watermark.map_or("nothing".to_owned(), |watermark| watermark.to_string());
+            let what =
+                format!("the last change of {part} leaves {}, the record has {}", shown(*watermark), shown(found));
+            problems.push(differs(address, what));
+        }
+    }
+    for record in records.values().filter(|record| record.id >= oldest && oldest > 0) {
+        if !last.contains_key(&(record.address.to_string(), ChangedPart::Meta)) {
+            problems.push(differs(&record.address, format!("change {} did not create it", record.id)));
+        }
+    }
+}
+
+fn watermark_of(record: &Record, part: ChangedPart) -> Option<i64> {
+    match part {
+        ChangedPart::Meta => Some(0),
+        ChangedPart::Concern(ConcernKind::Head) => record.head.as_ref().map(|head| head.t),
+        ChangedPart::Concern(ConcernKind::Index) => Some(record.index.t),
+        ChangedPart::Concern(ConcernKind::Status) => Some(record.status.v),
+        ChangedPart::Concern(ConcernKind::Config) => Some(record.config.v),
+    }
+}
+
+/// Counts branches and dependents anew.
+fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
+    let (mut branches, mut dependents): (HashMap<String, u32>, HashMap<String, u32>) = Default::default();
+    for record in records.values() {
+        for target in record.dependencies() {
+            *dependents.entry(target.to_string()).or_default() += 1;
+            if !records.contains_key(&**target) {
+                let what = format!("it depends on `{target}`, which does not exist");
+                let mend = "publish the graph source with dependencies that exist, or create that record";
+                problems.push(Problem::new("reference-dangling", Severity::Warning, what, mend).at(&record.address));
+            }
+        }
+        if let Some(parent) = record.parent() {
+            *branches.entry(parent.to_string()).or_default() += 1;
+            if !records.contains_key(parent.as_str()) {
+                let what = format!("its source `{parent}` does not exist");
+                let mend = "create that ledger, or purge the branch";
+                problems.push(Problem::new("branch-orphaned", Severity::Warning, what, mend).at(&record.address));
+            }
+        }
+    }
+    let count = |counts: &HashMap<String, u32>, address: &Address| counts.get(address.as_str()).copied().unwrap_or(0);
+    for record in records.values() {
+        let address = record.model_address();
+        let counted = (count(&branches, &address), count(&dependents, &address));
+        if counted != (record.branches, record.dependents) {
+            let what = format!(
+                "it counts {} branches and {} dependents, and has {} and {}",
+                record.branches, record.dependents, counted.0, counted.1
+            );
+            let mut corrected = record.clone();
+            (corrected.branches, corrected.dependents) = counted;
+            let wrong = Problem::new("count-wrong", Severity::Error, what, "sets the counts to what is there");
+            problems.push(wrong.at(&record.address).repaired_by(Repair::Put(Box::new(corrected))));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Examines a log: the file itself, the changes, and whether what is counted is what is there.
+//!
+//! [`examine`] takes a directory that nobody uses, and repairs what can be repaired safely where that is wanted.
+//! [`Embedded::examine`] looks at one that is served.
+
+mod look;
+
+use std::path::Path;
+
+use nameservice_model::Result;
+use rusqlite::Connection;
+
+use self::look::{Problem, Repair, look};
+use crate::{
+    Embedded, OpenError,
+    directory::Directory,
+    feed::blocking,
+    log::{Readers, rows},
+};
+
+/// How severe a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Worth knowing; nothing needs to be done.
+    Note,
+    /// Harmless today; it misleads people, or matters later.
+    Warning,
+    /// Answers are wrong because of it.
+    Error,
+}
+
+impl Severity {
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What became of a finding, or can become of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fix {
+    /// It is repaired by hand: [`Finding::mend`] says how.
+    ByHand,
+    /// A run that fixes would repair it.
+    Possible,
+    /// This run has repaired it.
+    Done,
+    /// It was not repaired, for this reason.
+    Failed(String),
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The kind of finding. Stable, for programs: one of [`CODES`].
+    pub code: &'static str,
+    /// How severe it is.
+    pub severity: Severity,
+    /// The record; `None` where it is about no single one.
+    pub address: Option<String>,
+    /// What is wrong, in a sentence for an operator.
+    pub what: String,
+    /// How to repair it: what a fix does, or what to do by hand.
+    pub mend: String,
+    /// What became of it.
+    pub fix: Fix,
+}
+
+impl Finding {
+    /// Returns whether somebody should do something about it.
+    pub fn is_open(&self) -> bool {
+        self.severity > Severity::Note && self.fix != Fix::Done
+    }
+}
+
+/// Every code of a finding, and what it means.
+pub const CODES: &[(&str, &str)] = &[
+    ("file-damaged", "SQLite finds the file inconsistent"),
+    ("file-index-damaged", "the index of the changes by address does not agree with the changes"),
+    ("log-gap", "positions are missing between two changes"),
+    ("change-unreadable", "a change cannot be read"),
+    ("record-unreadable", "a record cannot be read"),
+    ("record-twice", "two rows are of one address"),
+    ("position-behind", "a record is newer than the last change"),
+    ("state-unexplained", "the last change of a concern has another watermark than the record"),
+    ("count-wrong", "a count of branches or dependents is not what the records say"),
+    ("reference-dangling", "a graph source depends on a record that does not exist"),
+    ("branch-orphaned", "the source of a branch does not exist"),
+];
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Examined {
+    /// Records.
+    pub records: u64,
+    /// Changes.
+    pub changes: u64,
+    /// The position of the last change.
+    pub position: u64,
+}
+
+/// Examines the log of a directory that no process uses, gives what it finds to `found`, and repairs what can be repaired
+/// safely if `fix` says so.
+///
+/// What a repair does: it sets counts to what the records say, builds the index by address again, and removes the changes
+/// up to a gap or to one that cannot be read, so that readers of the feed begin again with a snapshot. Everything else
+/// is left to the operator: records are never removed or invented.
+pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Finding)) -> Result<Examined, OpenError> {
+    let directory = Directory::existing(directory.as_ref())?;
+    let path = directory.log();
+    let failed = |source| OpenError::Sqlite { path: path.clone(), source };
+    let connection = Connection::open(&path).map_err(failed)?;
+    let (examined, problems) = look(&connection).map_err(failed)?;
+    for mut problem in problems {
+        if fix && let Some(repair) = &problem.repair {
+            problem.finding.fix = match apply(&connection, repair) {
+                Ok(()) => Fix::Done,
+                Err(error) => Fix::Failed(error.to_string()),
+            };
+        }
+        found(problem.finding);
+    }
+    if fix {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
+    }
+    Ok(examined)
+}
+
+impl Embedded {
+    /// Examines the log while it is used, as it is at one moment. Repairs nothing: that needs the directory for itself.
+    /// A nameservice in memory has no file to examine.
+    pub async fn examine(&self) -> Result<(Examined, Vec<Finding>)> {
+        let Some(readers) = self.readers() else { return Ok((Examined::default(), Vec::new())) };
+        blocking(move || examine_with(&readers)).await
+    }
+}
+
+fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
+    readers.read(|connection| {
+        let transaction = connection.unchecked_transaction()?;
+        let (examined, problems) = look(&transaction)?;
+        Ok((examined, problems.into_iter().map(|problem| problem.finding).collect()))
+    })
+}
+
+/// Makes one repair, all of it or nothing.
+fn apply(connection: &Connection, repair: &Repair) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let transaction = connection.unchecked_transaction()?;
+    match repair {
+        Repair::Reindex => {
+            transaction.execute_batch("REINDEX log_by_address")?;
+        }
+        Repair::DropChangesUpTo(position) => {
+            transaction.execute("DELETE FROM log WHERE position <= ?1", [position])?;
+        }
+        Repair::Put(record) => {
+            let body = rows::encode_record(record)?;
+            transaction.execute("UPDATE records SET body = ?2 WHERE id = ?1", rusqlite::params![record.id, body])?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+impl Problem {
+    fn new(code: &'static str, severity: Severity, what: String, mend: &str) -> Self {
+        let mend = mend.to_owned();
+        let finding = Finding { code, severity, address: None, what, mend, fix: Fix::ByHand };
+        Self { finding, repair: None }
+    }
+
+    fn at(mut self, address: &str) -> Self {
+        self.finding.address = Some(address.to_owned());
+        self
+    }
+
+    fn repaired_by(mut self, repair: Repair) -> Self {
+        self.finding.fix = Fix::Possible;
+        self.repair = Some(repair);
+        self
+    }
+}

@@ -1,0 +1,82 @@
+use std::{io, path::PathBuf};
+
+/// Why a directory cannot be opened. In every case it is as it was before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no data, and none was to be created.
+    #[error("there is no nameservice data in {}: create it with `nameservice init`, or name another directory", directory.display())]
+    Missing {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Another process has the directory open.
+    #[error(
+        "the data in {} is in use by another nameservice{}: use that one with --url, stop it, or choose another directory",
+        directory.display(),
+        process.as_deref().map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// The id of the process, where it is known.
+        process: Option<String>,
+    },
+    /// The directory holds data of the engine that emulated DynamoDB.
+    #[error(
+        "{} is the database of an earlier version of the nameservice, which this version cannot read; it was left as it \
+         is: choose another directory, or remove that file",
+        path.display()
+    )]
+    FormerEngine {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file is of a later version of the nameservice.
+    #[error("{} has format {found}, and this version reads up to format {known}: use a later version", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The latest format that is known.
+        known: u32,
+    },
+    /// The file is something else.
+    #[error("{} is not a nameservice log ({reason}): choose another directory, or restore a backup", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file is damaged.
+    #[error("{} is damaged ({reason}): restore a backup, or examine it with `nameservice doctor`", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file or directory cannot be used.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// SQLite cannot use the file.
+    #[error("cannot open {}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// No thread was to be had.
+    #[error("cannot start the writer of the log")]
+    Thread(#[source] io::Error),
+}

@@ -1,0 +1,116 @@
+//! The change feed: the log, from memory where it is recent, else from the file.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use nameservice_model::{Address, Change, ChangeFeed, ChangedPart, Error, History, HistoryQuery, Limit, Result, Run};
+use tokio::{task::spawn_blocking, time::timeout};
+
+use crate::{
+    Embedded,
+    log::{Entry, Readers, rows},
+};
+
+const READ: &str = "read the feed";
+/// How many changes of other parts a history looks through for one answer.
+const HISTORY_LOOKS: usize = 5_000;
+
+#[async_trait]
+impl ChangeFeed for Embedded {
+    async fn position(&self) -> Result<u64> {
+        Ok(self.inner.shared.published.load().position())
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
+        let shared = &self.inner.shared;
+        let position = shared.published.load().position();
+        if after == position {
+            return Ok(Run::Changes(Vec::new()));
+        }
+        // A position that this feed has not given: of another feed, or of one that was lost.
+        if after > position {
+            return Ok(Run::Gone { oldest: self.oldest(position).await? });
+        }
+        let changes = match (shared.recent.after(after, limit.get()), &self.inner.readers) {
+            (Some(entries), _) => decode(entries)?,
+            (None, Some(readers)) => {
+                let readers = readers.clone();
+                blocking(move || readers.changes(after, position, limit.get())).await?
+            }
+            (None, None) => Vec::new(),
+        };
+        let expired_before = shared.expired_before();
+        match changes.first() {
+            Some(first) if first.position == after + 1 && first.recorded_at.as_millisecond() >= expired_before => {
+                Ok(Run::Changes(changes))
+            }
+            _ => Ok(Run::Gone { oldest: self.oldest(position).await? }),
+        }
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        let mut moved = self.inner.shared.moved.subscribe();
+        // Whoever waits looks again, whether something has come or the time is over.
+        let _ = timeout(at_most, moved.wait_for(|position| *position > after)).await;
+        Ok(())
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        let position = self.inner.shared.published.load().position();
+        let (after, limit) = (query.after, query.limit.get());
+        let looks = if query.part.is_some() { limit.max(HISTORY_LOOKS) } else { limit };
+        let found = match &self.inner.readers {
+            Some(readers) => {
+                let (readers, address) = (readers.clone(), address.clone());
+                blocking(move || readers.history(address.as_str(), after, position, looks)).await?
+            }
+            None => decode(self.inner.shared.recent.of(address.as_str(), after, looks))?,
+        };
+        let (looked_at, last) = (found.len(), found.last().map(|change| change.position));
+        let expired_before = self.inner.shared.expired_before();
+        let wanted = |change: &Change| {
+            query.part.is_none_or(|part: ChangedPart| part == change.part)
+                && change.recorded_at.as_millisecond() >= expired_before
+        };
+        let mut changes: Vec<Change> = found.into_iter().filter(wanted).collect();
+        let more_after = match changes.len() {
+            count if count >= limit => {
+                changes.truncate(limit);
+                changes.last().map(|change| change.position)
+            }
+            _ if looked_at == looks => last,
+            _ => None,
+        };
+        Ok(History { changes, more_after })
+    }
+}
+
+impl Embedded {
+    /// The oldest position that can be read: where everything has expired, the one that comes next.
+    async fn oldest(&self, position: u64) -> Result<u64> {
+        let at = self.inner.shared.expired_before();
+        let oldest = match &self.inner.readers {
+            Some(readers) => {
+                let readers = readers.clone();
+                blocking(move || readers.oldest(at)).await?
+            }
+            None => self.inner.shared.recent.oldest(at),
+        };
+        Ok(oldest.unwrap_or(position + 1))
+    }
+
+    pub(crate) fn readers(&self) -> Option<Arc<Readers>> {
+        self.inner.readers.clone()
+    }
+}
+
+fn decode(entries: Vec<Entry>) -> Result<Vec<Change>> {
+    let decoded = |entry: Entry| rows::decode_change(entry.position, &entry.address, &entry.body);
+    let changes: Result<_, _> = entries.into_iter().map(decoded).collect();
+    changes.map_err(|error| Error::Store { operation: READ, source: error.into() })
+}
+
+/// Runs what reads a file where it holds nobody up.
+pub(crate) async fn blocking<T: Send + 'static>(read: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    spawn_blocking(read).await.map_err(|error| Error::Store { operation: READ, source: error.into() })?
+}

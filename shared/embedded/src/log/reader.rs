@@ -1,0 +1,135 @@
+//! Reading what is not in memory: older changes, and the history of a record. Readers never wait for the writer.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use nameservice_model::{Change, Error, Result};
+use rusqlite::{Connection, OpenFlags, Row, params};
+
+use super::{connect, rows};
+
+const READ: &str = "read the log";
+/// The largest number of SQLite.
+const MAX: u64 = i64::MAX as u64;
+/// How many idle connections are kept.
+const KEPT: usize = 4;
+
+/// Connections that read one log.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), idle: Mutex::default() }
+    }
+
+    /// The changes after a position, up to another one, at most so many.
+    pub(crate) fn changes(&self, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
+        self.read(|connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT position, address, body FROM log WHERE position > ?1 AND position <= ?2
+                 ORDER BY position LIMIT ?3",
+            )?;
+            let mut rows = select.query(params![after.min(MAX), until, sql_limit(limit)])?;
+            collect(&mut rows)
+        })
+    }
+
+    /// The changes of one address after a position, up to another one, at most so many.
+    pub(crate) fn history(&self, address: &str, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
+        self.read(|connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT position, address, body FROM log WHERE address = ?1 AND position > ?2 AND position <= ?3
+                 ORDER BY position LIMIT ?4",
+            )?;
+            let mut rows = select.query(params![address, after.min(MAX), until, sql_limit(limit)])?;
+            collect(&mut rows)
+        })
+    }
+
+    /// The oldest position that was recorded at a time or later.
+    pub(crate) fn oldest(&self, at: i64) -> Result<Option<u64>> {
+        self.read(|connection| {
+            let mut select =
+                connection.prepare_cached("SELECT position FROM log WHERE at >= ?1 ORDER BY position LIMIT 1")?;
+            let mut rows = select.query([at])?;
+            Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+        })
+    }
+
+    /// Copies the log as it is now into a new file.
+    pub(crate) fn copy(&self, to: &Path) -> Result<()> {
+        let to = to.to_str().ok_or_else(|| failed(Failure::Path))?;
+        self.read(|connection| {
+            connection.execute("VACUUM INTO ?1", [to])?;
+            Ok(())
+        })
+    }
+
+    /// The position of the last change in a log that nobody uses.
+    pub(crate) fn position_of(path: &Path) -> Result<u64> {
+        let read = || -> Result<u64, Failure> {
+            let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            Ok(connection.query_row("SELECT coalesce(max(position), 0) FROM log", [], |row| row.get(0))?)
+        };
+        read().map_err(failed)
+    }
+
+    /// Looks at the log with a connection that reads.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T> {
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| failed(error.into()))?,
+        };
+        let result = read(&connection).map_err(failed)?;
+        let mut idle = self.idle();
+        if idle.len() < KEPT {
+            idle.push(connection);
+        }
+        Ok(result)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        // A list of idle connections is whole whatever its holder did.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// Why the log was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Row(#[from] rows::Unreadable),
+    #[error("the path is not UTF-8")]
+    Path,
+}
+
+fn failed(source: Failure) -> Error {
+    Error::Store { operation: READ, source: source.into() }
+}
+
+fn collect(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<Change>, Failure> {
+    let mut changes = Vec::new();
+    while let Some(row) = rows.next()? {
+        changes.push(change(row)?);
+    }
+    Ok(changes)
+}
+
+fn change(row: &Row<'_>) -> Result<Change, Failure> {
+    let text = |at| row.get_ref(at).and_then(|value| Ok(value.as_str()?));
+    let body = row.get_ref(2).and_then(|value| Ok(value.as_blob()?))?;
+    Ok(rows::decode_change(row.get(0)?, text(1)?, body)?)
+}

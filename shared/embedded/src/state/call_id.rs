@@ -1,0 +1,121 @@
+//! The identities of the calls that a concern remembers.
+
+use std::sync::Arc;
+
+use nameservice_model::RequestId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// How many calls a concern remembers.
+const REMEMBERED: usize = 4;
+/// The bytes that name principal and idempotency key.
+const KEY_BYTES: usize = 16;
+const BYTES: usize = 24;
+
+/// A request id in 24 bytes: 16 name principal and idempotency key, 8 the whole request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct CallId([u8; BYTES]);
+
+impl CallId {
+    fn key(&self) -> &[u8] {
+        &self.0[..KEY_BYTES]
+    }
+}
+
+impl From<&RequestId> for CallId {
+    fn from(id: &RequestId) -> Self {
+        if let Some(bytes) = from_hex(id.as_str()) {
+            return Self(bytes);
+        }
+        // An id of another form than `RequestId` makes: its hashes serve as well.
+        let mut bytes = [0; BYTES];
+        bytes[..KEY_BYTES].copy_from_slice(&Sha256::digest(id.prefix())[..KEY_BYTES]);
+        bytes[KEY_BYTES..].copy_from_slice(&Sha256::digest(id.as_str())[..BYTES - KEY_BYTES]);
+        Self(bytes)
+    }
+}
+
+fn from_hex(text: &str) -> Option<[u8; BYTES]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * BYTES {
+        return None;
+    }
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// The last calls that wrote a concern, the newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ring(Arc<[CallId]>);
+
+impl Ring {
+    /// A ring that one call begins. Its clones share their memory: all concerns of a new record have one.
+    pub(crate) fn begun_by(id: CallId) -> Self {
+        Self(Arc::from([id]))
+    }
+
+    /// Remembers a call, and forgets the oldest of more than four.
+    pub(crate) fn remember(&mut self, id: CallId) {
+        let kept = &self.0[..self.0.len().min(REMEMBERED - 1)];
+        self.0 = std::iter::once(id).chain(kept.iter().copied()).collect();
+    }
+
+    /// Whether the call is among those.
+    pub(crate) fn remembers(&self, id: CallId) -> bool {
+        self.0.contains(&id)
+    }
+
+    /// Whether no other call has written since this one.
+    pub(crate) fn ends_with(&self, id: CallId) -> bool {
+        self.0.first() == Some(&id)
+    }
+
+    /// Whether another request was made under the key of this one.
+    pub(crate) fn knows_key_of(&self, id: CallId) -> bool {
+        self.0.iter().any(|known| known.key() == id.key() && *known != id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(key: u8, rest: u8) -> CallId {
+        CallId::from(&RequestId::from_hashes([key; 16], [rest; 8]))
+    }
+
+    #[test]
+    fn a_ring_remembers_the_last_four() {
+        let mut ring = Ring::begun_by(id(0, 0));
+        for n in 1..=4 {
+            ring.remember(id(n, n));
+        }
+        assert!(!ring.remembers(id(0, 0)));
+        assert!((1..=4).all(|n| ring.remembers(id(n, n))));
+        assert!(ring.ends_with(id(4, 4)) && !ring.ends_with(id(3, 3)));
+    }
+
+    #[test]
+    fn a_key_is_reused_by_another_request_under_it() {
+        let ring = Ring::begun_by(id(1, 1));
+        assert!(ring.knows_key_of(id(1, 2)));
+        assert!(!ring.knows_key_of(id(1, 1)));
+        assert!(!ring.knows_key_of(id(2, 1)));
+    }
+
+    #[test]
+    fn ids_of_any_form_differ_where_their_texts_do() {
+        let of = |text: &str| CallId::from(&RequestId::stored(text));
+        assert_eq!(of("a"), of("a"));
+        assert_ne!(of("a"), of("b"));
+        assert_ne!(of(&"0".repeat(48)), of(&"z".repeat(48)));
+    }
+}

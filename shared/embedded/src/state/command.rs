@@ -1,0 +1,169 @@
+//! What the state machine is asked, and what it answers.
+
+use nameservice_model::{
+    Address, BranchCreated, Call, Committed, ConfigPush, ContentId, Created, Dropped, GraphSourcePublication, HeadPush,
+    IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Published, Purged, PushOutcome,
+    Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
+};
+use serde_json::Value;
+
+use super::call_id::CallId;
+
+/// A write, and the call that it belongs to.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub(crate) call: CallId,
+    pub(crate) action: Action,
+}
+
+impl Command {
+    /// Returns the command of a call.
+    pub fn new(call: &Call, action: Action) -> Self {
+        Self { call: CallId::from(&call.request_id), action }
+    }
+}
+
+/// A write.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// Creates a ledger.
+    CreateLedger {
+        /// Its address.
+        address: Address,
+        /// The head that it begins with.
+        head: Option<NewHead>,
+        /// The config that it begins with.
+        config: Option<NewConfig>,
+    },
+    /// Creates a branch of a ledger.
+    CreateBranch {
+        /// The address of the branch.
+        branch: Address,
+        /// The ledger that it branches from.
+        source: Address,
+        /// The commit that it begins with; the source's head where there is none.
+        at: Option<NewHead>,
+    },
+    /// Creates or reconfigures a graph source.
+    PublishGraphSource(GraphSourcePublication),
+    /// Moves a head.
+    PushHead {
+        /// The record.
+        address: Address,
+        /// The push.
+        push: HeadPush,
+    },
+    /// Moves an index.
+    PushIndex {
+        /// The record.
+        address: Address,
+        /// The push.
+        push: IndexPush,
+    },
+    /// Changes a status.
+    PushStatus {
+        /// The record.
+        address: Address,
+        /// The push.
+        push: StatusPush,
+    },
+    /// Changes the config of a ledger.
+    PushConfig {
+        /// The record.
+        address: Address,
+        /// The push.
+        push: ConfigPush,
+    },
+    /// Soft-deletes a record.
+    Retract {
+        /// The record.
+        address: Address,
+        /// The reason to show.
+        reason: Option<String>,
+    },
+    /// Undoes a retraction.
+    Restore {
+        /// The record.
+        address: Address,
+    },
+    /// Deletes a record for good.
+    Purge {
+        /// The record.
+        address: Address,
+    },
+    /// Deletes a branch for good.
+    DropBranch {
+        /// The branch.
+        address: Address,
+    },
+    /// Puts head and index of a ledger where they are wanted.
+    ResetHead {
+        /// The ledger.
+        address: Address,
+        /// Where.
+        to: ResetTo,
+    },
+    /// Acquires a lease.
+    AcquireLease {
+        /// The record.
+        address: Address,
+        /// The lease.
+        request: LeaseRequest,
+    },
+    /// Extends a lease.
+    RefreshLease {
+        /// The record.
+        address: Address,
+        /// The lease.
+        request: LeaseRequest,
+        /// Its token.
+        token: i64,
+    },
+    /// Gives a lease back.
+    ReleaseLease {
+        /// The record.
+        address: Address,
+        /// The lease and its token.
+        claim: LeaseClaim,
+    },
+    /// Applies several operations, all or none.
+    Commit(Transaction),
+}
+
+/// The outcome of a command, by what it did.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Of the creation of a ledger.
+    Created(Created),
+    /// Of the creation of a branch.
+    BranchCreated(BranchCreated),
+    /// Of the publication of a graph source.
+    Published(Published),
+    /// Of a head push.
+    Head(PushOutcome<ContentId>),
+    /// Of an index push.
+    Index(PushOutcome<IndexRoot>),
+    /// Of a status push.
+    Status(PushOutcome<StatusPayload>),
+    /// Of a config push.
+    Config(PushOutcome<Value>),
+    /// Of a retraction.
+    Retracted(Retracted),
+    /// Of a restoration.
+    Restored(Restored),
+    /// Of a purge.
+    Purged(Purged),
+    /// Of dropping a branch.
+    Dropped(Dropped),
+    /// Of a reset.
+    Reset(Reset),
+    /// Of acquiring or refreshing a lease.
+    Leased(Leased),
+    /// Of releasing a lease.
+    Released(Released),
+    /// Of a transaction.
+    Committed(Committed),
+}

@@ -1,0 +1,97 @@
+//! What the concerns have in common.
+
+use nameservice_model::{ConcernKind, ConcernState, ConcernValue, Push, RecordKind};
+use serde_json::{Number, Value};
+
+use super::record::Record;
+
+/// A concern: how it is read, and what a push does to it.
+pub(super) trait Concern {
+    /// The data of its value.
+    type Payload: Clone + PartialEq;
+    /// What a push brings.
+    type New;
+
+    /// Which concern it is.
+    const KIND: ConcernKind;
+    /// The name of a push of it in errors.
+    const OPERATION: &'static str;
+
+    /// The value that a record shows.
+    fn read(record: &Record) -> ConcernValue<Self::Payload>;
+
+    /// Whether the record has the expected value.
+    fn matches(record: &Record, expected: &ConcernValue<Self::Payload>) -> bool;
+
+    /// What a push means for the record.
+    fn judge(record: &Record, push: &Push<Self::Payload, Self::New>) -> Judgement;
+
+    /// Stores what an admissible push brings.
+    fn store(record: &mut Record, push: &Push<Self::Payload, Self::New>);
+
+    /// The value that an admissible push leaves, as a transaction answers it.
+    fn written(record: &Record, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
+
+    /// The value that the push has left, where others have written since; `None` where its expectation does not say.
+    fn was_written(push: &Push<Self::Payload, Self::New>) -> Option<ConcernValue<Self::Payload>>;
+
+    /// The same, as a transaction answers it: of a revision it knows no more than that it counts from 0.
+    fn was_committed(push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
+
+    /// Whether two records hold the same value, as far as a push that creates a ledger is concerned.
+    fn is_same(a: &Record, b: &Record) -> bool;
+
+    /// Whether records of this kind take pushes of it.
+    fn belongs_to(kind: RecordKind) -> bool;
+
+    /// The value as one of any concern.
+    fn state(value: ConcernValue<Self::Payload>) -> ConcernState;
+
+    /// And back; `None` of another concern.
+    fn value(state: ConcernState) -> Option<ConcernValue<Self::Payload>>;
+}
+
+/// What a push means for the value that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// The value is stored already.
+    AlreadyStored,
+    /// A push without an expectation brings nothing newer.
+    Stale,
+    /// The expectation does not match.
+    Conflict,
+    /// It can be applied.
+    Admissible,
+}
+
+/// Whether two JSON values are the same. Numbers are compared by value: `1` and `1.0` are one number.
+pub(super) fn same_json(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => same_number(a, b),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_json(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same_json(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn same_number(a: &Number, b: &Number) -> bool {
+    a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_by_value_and_everything_else_to_the_letter() {
+        assert!(same_json(&json!({"a": [1, {"b": 2.0}]}), &json!({"a": [1.0, {"b": 2}]})));
+        assert!(!same_json(&json!(u64::MAX), &json!(u64::MAX - 1)));
+        assert!(!same_json(&json!({"a": 1}), &json!({"a": 1, "b": null})));
+        assert!(!same_json(&json!([1]), &json!([1, 1])));
+        assert!(!same_json(&json!("1"), &json!(1)));
+    }
+}

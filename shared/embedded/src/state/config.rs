@@ -1,0 +1,105 @@
+use nameservice_model::{
+    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, Expected, NewConfig, Object, RecordKind,
+};
+use serde_json::Value;
+
+use super::{
+    concern::{Concern, Judgement, same_json},
+    record::{ConfigItem, Record, json_text},
+};
+
+/// The member of a ledger's config that names its default JSON-LD context.
+const DEFAULT_CONTEXT_ID: &str = "default_context_id";
+
+pub(super) struct ConfigConcern;
+
+impl Concern for ConfigConcern {
+    type Payload = Value;
+    type New = NewConfig;
+
+    const KIND: ConcernKind = ConcernKind::Config;
+    const OPERATION: &'static str = "push a config";
+
+    fn read(record: &Record) -> Config {
+        record.config.value()
+    }
+
+    /// The counter; the payload where one is given.
+    fn matches(record: &Record, expected: &Config) -> bool {
+        let same = |expected: &Value| {
+            let stored = record.config.json().unwrap_or(Value::Null);
+            same_json(&members(&stored), &members(expected))
+        };
+        record.config.v == expected.v && expected.payload.as_ref().is_none_or(same)
+    }
+
+    fn judge(record: &Record, push: &ConfigPush) -> Judgement {
+        match push.expected() {
+            Expected::Value(expected)
+                if push.desired().v_after(expected.v) > record.config.v && Self::matches(record, expected) =>
+            {
+                Judgement::Admissible
+            }
+            _ => Judgement::Conflict,
+        }
+    }
+
+    fn store(record: &mut Record, push: &ConfigPush) {
+        set(&mut record.config, was_written(push).v, push.desired().payload());
+    }
+
+    fn written(_record: &Record, push: &ConfigPush) -> Config {
+        was_written(push)
+    }
+
+    fn was_written(push: &ConfigPush) -> Option<Config> {
+        Some(was_written(push))
+    }
+
+    fn was_committed(push: &ConfigPush) -> Config {
+        was_written(push)
+    }
+
+    fn is_same(_a: &Record, _b: &Record) -> bool {
+        false
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+
+    fn state(value: Config) -> ConcernState {
+        ConcernState::Config(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Config> {
+        if let ConcernState::Config(value) = state { Some(value) } else { None }
+    }
+}
+
+fn was_written(push: &ConfigPush) -> Config {
+    let expected = if let Expected::Value(ConcernValue { v, .. }) = push.expected() { *v } else { 0 };
+    push.desired().value_after(expected)
+}
+
+/// Stores the config of a ledger. A default context that is `null` is none.
+pub(super) fn set(item: &mut ConfigItem, v: i64, payload: &Object) {
+    item.v = v;
+    item.payload = Some(match payload.get(DEFAULT_CONTEXT_ID) {
+        Some(context) if !context.is_string() => {
+            let mut payload = payload.clone();
+            payload.remove(DEFAULT_CONTEXT_ID);
+            json_text(&payload)
+        }
+        _ => json_text(payload),
+    });
+}
+
+/// What of a config is compared: its members, a default context only where it is a text.
+fn members(payload: &Value) -> Value {
+    let mut members = payload.as_object().cloned().unwrap_or_default();
+    if members.get(DEFAULT_CONTEXT_ID).is_some_and(|context| !context.is_string()) {
+        members.remove(DEFAULT_CONTEXT_ID);
+    }
+    Value::Object(members)
+}

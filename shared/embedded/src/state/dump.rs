@@ -1,0 +1,31 @@
+//! The canonical form of a state: what two states are compared by.
+
+use super::State;
+
+impl State {
+    /// Returns the whole state as text, in one order for all histories that lead to it: a line for the position, then one
+    /// a record, in the order of lists.
+    pub fn dump(&self) -> String {
+        let mut text = format!("position {} recorded_at {}\n", self.position, self.recorded_at);
+        for place in self.orders.all() {
+            if let Some(record) = self.records.get(&place.address) {
+                text.push_str(&format!("{record:?}\n"));
+            }
+        }
+        text
+    }
+
+    /// Whether the orders are those that follow from the records.
+    #[cfg(test)]
+    pub(crate) fn orders_follow(&self) -> bool {
+        let mut rebuilt = super::Orders::default();
+        self.records().for_each(|record| rebuilt.add(record));
+        rebuilt == self.orders
+    }
+
+    /// All records, in no order.
+    #[cfg(test)]
+    pub(crate) fn records(&self) -> impl Iterator<Item = &super::Record> {
+        self.records.values().map(|record| &**record)
+    }
+}

@@ -1,0 +1,115 @@
+//! Publishing graph sources.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use nameservice_model::{Address, ConcernKind, GraphSourcePublication, Published, RecordKind, Result};
+
+use super::{
+    Origin, Record, Step,
+    record::{ConfigItem, json_text},
+};
+
+const PUBLISH: &str = "publish a graph source";
+
+impl Step<'_> {
+    pub(super) fn publish_graph_source(&mut self, publication: &GraphSourcePublication) -> Result<Published> {
+        let address = publication.address();
+        match self.get(address) {
+            Some(there) => self.republish(publication, &there),
+            None if publication.expected_v().is_some_and(|v| v > 0) => Ok(Published::Conflict { actual: None }),
+            None => Ok(self.publish_new(address, publication)),
+        }
+    }
+
+    fn publish_new(&mut self, address: &Address, publication: &GraphSourcePublication) -> Published {
+        let wanted = publication.dependencies().unwrap_or_default();
+        let missing = self.missing(wanted);
+        if !missing.is_empty() {
+            return Published::MissingDependencies(missing);
+        }
+        let mut source = self.new_record(address, RecordKind::GraphSource);
+        source.origin = Some(Arc::new(self.origin(publication, wanted)));
+        set_config(&mut source.config, 1, publication);
+        let record = self.put(source).to_model();
+        for target in wanted {
+            self.count(target);
+        }
+        Published::Created(Box::new(record))
+    }
+
+    /// Replaces config and dependencies; index, status and everything else stay.
+    fn republish(&mut self, publication: &GraphSourcePublication, there: &Record) -> Result<Published> {
+        let source_type = there.source_type();
+        if there.kind != RecordKind::GraphSource
+            || source_type.is_some_and(|stored| stored != publication.source_type())
+        {
+            return Ok(Published::WrongKind { kind: there.kind, source_type: source_type.map(str::to_owned) });
+        }
+        let v = there.config.v;
+        if there.config.calls.remembers(self.call) {
+            let published = if v == 1 { Published::Created } else { Published::Updated };
+            return Ok(published(Box::new(there.to_model())));
+        }
+        self.check_key(there.config.calls.knows_key_of(self.call), PUBLISH)?;
+        if there.retracted {
+            return Ok(Published::Retracted);
+        }
+        if publication.expected_v().is_some_and(|expected| expected != v) {
+            return Ok(Published::Conflict { actual: Some(there.config.value()) });
+        }
+        let mut record = there.clone();
+        let counted: Vec<Address> = there.dependencies().iter().map(|target| Address::stored(&**target)).collect();
+        let wanted = publication.dependencies().unwrap_or(&counted);
+        if publication.dependencies().is_some() {
+            let missing = self.missing(wanted);
+            if !missing.is_empty() {
+                return Ok(Published::MissingDependencies(missing));
+            }
+            record.origin = Some(Arc::new(self.origin(publication, wanted)));
+        }
+        set_config(&mut record.config, v.saturating_add(1), publication);
+        self.remember(&mut record, ConcernKind::Config);
+        let record = self.put(record).to_model();
+        for target in wanted.iter().filter(|target| !counted.contains(target)) {
+            self.count(target);
+        }
+        for target in counted.iter().filter(|target| !wanted.contains(target)) {
+            self.uncount(target);
+        }
+        Ok(Published::Updated(Box::new(record)))
+    }
+
+    /// The targets that do not exist or are retracted, all of them, in order.
+    fn missing(&self, targets: &[Address]) -> Vec<Address> {
+        let is_live = |target: &Address| self.state.get(target).is_some_and(|record| !record.retracted);
+        let missing: BTreeSet<&Address> = targets.iter().filter(|target| !is_live(target)).collect();
+        missing.into_iter().cloned().collect()
+    }
+
+    fn origin(&self, publication: &GraphSourcePublication, dependencies: &[Address]) -> Origin {
+        // The text of a target's address is shared with the target.
+        let shared = |target: &Address| match self.state.get(target) {
+            Some(record) => record.address.clone(),
+            None => Arc::from(target.as_str()),
+        };
+        Origin {
+            source_branch: None,
+            source_type: Some(Arc::from(publication.source_type())),
+            dependencies: dependencies.iter().map(shared).collect(),
+        }
+    }
+
+    fn count(&mut self, target: &Address) {
+        self.change(target, |record| record.dependents = record.dependents.saturating_add(1));
+    }
+
+    /// Takes back what [`Self::count`] counted.
+    pub(super) fn uncount(&mut self, target: &Address) {
+        self.change(target, |record| record.dependents = record.dependents.saturating_sub(1));
+    }
+}
+
+fn set_config(item: &mut ConfigItem, v: i64, publication: &GraphSourcePublication) {
+    item.v = v;
+    item.payload = Some(json_text(publication.config()));
+}

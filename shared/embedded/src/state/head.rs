@@ -1,0 +1,84 @@
+use std::sync::Arc;
+
+use nameservice_model::{
+    ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Head, HeadPush, NewHead, RecordKind,
+};
+
+use super::{
+    concern::{Concern, Judgement},
+    record::{HeadItem, Record},
+};
+
+pub(super) struct HeadConcern;
+
+impl Concern for HeadConcern {
+    type Payload = ContentId;
+    type New = NewHead;
+
+    const KIND: ConcernKind = ConcernKind::Head;
+    const OPERATION: &'static str = "push a head";
+
+    fn read(record: &Record) -> Head {
+        record.head().unwrap_or(ConcernValue::unborn())
+    }
+
+    fn matches(record: &Record, expected: &Head) -> bool {
+        item(record).is_some_and(|(t, id)| t == expected.v && id == expected.payload.as_ref().map(ContentId::as_str))
+    }
+
+    fn judge(record: &Record, push: &HeadPush) -> Judgement {
+        let (t, id) = item(record).unwrap_or((0, None));
+        let new = push.desired();
+        let is_newer = new.t() > t;
+        match push.expected() {
+            _ if t == new.t() && id == Some(new.id().as_str()) => Judgement::AlreadyStored,
+            Expected::Older if is_newer => Judgement::Admissible,
+            Expected::Older => Judgement::Stale,
+            Expected::Value(expected) if is_newer && Self::matches(record, expected) => Judgement::Admissible,
+            Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
+        }
+    }
+
+    fn store(record: &mut Record, push: &HeadPush) {
+        if let Some(head) = &mut record.head {
+            set(head, Some(push.desired().id()), push.desired().t());
+        }
+    }
+
+    fn written(_record: &Record, push: &HeadPush) -> Head {
+        push.desired().value()
+    }
+
+    fn was_written(push: &HeadPush) -> Option<Head> {
+        Some(push.desired().value())
+    }
+
+    fn was_committed(push: &HeadPush) -> Head {
+        push.desired().value()
+    }
+
+    fn is_same(a: &Record, b: &Record) -> bool {
+        item(a) == item(b)
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+
+    fn state(value: Head) -> ConcernState {
+        ConcernState::Head(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Head> {
+        if let ConcernState::Head(value) = state { Some(value) } else { None }
+    }
+}
+
+fn item(record: &Record) -> Option<(i64, Option<&str>)> {
+    record.head.as_ref().map(|head| (head.t, head.id.as_deref()))
+}
+
+pub(super) fn set(head: &mut HeadItem, id: Option<&ContentId>, t: i64) {
+    head.t = t;
+    head.id = id.map(|id| Arc::from(id.as_str()));
+}

@@ -1,0 +1,162 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use nameservice_model::{
+    ConcernKind, ConcernState, ConcernValue, Expected, Index, IndexPush, IndexRoot, NewGraphIndex, NewIndex, RecordKind,
+};
+
+use super::{
+    concern::{Concern, Judgement},
+    record::{Graph, IndexItem, Record, Root},
+};
+
+pub(super) struct IndexConcern;
+
+impl Concern for IndexConcern {
+    type Payload = IndexRoot;
+    type New = NewIndex;
+
+    const KIND: ConcernKind = ConcernKind::Index;
+    const OPERATION: &'static str = "push an index";
+
+    fn read(record: &Record) -> Index {
+        record.index.value()
+    }
+
+    /// Of the named graphs, only those are compared that the expectation names.
+    fn matches(record: &Record, expected: &Index) -> bool {
+        let item = &record.index;
+        item.t == expected.v
+            && match (item.root.as_deref(), &expected.payload) {
+                (None, None) => true,
+                (Some(root), Some(expected)) => {
+                    let same = |(name, graph): (&String, &Option<_>)| stored(root, name).map(Graph::value) == *graph;
+                    *root.id == *expected.id.as_str() && expected.graphs.iter().all(same)
+                }
+                _ => false,
+            }
+    }
+
+    fn judge(record: &Record, push: &IndexPush) -> Judgement {
+        let (item, new) = (&record.index, push.desired());
+        let root = item.root.as_deref();
+        let graph = |name: &str| root.and_then(|root| stored(root, name));
+        let is_same = item.t == new.t() && root.is_some_and(|root| *root.id == *new.id().as_str());
+        if is_same && new.graphs().iter().all(|(name, pushed)| is_stored(graph(name), pushed.as_ref())) {
+            return Judgement::AlreadyStored;
+        }
+        let (rejected, admissible) = match push.expected() {
+            Expected::Older => (Judgement::Stale, new.t() > item.t || (push.allows_equal() && new.t() == item.t)),
+            Expected::Value(expected) => (Judgement::Conflict, new.t() >= item.t && Self::matches(record, expected)),
+            Expected::NoRecord => (Judgement::Conflict, false),
+        };
+        // The watermark of a named graph only grows, too.
+        let grows = |(name, pushed): (&String, &Option<NewGraphIndex>)| {
+            pushed.as_ref().is_none_or(|pushed| graph(name).is_none_or(|stored| pushed.t() >= stored.t))
+        };
+        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejected }
+    }
+
+    fn store(record: &mut Record, push: &IndexPush) {
+        set(&mut record.index, push.desired());
+    }
+
+    fn written(record: &Record, push: &IndexPush) -> Index {
+        let new = push.desired();
+        ConcernValue::new(new.t(), next(record.index.t, record.index.root.as_deref(), new).value())
+    }
+
+    fn was_written(push: &IndexPush) -> Option<Index> {
+        let new = push.desired();
+        let root = match push.expected() {
+            Expected::Value(ConcernValue { v, payload: Some(root), .. }) => next(*v, Some(&root_of(root)), new),
+            // An overwrite of any index counts on from a revision that nothing names.
+            _ if push.allows_equal() => return None,
+            _ => next(0, None, new),
+        };
+        Some(ConcernValue::new(new.t(), root.value()))
+    }
+
+    fn was_committed(push: &IndexPush) -> Index {
+        let new = push.desired();
+        let root = match push.expected() {
+            Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == new.t() => {
+                let before = Root { id: Box::from(root.id.as_str()), rev: 0, graphs: BTreeMap::new() };
+                next(*v, Some(&before), new)
+            }
+            _ => next(0, None, new),
+        };
+        ConcernValue::new(new.t(), root.value())
+    }
+
+    fn is_same(a: &Record, b: &Record) -> bool {
+        let id = |record: &Record| record.index.root.as_ref().map(|root| root.id.clone());
+        a.index.t == b.index.t && id(a) == id(b)
+    }
+
+    fn belongs_to(_kind: RecordKind) -> bool {
+        true
+    }
+
+    fn state(value: Index) -> ConcernState {
+        ConcernState::Index(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Index> {
+        if let ConcernState::Index(value) = state { Some(value) } else { None }
+    }
+}
+
+/// Moves an index to what a push brings.
+pub(super) fn set(item: &mut IndexItem, new: &NewIndex) {
+    item.root = Some(Arc::new(next(item.t, item.root.as_deref(), new)));
+    item.t = new.t();
+}
+
+/// What a push makes of a root at `t`.
+fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
+    let mut graphs = before.map(|root| root.graphs.clone()).unwrap_or_default();
+    for (name, pushed) in new.graphs() {
+        let graph = pushed.as_ref().map(|pushed| counted(graphs.get(name).and_then(Option::as_ref), pushed));
+        graphs.insert(name.clone(), graph);
+    }
+    let rev = match before.filter(|_| t == new.t()) {
+        Some(root) if *root.id == *new.id().as_str() => root.rev,
+        Some(root) => root.rev + 1,
+        None => 0,
+    };
+    Root { id: Box::from(new.id().as_str()), rev, graphs }
+}
+
+/// A named graph after a push: its revision as given, else one more at the same `t`, else 0.
+fn counted(before: Option<&Graph>, pushed: &NewGraphIndex) -> Graph {
+    let counted = || match before.filter(|before| before.t == pushed.t()) {
+        Some(before) if *before.id == *pushed.id().as_str() => before.rev,
+        Some(before) => before.rev + 1,
+        None => 0,
+    };
+    Graph { id: Box::from(pushed.id().as_str()), t: pushed.t(), rev: pushed.rev().unwrap_or_else(counted) }
+}
+
+fn stored<'a>(root: &'a Root, name: &str) -> Option<&'a Graph> {
+    root.graphs.get(name).and_then(Option::as_ref)
+}
+
+fn is_stored(stored: Option<&Graph>, pushed: Option<&NewGraphIndex>) -> bool {
+    match (stored, pushed) {
+        (None, None) => true,
+        (Some(stored), Some(pushed)) => {
+            *stored.id == *pushed.id().as_str()
+                && stored.t == pushed.t()
+                && pushed.rev().is_none_or(|rev| rev == stored.rev)
+        }
+        _ => false,
+    }
+}
+
+fn root_of(root: &IndexRoot) -> Root {
+    let graphs = root.graphs.iter().map(|(name, graph)| {
+        let graph = graph.as_ref().map(|graph| Graph { id: Box::from(graph.id.as_str()), t: graph.t, rev: graph.rev });
+        (name.clone(), graph)
+    });
+    Root { id: Box::from(root.id.as_str()), rev: root.rev, graphs: graphs.collect() }
+}

@@ -1,0 +1,234 @@
+//! The state machine: every operation of the nameservice over records in memory.
+//!
+//! [`State::apply`] has no input but the state, the command and the time: no clock, no randomness, no I/O, and nothing
+//! depends on the order of a hash map. The same commands at the same times leave the same state, outcomes and changes.
+//!
+//! A clone shares everything with its original and takes constant time, so a clone is also a consistent snapshot.
+
+mod call_id;
+mod changes;
+mod command;
+mod concern;
+mod config;
+mod dump;
+mod graph_sources;
+mod head;
+mod index;
+mod leases;
+mod ledgers;
+mod lists;
+mod orders;
+mod purges;
+mod pushes;
+mod record;
+mod retractions;
+mod status;
+mod transactions;
+
+use std::{sync::Arc, time::SystemTime};
+
+use imbl::HashMap;
+use nameservice_model::{Address, Change, Error, RecordKind, Result};
+
+pub use command::{Action, Command, Outcome};
+pub(crate) use lists::Walk;
+pub(crate) use record::{Origin, Record};
+
+use self::{call_id::CallId, orders::Orders};
+
+/// The time of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    pub(crate) ms: i64,
+}
+
+impl Now {
+    /// Returns the time of this many milliseconds after the epoch.
+    pub const fn from_millis(ms: i64) -> Self {
+        Self { ms }
+    }
+
+    /// The whole seconds, rounded down.
+    const fn seconds(self) -> i64 {
+        self.ms.div_euclid(1000)
+    }
+}
+
+impl From<SystemTime> for Now {
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX) }
+    }
+}
+
+/// All records, and the position of the last change.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub(crate) records: HashMap<Arc<str>, Arc<Record>>,
+    orders: Orders,
+    pub(crate) position: u64,
+    /// When the last change was recorded, epoch milliseconds. It never goes back.
+    pub(crate) recorded_at: i64,
+}
+
+/// What a command comes to.
+#[derive(Debug)]
+#[must_use]
+pub struct Applied {
+    /// The outcome. An error is one that the caller caused, or the answer that what was written is not known any more.
+    pub outcome: Result<Outcome>,
+    /// What has changed, in the order of the feed; nothing where the command was not applied.
+    pub changes: Vec<Change>,
+    /// The records that were written or removed.
+    pub(crate) touched: Vec<Touched>,
+}
+
+/// A record after a command.
+#[derive(Clone, Debug)]
+pub(crate) struct Touched {
+    /// Its row.
+    pub(crate) id: u64,
+    /// `None` where it was removed.
+    pub(crate) record: Option<Arc<Record>>,
+}
+
+impl State {
+    /// Returns the state without records, before the first change.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the position of the last change; 0 before the first.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns how many records there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Applies a command. Deterministic: it depends on the state, the command and the time alone.
+    pub fn apply(&mut self, command: &Command, now: Now) -> Applied {
+        let mut step = Step { state: self, now, call: command.call, changes: Vec::new(), touched: Vec::new() };
+        let outcome = step.run(&command.action);
+        let Step { changes, touched, .. } = step;
+        Applied { outcome, changes, touched }
+    }
+
+    pub(crate) fn get(&self, address: &Address) -> Option<&Arc<Record>> {
+        self.records.get(address.as_str())
+    }
+
+    /// Puts a record that was read from the log.
+    pub(crate) fn load(&mut self, record: Record) {
+        let record = Arc::new(record);
+        self.orders.add(&record);
+        self.records.insert(record.address.clone(), record);
+    }
+}
+
+/// One command on its way through the state.
+struct Step<'a> {
+    state: &'a mut State,
+    now: Now,
+    call: CallId,
+    changes: Vec<Change>,
+    touched: Vec<Touched>,
+}
+
+impl Step<'_> {
+    fn run(&mut self, action: &Action) -> Result<Outcome> {
+        Ok(match action {
+            Action::CreateLedger { address, head, config } => {
+                Outcome::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
+            }
+            Action::CreateBranch { branch, source, at } => {
+                Outcome::BranchCreated(self.create_branch(branch, source, at.as_ref())?)
+            }
+            Action::PublishGraphSource(publication) => Outcome::Published(self.publish_graph_source(publication)?),
+            Action::PushHead { address, push } => Outcome::Head(self.push::<head::HeadConcern>(address, push)?),
+            Action::PushIndex { address, push } => Outcome::Index(self.push::<index::IndexConcern>(address, push)?),
+            Action::PushStatus { address, push } => Outcome::Status(self.push::<status::StatusConcern>(address, push)?),
+            Action::PushConfig { address, push } => Outcome::Config(self.push::<config::ConfigConcern>(address, push)?),
+            Action::Retract { address, reason } => Outcome::Retracted(self.retract(address, reason.as_deref())?),
+            Action::Restore { address } => Outcome::Restored(self.restore(address)?),
+            Action::Purge { address } => Outcome::Purged(self.purge(address)),
+            Action::DropBranch { address } => Outcome::Dropped(self.drop_branch(address)),
+            Action::ResetHead { address, to } => Outcome::Reset(self.reset_head(address, to)?),
+            Action::AcquireLease { address, request } => Outcome::Leased(self.acquire_lease(address, request)?),
+            Action::RefreshLease { address, request, token } => {
+                Outcome::Leased(self.refresh_lease(address, request, *token)?)
+            }
+            Action::ReleaseLease { address, claim } => Outcome::Released(self.release_lease(address, claim)?),
+            Action::Commit(transaction) => {
+                Outcome::Committed(self.commit("commit a transaction", transaction.operations())?)
+            }
+        })
+    }
+
+    fn get(&self, address: &Address) -> Option<Arc<Record>> {
+        self.state.get(address).cloned()
+    }
+
+    /// A record that this command creates.
+    fn new_record(&self, address: &Address, kind: RecordKind) -> Record {
+        Record::new(address.as_str(), kind, self.state.position + 1, self.call, self.now.ms)
+    }
+
+    /// Stores a record as this command leaves it, and reports what has changed.
+    fn put(&mut self, mut record: Record) -> Arc<Record> {
+        record.touch(self.now.ms);
+        let before = self.state.records.get(&record.address).cloned();
+        if let Some(before) = &before {
+            // One address text is shared by all that refer to it.
+            record.address = before.address.clone();
+        }
+        let record = Arc::new(record);
+        self.report(before.as_deref(), Some(&record));
+        self.state.orders.replace(before.as_deref(), &record);
+        self.state.records.insert(record.address.clone(), record.clone());
+        self.touched.push(Touched { id: record.id, record: Some(record.clone()) });
+        record
+    }
+
+    /// Removes a record for good.
+    fn remove(&mut self, record: &Record) {
+        self.report(Some(record), None);
+        self.state.orders.remove(record);
+        self.state.records.remove(&record.address);
+        self.touched.push(Touched { id: record.id, record: None });
+    }
+
+    /// Changes a record that another one counts on: a counter of it.
+    fn change(&mut self, address: &Address, change: impl FnOnce(&mut Record)) -> Option<Arc<Record>> {
+        let mut record = Record::clone(self.state.get(address)?);
+        change(&mut record);
+        Some(self.put(record))
+    }
+
+    fn report(&mut self, before: Option<&Record>, after: Option<&Record>) {
+        let recorded_at = self.state.recorded_at.max(self.now.ms);
+        let position = self.state.position;
+        changes::between(before, after, (self.now.ms, recorded_at), position, &mut self.changes);
+        if let Some(last) = self.changes.last().filter(|change| change.position > position) {
+            self.state.position = last.position;
+            self.state.recorded_at = recorded_at;
+        }
+    }
+
+    /// The error of a key that was used for another request.
+    fn check_key(&self, reused: bool, operation: &'static str) -> Result<()> {
+        if reused { Err(Error::IdempotencyKeyReused { operation }) } else { Ok(()) }
+    }
+}
+
+/// A call is remembered whose outcome nothing shows any more.
+fn outcome_unknown(operation: &'static str) -> Error {
+    Error::OutcomeUnknown { operation, source: Some("others have written since this call did".into()) }
+}

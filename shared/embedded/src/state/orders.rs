@@ -1,0 +1,135 @@
+//! The orders in which records are listed, and who refers to whom.
+
+use std::{ops::Bound, sync::Arc};
+
+use imbl::{OrdMap, OrdSet};
+use nameservice_model::RecordKind;
+
+use super::record::Record;
+
+/// A record's place in lists: graph sources before ledgers, each by address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    rank: u8,
+    pub(crate) address: Arc<str>,
+}
+
+impl Place {
+    pub(crate) fn new(kind: RecordKind, address: Arc<str>) -> Self {
+        Self { rank: rank(kind), address }
+    }
+
+    fn of(record: &Record) -> Self {
+        Self::new(record.kind, record.address.clone())
+    }
+
+    pub(crate) const fn kind(&self) -> RecordKind {
+        if self.rank == 0 { RecordKind::GraphSource } else { RecordKind::Ledger }
+    }
+}
+
+const fn rank(kind: RecordKind) -> u8 {
+    match kind {
+        RecordKind::GraphSource => 0,
+        RecordKind::Ledger => 1,
+    }
+}
+
+/// What follows from the records alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Orders {
+    all: OrdSet<Place>,
+    /// Records in another state than `ready`.
+    by_state: OrdMap<Arc<str>, OrdSet<Place>>,
+    by_type: OrdMap<Arc<str>, OrdSet<Place>>,
+    /// Who depends on whom: (target, dependent).
+    references: OrdSet<(Arc<str>, Arc<str>)>,
+}
+
+impl Orders {
+    pub(crate) fn add(&mut self, record: &Record) {
+        let place = Place::of(record);
+        if let Some(state) = &record.status.state {
+            self.by_state.entry(state.clone()).or_default().insert(place.clone());
+        }
+        if let Some(source_type) = source_type(record) {
+            self.by_type.entry(source_type.clone()).or_default().insert(place.clone());
+        }
+        for target in record.dependencies() {
+            self.references.insert((target.clone(), record.address.clone()));
+        }
+        self.all.insert(place);
+    }
+
+    pub(crate) fn remove(&mut self, record: &Record) {
+        let place = Place::of(record);
+        if let Some(state) = &record.status.state {
+            take(&mut self.by_state, state, &place);
+        }
+        if let Some(source_type) = source_type(record) {
+            take(&mut self.by_type, source_type, &place);
+        }
+        for target in record.dependencies() {
+            self.references.remove(&(target.clone(), record.address.clone()));
+        }
+        self.all.remove(&place);
+    }
+
+    /// Follows a record from one state to another. Most writes change nothing here.
+    pub(crate) fn replace(&mut self, before: Option<&Record>, after: &Record) {
+        let Some(before) = before else { return self.add(after) };
+        if before.status.state != after.status.state {
+            let place = Place::of(after);
+            if let Some(state) = &before.status.state {
+                take(&mut self.by_state, state, &place);
+            }
+            if let Some(state) = &after.status.state {
+                self.by_state.entry(state.clone()).or_default().insert(place);
+            }
+        }
+        let has_moved = match (&before.origin, &after.origin) {
+            (Some(before), Some(after)) => !Arc::ptr_eq(before, after),
+            (None, None) => false,
+            _ => true,
+        };
+        if has_moved {
+            self.remove(before);
+            self.add(after);
+        }
+    }
+
+    pub(crate) const fn all(&self) -> &OrdSet<Place> {
+        &self.all
+    }
+
+    pub(crate) fn in_state(&self, state: &str) -> Option<&OrdSet<Place>> {
+        self.by_state.get(state)
+    }
+
+    pub(crate) fn of_type(&self, source_type: &str) -> Option<&OrdSet<Place>> {
+        self.by_type.get(source_type)
+    }
+
+    /// The addresses that depend on one, in order.
+    pub(crate) fn dependents(&self, target: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
+        let from = Bound::Included((target.clone(), Arc::from("")));
+        let target = target.clone();
+        self.references
+            .range((from, Bound::Unbounded))
+            .take_while(move |(of, _)| *of == target)
+            .map(|(_, dependent)| dependent)
+    }
+}
+
+fn source_type(record: &Record) -> Option<&Arc<str>> {
+    record.origin.as_ref()?.source_type.as_ref()
+}
+
+fn take(sets: &mut OrdMap<Arc<str>, OrdSet<Place>>, key: &Arc<str>, place: &Place) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(place);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use nameservice_model::{
+    ConcernKind, ConcernState, ConcernValue, Expected, NewStatus, RecordKind, Status, StatusPayload, StatusPush,
+};
+use serde_json::Value;
+
+use super::{
+    concern::{Concern, Judgement, same_json},
+    record::Record,
+};
+
+pub(super) struct StatusConcern;
+
+impl Concern for StatusConcern {
+    type Payload = StatusPayload;
+    type New = NewStatus;
+
+    const KIND: ConcernKind = ConcernKind::Status;
+    const OPERATION: &'static str = "push a status";
+
+    fn read(record: &Record) -> Status {
+        record.status.value()
+    }
+
+    /// The counter; the state where a payload is given; the metadata where that has any. A lease that was read with it
+    /// is not part of it.
+    fn matches(record: &Record, expected: &Status) -> bool {
+        let item = &record.status;
+        let same = |expected: StatusPayload| {
+            let expected = expected.without_leases();
+            expected.state == item.state()
+                && (expected.meta.is_empty() || same_json(&Value::Object(expected.meta), &Value::Object(item.meta())))
+        };
+        item.v == expected.v && expected.payload.clone().is_none_or(same)
+    }
+
+    fn judge(record: &Record, push: &StatusPush) -> Judgement {
+        match push.expected() {
+            Expected::Value(expected)
+                if push.desired().v_after(expected.v) > record.status.v && Self::matches(record, expected) =>
+            {
+                Judgement::Admissible
+            }
+            _ => Judgement::Conflict,
+        }
+    }
+
+    fn store(record: &mut Record, push: &StatusPush) {
+        let payload = push.desired().payload();
+        record.status.v = was_written(push).v;
+        record.status.set_state(&payload.state);
+        record.status.set_meta(&payload.meta);
+    }
+
+    fn written(_record: &Record, push: &StatusPush) -> Status {
+        was_written(push)
+    }
+
+    fn was_written(push: &StatusPush) -> Option<Status> {
+        Some(was_written(push))
+    }
+
+    fn was_committed(push: &StatusPush) -> Status {
+        was_written(push)
+    }
+
+    fn is_same(_a: &Record, _b: &Record) -> bool {
+        false
+    }
+
+    fn belongs_to(_kind: RecordKind) -> bool {
+        true
+    }
+
+    fn state(value: Status) -> ConcernState {
+        ConcernState::Status(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Status> {
+        if let ConcernState::Status(value) = state { Some(value) } else { None }
+    }
+}
+
+fn was_written(push: &StatusPush) -> Status {
+    let expected = if let Expected::Value(ConcernValue { v, .. }) = push.expected() { *v } else { 0 };
+    push.desired().value_after(expected)
+}

@@ -1,0 +1,300 @@
+//! The one thread that writes.
+//!
+//! It takes every command that waits, applies them one after another to a state of its own, writes what they have
+//! changed in one transaction, and waits for the disk once. Only then is the state published and any of them answered.
+
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use nameservice_model::{BoxError, Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use crate::{
+    OpenError,
+    log::{Batch, CommitError, Entry, Log, rows},
+    recent::Recent,
+    snapshots::Snapshots,
+    state::{Applied, Command, Now, Outcome, State},
+};
+
+/// The most commands of one group.
+const MAX_GROUP: usize = 1024;
+/// A group ends once its changes have so many bytes.
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// How many commands may wait. Who comes after them waits for a place.
+const QUEUE: usize = 4096;
+/// How long after another expired changes are removed while nothing else is written.
+const TRIM_EVERY: Duration = Duration::from_millis(10);
+/// The shortest time for which nothing is looked for that has not expired yet.
+const TRIM_PAUSE: Duration = Duration::from_secs(60);
+const WRITE: &str = "write to the log";
+
+type Clock = dyn Fn() -> SystemTime + Send + Sync;
+
+/// What readers and the writer share.
+pub(crate) struct Shared {
+    /// The last state that is durable.
+    pub(crate) published: ArcSwap<State>,
+    pub(crate) recent: Recent,
+    pub(crate) snapshots: Snapshots,
+    /// The position of the published state, for those who wait for it to move.
+    pub(crate) moved: watch::Sender<u64>,
+    pub(crate) retention: Duration,
+    clock: RwLock<Arc<Clock>>,
+    /// The log must not be written any more.
+    pub(crate) is_stopped: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(state: State, recent_bytes: usize, retention: Duration) -> Self {
+        Self {
+            moved: watch::Sender::new(state.position()),
+            published: ArcSwap::from_pointee(state),
+            recent: Recent::new(recent_bytes),
+            snapshots: Snapshots::default(),
+            retention,
+            clock: RwLock::new(Arc::new(SystemTime::now)),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_clock(&self, clock: Arc<Clock>) {
+        *self.clock.write().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let clock = self.clock.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Now::from(clock())
+    }
+
+    /// What was recorded before this time has expired, in epoch milliseconds.
+    pub(crate) fn expired_before(&self) -> i64 {
+        let retention = i64::try_from(self.retention.as_millis()).unwrap_or(i64::MAX);
+        self.now().ms.saturating_sub(retention)
+    }
+
+    fn publish(&self, state: State, entries: Vec<Entry>, expired_before: Option<i64>) {
+        let position = state.position();
+        // Changes first: who sees the position finds them.
+        self.recent.append(entries, expired_before);
+        self.published.store(Arc::new(state));
+        self.snapshots.drop_unused();
+        self.moved.send_if_modified(|last| std::mem::replace(last, position) != position);
+    }
+}
+
+/// A command, and who waits for its outcome.
+struct Job {
+    command: Command,
+    answer: oneshot::Sender<Result<Outcome>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The way to the writer. Dropping it lets the writer finish, and waits for that.
+pub(crate) struct Writer {
+    places: Arc<Semaphore>,
+    jobs: Option<Sender<Job>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts a writer from the published state.
+    pub(crate) fn start(shared: Arc<Shared>, log: Option<Log>) -> Result<Self, OpenError> {
+        let (jobs, waiting) = channel();
+        let run = move || Run { state: State::clone(&shared.published.load()), shared, log }.run(&waiting);
+        let thread = thread::Builder::new().name("embedded-writer".to_owned()).spawn(run).map_err(OpenError::Thread)?;
+        Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// How many commands wait for their group.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        QUEUE - self.places.available_permits()
+    }
+
+    /// Has a command applied, and waits until what it wrote is durable.
+    pub(crate) async fn write(&self, operation: &'static str, command: Command) -> Result<Outcome> {
+        let stopped = || Error::Unavailable { operation, source: Some("the writer of the log has stopped".into()) };
+        let place = self.places.clone().acquire_owned().await.map_err(|_| stopped())?;
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.send(Job { command, answer, _place: place }).map_err(|_| stopped())?;
+        let lost = |_| Error::OutcomeUnknown { operation, source: Some("the writer of the log has stopped".into()) };
+        answered.await.map_err(lost)?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Run {
+    /// What the published state becomes once the log has it.
+    state: State,
+    shared: Arc<Shared>,
+    log: Option<Log>,
+}
+
+/// An outcome that waits for the disk.
+type Pending = (oneshot::Sender<Result<Outcome>>, Result<Outcome>);
+
+impl Run {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            let job = match self.trim_due() {
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => jobs.recv_timeout(due),
+            };
+            match job {
+                Ok(job) => self.write(job, jobs),
+                Err(RecvTimeoutError::Timeout) => self.trim(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let is_stopped = self.shared.is_stopped.load(Ordering::Acquire);
+        if let Some(log) = self.log.as_mut().filter(|_| !is_stopped)
+            && let Err(error) = log.checkpoint()
+        {
+            tracing::warn!(%error, "the write-ahead file of the log was not emptied; the next start does that");
+        }
+    }
+
+    /// Writes a group: this command, and those that wait.
+    fn write(&mut self, first: Job, jobs: &Receiver<Job>) {
+        if self.shared.is_stopped.load(Ordering::Acquire) {
+            return drop(first.answer.send(Err(unavailable("the log could not be synced: restart the service"))));
+        }
+        let now = self.shared.now();
+        let (mut batch, mut bytes, mut pending): (Batch, usize, Vec<Pending>) = (Batch::default(), 0, Vec::new());
+        let mut next = Some(first);
+        while let Some(job) = next.take() {
+            let Applied { outcome, changes, touched } = self.state.apply(&job.command, now);
+            for change in &changes {
+                match self.entry(change) {
+                    Ok(entry) => {
+                        bytes += entry.body.len();
+                        batch.changes.push(entry);
+                    }
+                    // Not reachable: a change always has a form. Its group is not written.
+                    Err(error) => {
+                        pending.push((job.answer, outcome));
+                        return self.reject(pending, &error, false);
+                    }
+                }
+            }
+            batch.records.extend(touched.into_iter().map(|touched| (touched.id, touched.record)));
+            match batch.is_empty() {
+                // It stands on what is durable, and wrote nothing.
+                true => drop(job.answer.send(outcome)),
+                false => pending.push((job.answer, outcome)),
+            }
+            if pending.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
+                next = jobs.try_recv().ok();
+            }
+        }
+        if !batch.is_empty() {
+            self.commit(batch, pending);
+        }
+    }
+
+    fn commit(&mut self, batch: Batch, pending: Vec<Pending>) {
+        let expired_before = self.shared.expired_before();
+        let committed = self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));
+        match committed {
+            Ok(()) => {
+                let expired = self.log.is_none().then_some(expired_before);
+                self.shared.publish(self.state.clone(), batch.changes, expired);
+                for (answer, outcome) in pending {
+                    // Who has gone away does not hear the outcome.
+                    let _ = answer.send(outcome);
+                }
+                if let Some(log) = &mut self.log
+                    && let Err(error) = log.checkpoint_if_due()
+                {
+                    tracing::warn!(%error, "the write-ahead file of the log was not emptied; a later write tries again");
+                }
+            }
+            Err(error) => {
+                let is_unsynced = matches!(error, CommitError::Unsynced(_));
+                if is_unsynced {
+                    self.shared.is_stopped.store(true, Ordering::Release);
+                }
+                tracing::error!(error = nameservice_model::chain(&error), "nothing of a group was written");
+                self.reject(pending, &error, is_unsynced);
+            }
+        }
+    }
+
+    /// Forgets a group that is not in the log. Of one that may be there after a restart, the outcome is unknown.
+    fn reject(&mut self, pending: Vec<Pending>, error: &dyn std::error::Error, is_unsynced: bool) {
+        self.state = State::clone(&self.shared.published.load());
+        let reason = nameservice_model::chain(error);
+        for (answer, _) in pending {
+            let source: Option<BoxError> = Some(reason.clone().into());
+            let _ = answer.send(Err(match is_unsynced {
+                true => Error::OutcomeUnknown { operation: WRITE, source },
+                false => Error::Unavailable { operation: WRITE, source },
+            }));
+        }
+    }
+
+    fn entry(&self, change: &nameservice_model::Change) -> Result<Entry, rows::Unreadable> {
+        let address = match self.state.records.get(change.address.as_str()) {
+            Some(record) => record.address.clone(),
+            None => Arc::from(change.address.as_str()),
+        };
+        Ok(Entry {
+            position: change.position,
+            at: change.recorded_at.as_millisecond(),
+            address,
+            body: rows::encode_change(change)?.into(),
+        })
+    }
+
+    /// How long to wait for a command before expired changes are removed; `None` where there is nothing to remove.
+    fn trim_due(&self) -> Option<Duration> {
+        let log = self.log.as_ref().filter(|_| !self.shared.is_stopped.load(Ordering::Acquire))?;
+        match log.oldest_at()?.saturating_sub(self.shared.expired_before()) {
+            ..=0 => Some(TRIM_EVERY),
+            left => Some(Duration::from_millis(left.unsigned_abs()).max(TRIM_PAUSE)),
+        }
+    }
+
+    fn trim(&mut self) {
+        let expired_before = self.shared.expired_before();
+        let Some(log) = &mut self.log else { return };
+        match log.commit(&Batch::default(), expired_before) {
+            Ok(()) => {
+                if let Err(error) = log.checkpoint_if_due() {
+                    tracing::warn!(%error, "the write-ahead file of the log was not emptied");
+                }
+            }
+            Err(CommitError::Rejected(error)) => {
+                tracing::warn!(%error, "expired changes were not removed from the log");
+                thread::sleep(Duration::from_secs(1));
+            }
+            Err(error @ CommitError::Unsynced(_)) => {
+                self.shared.is_stopped.store(true, Ordering::Release);
+                tracing::error!(error = nameservice_model::chain(&error), "the log was not synced");
+            }
+        }
+    }
+}
+
+fn unavailable(reason: &str) -> Error {
+    Error::Unavailable { operation: WRITE, source: Some(reason.to_owned().into()) }
+}
