@@ -50,7 +50,7 @@ pub struct TargetArgs {
     /// The table in AWS, with the usual credentials and region, without a service in between
     #[arg(long, global = true)]
     pub aws: bool,
-    /// The table in the embedded engine's directory, without a service in between
+    /// The data in this directory of the embedded backend, without a service in between
     #[arg(long, global = true, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// The name of the table [default: fluree-nameservice]
@@ -63,7 +63,7 @@ pub struct TargetArgs {
 pub enum Command {
     /// Run the service on this machine
     ///
-    /// Over the embedded engine in ./.nameservice unless --data, --memory, --endpoint-url or --aws says otherwise.
+    /// Over the embedded backend in ./.nameservice unless --data, --memory, --endpoint-url or --aws says otherwise.
     Serve(ServeArgs),
     /// Make the table, or check the one that exists
     Init,
@@ -126,6 +126,25 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it writes records: then data that is missing is created.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Create(_)
+            | Self::Publish(_)
+            | Self::Push(_)
+            | Self::Transaction(_)
+            | Self::Retract(_)
+            | Self::Restore(_)
+            | Self::Purge(_)
+            | Self::Reset(_) => true,
+            Self::Status(args) => args.state.is_some(),
+            Self::Config(args) => args.config.is_some(),
+            Self::Branch(command) => !matches!(command, BranchCommand::List { .. }),
+            Self::Lease(command) => !matches!(command, LeaseCommand::Show(_)),
+            _ => false,
+        }
+    }
+
     /// Whether it runs the service, whose log is wanted.
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))

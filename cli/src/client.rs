@@ -14,7 +14,7 @@ use sse_stream::{Sse, SseStream};
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-use crate::{args::KeyArgs, embedded::Engine, failure::Failure};
+use crate::{args::KeyArgs, failure::Failure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A little longer than the 30 seconds that API Gateway waits for a function.
@@ -129,15 +129,8 @@ pub struct Client {
 
 #[derive(Debug)]
 enum Transport {
-    Remote {
-        http: reqwest::Client,
-        base: String,
-    },
-    InProcess {
-        router: Router,
-        /// Under the service, where it is embedded: it stops with the client.
-        _engine: Option<Engine>,
-    },
+    Remote { http: reqwest::Client, base: String },
+    InProcess { router: Router },
 }
 
 struct Answer {
@@ -183,8 +176,8 @@ impl Client {
     }
 
     /// Of a service in this process.
-    pub fn in_process(router: Router, engine: Option<Engine>) -> Self {
-        Self { transport: Transport::InProcess { router, _engine: engine }, token: None }
+    pub fn in_process(router: Router) -> Self {
+        Self { transport: Transport::InProcess { router }, token: None }
     }
 
     /// Sends a request; null where the answer has no body.
@@ -192,7 +185,7 @@ impl Client {
         let key = request.idempotency_key.clone();
         let answer = match &self.transport {
             Transport::Remote { http, base } => self.send_remote(http, base, request).await?,
-            Transport::InProcess { router, .. } => send_in_process(router, request).await?,
+            Transport::InProcess { router } => send_in_process(router, request).await?,
         };
         read(&answer, key)
     }
@@ -206,7 +199,7 @@ impl Client {
                 let (parts, body) = response.into_parts();
                 (parts.status, Body::new(body))
             }
-            Transport::InProcess { router, .. } => {
+            Transport::InProcess { router } => {
                 let (parts, body) = respond_in_process(router, &request).await?.into_parts();
                 (parts.status, body)
             }
@@ -332,7 +325,7 @@ mod tests {
     async fn answers_of_something_in_front_are_told_from_those_of_the_service() {
         let gateway = || async { (StatusCode::SERVICE_UNAVAILABLE, r#"{"message":"Service Unavailable"}"#) };
         let router = Router::new().route("/v1/a", put(gateway).get(gateway)).route("/v1/b", get(|| async { "page" }));
-        let client = Client::in_process(router, None);
+        let client = Client::in_process(router);
         let write = Request::write(Method::PUT, "a", &KeyArgs { idempotency_key: Some("k".into()) });
         let failure = client.send(write).await.unwrap_err();
         assert!(matches!(&failure, Failure::OutcomeUnknown { idempotency_key, .. } if idempotency_key == "k"));

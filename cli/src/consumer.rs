@@ -29,8 +29,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::embedded::Trimmer;
-
 /// How many records are asked for at once: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 490;
 /// How often it is saved how far the stream was read.
@@ -39,7 +37,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY: Duration = Duration::from_secs(60);
 /// The same while one has ended whose children are not listed yet.
 const LIST_CHILDREN_EVERY: Duration = Duration::from_secs(1);
-/// How long a stream keeps its records. (The embedded engine's keeps them until they were read.)
+/// How long a stream keeps its records.
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long to wait before a table without a stream is looked at again.
 const NO_STREAM_PAUSE: Duration = Duration::from_secs(30);
@@ -72,8 +70,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For the engine in this process: reading costs little.
-    pub const EMBEDDED: Self = Self { poll: Duration::from_millis(100), nudged: true };
     /// For an engine on this machine or near it.
     pub const NEAR: Self = Self { poll: Duration::from_millis(250), nudged: true };
     /// For AWS, where each read counts against a limit of five a second.
@@ -118,12 +114,12 @@ impl Running {
     }
 }
 
-/// Starts to read a table's stream into its feed. The embedded engine drops what was read through its trimmer.
-pub fn start(source: Source, store: Store, feed: Feed, pace: Pace, trimmer: Option<Trimmer>) -> Running {
+/// Starts to read a table's stream into its feed.
+pub fn start(source: Source, store: Store, feed: Feed, pace: Pace) -> Running {
     let nudge = Nudge::default();
     let (stop, stopping) = watch::channel(false);
     let consumer = Consumer::new(store, feed.clone());
-    let reader = Reader { source, consumer, feed, pace, trimmer, nudge: nudge.clone(), stopping };
+    let reader = Reader { source, consumer, feed, pace, nudge: nudge.clone(), stopping };
     Running { nudge, stop, task: tokio::spawn(reader.run()) }
 }
 
@@ -152,7 +148,6 @@ struct Reader {
     consumer: Consumer,
     feed: Feed,
     pace: Pace,
-    trimmer: Option<Trimmer>,
     nudge: Nudge,
     stopping: watch::Receiver<bool>,
 }
@@ -288,10 +283,7 @@ impl Reader {
     async fn resume(&self, stream: &str) -> Result<Shards, Interrupted> {
         let known = self.feed.checkpoints().await?;
         let listed = self.list(stream).await?;
-        let kept_since = match self.trimmer {
-            Some(_) => None,
-            None => Timestamp::now().checked_sub(RECORDS_KEPT).ok(),
-        };
+        let kept_since = Timestamp::now().checked_sub(RECORDS_KEPT).ok();
         let (mut shards, outrun) = resumed(stream, &known, &listed, kept_since);
         if let Some(reason) = outrun {
             self.begin_epoch(&reason).await?;
@@ -484,9 +476,6 @@ impl Reader {
         };
         self.feed.set_checkpoint(&checkpoint).await?;
         shard.saved.clone_from(&shard.passed);
-        if let (Some(trimmer), Some(passed)) = (&self.trimmer, &shard.passed) {
-            trimmer.passed(&self.source.table, passed);
-        }
         Ok(())
     }
 }

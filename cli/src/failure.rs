@@ -2,11 +2,12 @@
 
 use std::{io, process::ExitCode};
 
+use nameservice_embedded::OpenError;
 use nameservice_http::problem::ProblemDocument;
 use nameservice_model::{BoxError, Error as StoreError};
 use serde_json::Value;
 
-use crate::{embedded::EngineError, serve::ServeError};
+use crate::serve::ServeError;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -64,9 +65,9 @@ pub enum Failure {
     /// The answer is not one that this program understands.
     #[error("the answer cannot be read: is this the URL of a nameservice?")]
     BadAnswer(#[source] BoxError),
-    /// The embedded engine did not start.
+    /// The data of the embedded backend cannot be opened.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Open(#[from] OpenError),
     /// The service did not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -129,14 +130,15 @@ impl Failure {
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Start { .. } => 126,
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
-            Self::Engine(EngineError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
+            Self::Open(OpenError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
                 UNAVAILABLE
             }
             Self::Serve(error) if error.is_usage() => USAGE,
+            Self::Open(OpenError::Missing { .. }) => USAGE,
             // Whoever closed the pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
-            | Self::Engine(_)
+            | Self::Open(_)
             | Self::Serve(_)
             | Self::Table { .. }
             | Self::Watch(_)

@@ -1,14 +1,13 @@
 //! The `nameservice` command: the whole service on one machine, and an operator's tool for any.
 //!
-//! As a library it starts both in process, for tests: [`serve::start`],
-//! [`consumer::start`] and [`embedded::Engine`].
+//! As a library it starts the service and the consumer of a stream in process, for tests: [`serve::start`],
+//! [`consumer::start`].
 
 pub mod args;
 pub mod child;
 pub mod client;
 pub mod commands;
 pub mod consumer;
-pub mod embedded;
 pub mod failure;
 pub mod output;
 pub mod routes;

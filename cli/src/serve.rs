@@ -4,7 +4,6 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -15,10 +14,8 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::ListenerExt as _,
 };
-use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, InvalidKeys, Problem, Shutdown, Verifier, service};
 use nameservice_model::Error as StoreError;
-use nameservice_store::Store;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
@@ -26,7 +23,7 @@ use crate::{
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
     output, routes,
-    target::{Place, Table},
+    target::{Missing, Opened, Place, Table},
 };
 
 /// Where the data is unless the command line says otherwise.
@@ -100,29 +97,25 @@ pub struct Service {
     server: JoinHandle<io::Result<()>>,
 }
 
-/// Starts the service over a store, on an address whose port may be 0. A consumer of the same table is nudged after
-/// every write.
-pub async fn start(
-    listen: SocketAddr,
-    store: Store,
-    feed: Feed,
-    auth: Auth,
-    nudge: Option<Nudge>,
-) -> Result<Service, ServeError> {
-    let refused = |source: io::Error| match source.kind() {
+/// Takes an address to listen on, whose port may be 0. Nobody is answered before [`start`].
+pub async fn bind(listen: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(listen).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(listen),
         _ => ServeError::Listen { address: listen, source },
-    };
-    let listener = TcpListener::bind(listen).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(|source| ServeError::Listen { address: listen, source })?;
+    })
+}
+
+/// Starts a service. A consumer of the same table is nudged after every write.
+pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Service, ServeError> {
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+    let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
     // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
     // name as their host.
-    let guarded = matches!(auth, Auth::Open) && address.ip().is_loopback();
-    let app = App::new(Arc::new(store), Arc::new(feed), auth);
+    let guarded = app.is_open() && address.ip().is_loopback();
     let shutdown = app.shutdown();
     let mut router = service(routes::router(), app);
     if guarded {
@@ -221,18 +214,22 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     // Everything that the command line can get wrong comes before anything is opened.
     let auth = auth(&args)?;
     let stop = signal()?;
-    let in_aws = place == Place::Aws;
-    let mut table = Table::open(place, target.table.as_deref()).await?;
-    table.feed = table.feed.with_retention(args.feed_retention);
-    let report = if in_aws { table.check().await? } else { table.ensure().await? };
-    for lack in &report.lacks {
-        output::note(&format!("the table lacks: {lack}"));
-    }
-    let consuming = consuming(&args, &table);
-    let nudge = consuming.as_ref().map(Running::nudge);
-    let service = start(args.listen, table.store.clone(), table.feed.clone(), auth, nudge).await?;
+    // Nothing is created for a service that cannot listen.
+    let listener = bind(args.listen).await?;
+    let opened = Opened::open(place, target.table.as_deref(), Missing::Create, Some(args.feed_retention)).await?;
+    let consuming = match &opened {
+        Opened::Embedded(_) => None,
+        Opened::Table(table) => {
+            let report = if *table.place() == Place::Aws { table.check().await? } else { table.ensure().await? };
+            for lack in &report.lacks {
+                output::note(&format!("the table lacks: {lack}"));
+            }
+            consuming(&args, table)
+        }
+    };
+    let service = start(listener, opened.app(auth), consuming.as_ref().map(Running::nudge))?;
     // Whoever started the service in the background may have closed its stdout.
-    let _ = output::print(&greeting(&service, &table));
+    let _ = output::print(&greeting(&service, &opened));
 
     stop.await;
     output::note("stopping");
@@ -241,22 +238,20 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(consuming) = consuming {
         consuming.stop().await;
     }
-    // Joins the engine's threads, which must not be done on a thread that serves.
-    let _ = tokio::task::spawn_blocking(move || drop(table)).await;
+    // Waits for the writer of the log, which must not be done on a thread that serves.
+    let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
     Ok(())
 }
 
-/// Starts the consumer of the table's stream, where this process shall be it.
+/// Starts the consumer of the table's stream, where this process shall be it. The embedded backend needs none.
 fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
     let pace = match table.place() {
         _ if args.no_consumer => return None,
-        Place::Data(_) | Place::Memory => Pace::EMBEDDED,
-        Place::Endpoint(_) => Pace::NEAR,
         Place::Aws if args.consumer => Pace::AWS,
         Place::Aws => return None,
+        _ => Pace::NEAR,
     };
-    let trimmer = table.engine.as_ref().map(crate::embedded::Engine::trimmer);
-    Some(consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), pace, trimmer))
+    Some(consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), pace))
 }
 
 fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
@@ -298,7 +293,7 @@ fn signal() -> Result<impl Future<Output = ()>, ServeError> {
 }
 
 /// Where it listens, and commands to paste.
-fn greeting(service: &Service, table: &Table) -> String {
+fn greeting(service: &Service, opened: &Opened) -> String {
     // As the program was called: it need not be on the path.
     let program = std::env::args().next().unwrap_or_else(|| "nameservice".into());
     let default = SocketAddr::from(([127, 0, 0, 1], 8080));
@@ -307,7 +302,7 @@ fn greeting(service: &Service, table: &Table) -> String {
         "Listening on {}, {}. Try:\n\n  {program} create mydb{url}\n  {program} push head mydb {SAMPLE_ID} 1{url}\n  \
          {program} show mydb{url}\n  {program} watch{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
         service.url(),
-        table.describe(),
+        opened.describe(),
         service.url(),
     )
 }

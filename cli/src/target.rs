@@ -1,8 +1,9 @@
-//! Which nameservice a command is for: a service somewhere, or a table that this process serves itself.
+//! Which nameservice a command is for: a service somewhere, or data that this process serves itself.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use aws_smithy_http_client::{
@@ -10,27 +11,55 @@ use aws_smithy_http_client::{
     tls::{self, rustls_provider::CryptoMode},
 };
 use nameservice_dynamo::endpoint_config;
+use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
 use nameservice_model::{Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
-use crate::{args::TargetArgs, client::Client, consumer::Source, embedded::Engine, failure::Failure, routes};
+use crate::{args::TargetArgs, client::Client, consumer::Source, failure::Failure, routes};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
 
-/// Where the table is.
+/// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the embedded engine, in this directory.
+    /// In the embedded backend, in this directory.
     Data(PathBuf),
-    /// In the embedded engine, in memory.
+    /// In the embedded backend, in memory.
     Memory,
     /// In a DynamoDB at this URL.
     Endpoint(String),
     /// In AWS.
     Aws,
+}
+
+/// Data that can be served.
+#[derive(Debug)]
+pub enum Opened {
+    /// In the embedded backend.
+    Embedded(Local),
+    /// In a DynamoDB table.
+    Table(Box<Table>),
+}
+
+/// The embedded backend, and where its data is.
+#[derive(Debug)]
+pub struct Local {
+    /// The nameservice, which is its own change feed.
+    pub names: Embedded,
+    /// `None` where it is in memory.
+    directory: Option<PathBuf>,
+}
+
+/// What may be missing where data is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is created.
+    Create,
+    /// That is an error, and nothing is created.
+    Reject,
 }
 
 /// A table that can be served.
@@ -42,8 +71,6 @@ pub struct Table {
     pub feed: Feed,
     /// Where the records of its stream come from.
     pub source: Source,
-    /// What runs it, where it is embedded.
-    pub engine: Option<Engine>,
     name: String,
     place: Place,
 }
@@ -66,7 +93,7 @@ impl TargetArgs {
     }
 
     /// A client of what the command line names.
-    pub async fn client(&self) -> Result<Client, Failure> {
+    pub async fn client(&self, missing: Missing) -> Result<Client, Failure> {
         let Some(place) = self.place()? else {
             if self.table.is_some() {
                 return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
@@ -74,36 +101,97 @@ impl TargetArgs {
             let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
             return Client::remote(url.as_deref().unwrap_or(DEFAULT_URL), self.token.clone());
         };
-        let table = Table::open(place, self.table.as_deref()).await?;
-        if table.is_embedded() {
-            // A directory that was never served has no table yet.
-            table.ensure().await?;
-        } else {
+        let opened = Opened::open(place, self.table.as_deref(), missing, None).await?;
+        if let Opened::Table(table) = &opened {
             table.ping().await?;
         }
-        let router = service(routes::router(), App::new(Arc::new(table.store), Arc::new(table.feed), Auth::Open));
-        Ok(Client::in_process(router, table.engine))
+        Ok(Client::in_process(service(routes::router(), opened.app(Auth::Open))))
+    }
+}
+
+impl Opened {
+    /// Opens the data of a place. A DynamoDB table need not exist yet. Changes can be read for `retention`, where that is
+    /// given.
+    pub async fn open(
+        place: Place,
+        table: Option<&str>,
+        missing: Missing,
+        retention: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let mut options = Options::default();
+        if let Some(retention) = retention {
+            options = options.with_retention(retention);
+        }
+        Ok(match place {
+            Place::Data(directory) => Self::Embedded(Local::open(directory, missing, options).await?),
+            Place::Memory => Self::Embedded(Local { names: Embedded::memory(options)?, directory: None }),
+            Place::Endpoint(_) | Place::Aws => {
+                let mut table = Table::open(place, table).await?;
+                if let Some(retention) = retention {
+                    table.feed = table.feed.with_retention(retention);
+                }
+                Self::Table(Box::new(table))
+            }
+        })
+    }
+
+    /// The service over it, for these callers.
+    pub fn app(&self, auth: Auth) -> App {
+        match self {
+            Self::Embedded(Local { names, .. }) => {
+                let names = Arc::new(names.clone());
+                App::new(names.clone(), names, auth)
+            }
+            Self::Table(table) => App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth),
+        }
+    }
+
+    /// Describes where the data is.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Embedded(local) => local.describe(),
+            Self::Table(table) => table.describe(),
+        }
+    }
+}
+
+impl Local {
+    /// Opens a directory. That reads all of its log: not on a thread that serves.
+    pub async fn open(directory: PathBuf, missing: Missing, options: Options) -> Result<Self, Failure> {
+        let path = directory.clone();
+        let opened = tokio::task::spawn_blocking(move || match missing {
+            Missing::Create => Embedded::open(&path, options),
+            Missing::Reject => Embedded::open_existing(&path, options),
+        });
+        let names = opened.await.map_err(|error| OpenError::Thread(error.into()))??;
+        Ok(Self { names, directory: Some(directory) })
+    }
+
+    /// The directory; `None` where the data is in memory.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// Describes where the data is.
+    pub fn describe(&self) -> String {
+        match &self.directory {
+            Some(directory) => format!("data in {}", directory.display()),
+            None => "data in memory, lost at the end".to_owned(),
+        }
     }
 }
 
 impl Table {
-    /// Connects to a table, starting the embedded engine where it is in one. The table need not exist.
-    pub async fn open(place: Place, name: Option<&str>) -> Result<Self, Failure> {
+    /// Connects to a table, which need not exist.
+    async fn open(place: Place, name: Option<&str>) -> Result<Self, Failure> {
         let name = name.unwrap_or(Store::DEFAULT_TABLE).to_owned();
-        let engine = match &place {
-            Place::Data(directory) => Some(start_engine(directory).await?),
-            Place::Memory => Some(Engine::in_memory()?),
-            Place::Endpoint(_) | Place::Aws => None,
-        };
-        let near = |url: &str| (endpoint_client(url), aws_sdk_dynamodbstreams::Client::new(&endpoint_config(url)));
-        let (client, streams) = match (&place, &engine) {
-            (_, Some(engine)) => near(&engine.url()),
-            (Place::Endpoint(url), None) => {
+        let (client, streams) = match &place {
+            Place::Endpoint(url) => {
                 let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
                 if parsed.is_none() {
                     return Err(Failure::Usage(format!("`{url}` is not a URL: it begins with http:// or https://")));
                 }
-                near(url)
+                (endpoint_client(url), aws_sdk_dynamodbstreams::Client::new(&endpoint_config(url)))
             }
             _ => {
                 let config = aws_config().await?;
@@ -112,7 +200,7 @@ impl Table {
         };
         let source = Source { tables: client.clone(), streams, table: name.clone() };
         let feed = Feed::new(client.clone(), Feed::table_of(&name));
-        Ok(Self { store: Store::new(client, name.as_str()), feed, source, engine, name, place })
+        Ok(Self { store: Store::new(client, name.as_str()), feed, source, name, place })
     }
 
     /// Where it is.
@@ -120,18 +208,11 @@ impl Table {
         &self.place
     }
 
-    /// Whether the engine runs in this process.
-    pub fn is_embedded(&self) -> bool {
-        self.engine.is_some()
-    }
-
     /// Its name, and where it is.
     pub fn describe(&self) -> String {
         match &self.place {
-            Place::Data(directory) => format!("data in {}", directory.display()),
-            Place::Memory => "data in memory, lost at the end".into(),
             Place::Endpoint(url) => format!("table {} at {url}", self.name),
-            Place::Aws => format!("table {} in AWS", self.name),
+            _ => format!("table {} in AWS", self.name),
         }
     }
 
@@ -182,13 +263,6 @@ impl Table {
 /// What the feed's table lacks, told apart from what the table lacks.
 fn of_feed(lack: &impl std::fmt::Display) -> String {
     format!("in the feed's table: {lack}")
-}
-
-/// Opening a database reads its file and may have to wait for a lock: not on a thread that serves.
-async fn start_engine(directory: &Path) -> Result<Engine, Failure> {
-    let directory = directory.to_owned();
-    let started = tokio::task::spawn_blocking(move || Engine::open(&directory)).await;
-    Ok(started.map_err(|error| Failure::Engine(crate::embedded::EngineError::Start(error.into())))??)
 }
 
 /// How AWS is reached: as its own command line finds it.

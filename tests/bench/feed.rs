@@ -1,6 +1,5 @@
-//! Prints what the change feed can do on this machine, over the embedded engine on disk: how fast changes are appended,
-//! what that costs in requests, how long a change takes from its push to a reader of `/v1/events`, and how long a push
-//! takes once the stream has had many records.
+//! Prints what the change feed of the DynamoDB backend can do over an engine in this process: how fast changes are
+//! appended, what that costs in requests, and how long a change takes from its push to a reader of `/v1/events`.
 //!
 //! ```text
 //! cargo feed-bench                      # the dev profile, in which the engine is optimised and the service is not
@@ -11,7 +10,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement that cannot be set up has failed")]
 
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -19,22 +17,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use futures_util::StreamExt;
 use http::Method;
 use nameservice_cli::{
     args::KeyArgs,
     client::{Client, Request},
     consumer::{self, Pace, Running},
-    embedded::Engine,
     serve::{self, Service},
-    target::{Place, Table},
+    target::{Missing, Opened, Place, Table},
 };
-use nameservice_http::Auth;
-use nameservice_model::{
-    Address, Call, ChangeFeed as _, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
-};
-use nameservice_tests::{cids::cid, pump, table, words::Outcome as _};
+use nameservice_http::{App, Auth};
+use nameservice_model::{Address, Call, HeadPush, NewHead, Publisher as _, RefPublisher as _};
+use nameservice_tests::{cids::cid, engine, pump, table, words::Outcome as _};
 use serde_json::{Value, json};
 use stream_consumer::Consumer;
 use tokio::sync::mpsc;
@@ -51,10 +45,9 @@ const WRITERS: usize = 4;
 #[tokio::main]
 async fn main() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "optimised" };
-    println!("profile {profile}; data on disk, synced with every commit\n");
+    println!("profile {profile}; the engine keeps its data in memory\n");
     appending().await;
     telling().await;
-    writing().await;
 }
 
 /// Stream records → feed.
@@ -64,11 +57,13 @@ async fn appending() {
         "appending, batches of", "changes/s", "requests for a change", "ms a batch"
     );
     for size in [1, 10, 90] {
-        let directory = Directory::new();
-        let opened = open(&directory.0).await;
+        let opened = open().await;
         let table = table::Table {
             client: opened.source.tables.clone(),
-            endpoint: opened.engine.as_ref().unwrap().url(),
+            endpoint: match opened.place() {
+                Place::Endpoint(url) => url.clone(),
+                place => panic!("{place:?} is no endpoint"),
+            },
             name: opened.source.table.clone(),
             store: opened.store.clone(),
             feed: opened.feed.clone(),
@@ -105,16 +100,13 @@ async fn appending() {
             requests as f64 / (counted.len() - 1) as f64,
             took.as_secs_f64() * 1000.0 / batches,
         );
-        drop(proxied);
-        close(opened).await;
     }
     println!("  and one GetRecords a batch; whoever reads up to 1,000 changes of the feed makes two requests\n");
 }
 
 /// Push → reader.
 async fn telling() {
-    let directory = Directory::new();
-    let served = Served::start(&directory.0).await;
+    let served = Served::start().await;
     let client = served.client();
     create(&served.table, "mydb").await;
     for writer in 0..WRITERS {
@@ -153,32 +145,6 @@ async fn telling() {
     row("  from its answer", busy.answered);
     println!();
     served.stop().await;
-}
-
-/// Pushes after more and more stream records, with a consumer at work.
-async fn writing() {
-    let directory = Directory::new();
-    let served = Served::start(&directory.0).await;
-    let client = served.client();
-    create(&served.table, "mydb").await;
-    println!("{:<34} {:>10} {:>10} {:>10}", "a push after stream records, ms", "p50", "p99", "max");
-    let (mut t, mut records) = (0, 0);
-    for mark in [1, 10_000, 100_000] {
-        fill(&served.table, mark - records).await;
-        let mut times = Vec::new();
-        for _ in 0..PUSHES {
-            t += 1;
-            let begun = Instant::now();
-            push(&client, "mydb", t).await;
-            times.push(begun.elapsed());
-        }
-        records = mark + PUSHES;
-        row(&format!("  {mark}"), times);
-    }
-    until_all_is_told(&served.table, t).await;
-    served.stop().await;
-    let size: u64 = std::fs::read_dir(&directory.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
-    println!("  the data takes {:.1} MiB", size as f64 / 1024.0 / 1024.0);
 }
 
 struct Latencies {
@@ -248,63 +214,27 @@ async fn create(table: &Table, name: &str) -> Address {
     address
 }
 
-/// Writes rows of Fluree's commit log, a hundred in a transaction: stream records that are no changes.
-async fn fill(table: &Table, records: i64) {
-    let mut left = records;
-    while left > 0 {
-        let batch = left.min(100);
-        let puts = (0..batch).map(|i| {
-            let text = |text: String| AttributeValue::S(text);
-            let put = Put::builder()
-                .table_name(&table.source.table)
-                .item("pk", text("mydb:main".to_owned()))
-                .item("sk", text(format!("commit#{i:020}")))
-                .item("commit_cid", text(format!("{left}")))
-                .build()
-                .unwrap();
-            TransactWriteItem::builder().put(put).build()
-        });
-        let request = table.source.tables.transact_write_items().set_transact_items(Some(puts.collect()));
-        request.send().await.unwrap();
-        left -= batch;
-    }
-}
-
-/// Waits until the last push is in the feed.
-async fn until_all_is_told(table: &Table, t: i64) {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let position = table.feed.position().await.unwrap();
-        let last = table.feed.changes(position.saturating_sub(1), Limit::ONE).await.unwrap();
-        if matches!(&last, Run::Changes(changes) if changes.iter().any(|change| change.watermark == t)) {
-            return;
-        }
-        assert!(Instant::now() < until, "the feed stands at {position}: {last:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 fn row(title: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
     println!("{title:<34} {:>10.1} {:>10.1} {:>10.1}", at(0.5), at(0.99), at(1.0));
 }
 
-/// What `nameservice serve` is, in this process.
+/// What `nameservice serve` is over a DynamoDB, in this process.
 struct Served {
-    table: Table,
+    table: Box<Table>,
     consuming: Running,
     service: Service,
 }
 
 impl Served {
-    async fn start(directory: &Path) -> Self {
-        let table = open(directory).await;
-        let trimmer = table.engine.as_ref().map(Engine::trimmer);
+    async fn start() -> Self {
+        let table = open().await;
         let (store, feed) = (table.store.clone(), table.feed.clone());
-        let consuming = consumer::start(table.source.clone(), store.clone(), feed.clone(), Pace::EMBEDDED, trimmer);
-        let listen = ([127, 0, 0, 1], 0).into();
-        let service = serve::start(listen, store, feed, Auth::Open, Some(consuming.nudge())).await.unwrap();
+        let consuming = consumer::start(table.source.clone(), store.clone(), feed.clone(), Pace::NEAR);
+        let listener = serve::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let app = App::new(Arc::new(store), Arc::new(feed), Auth::Open);
+        let service = serve::start(listener, app, Some(consuming.nudge())).unwrap();
         Self { table, consuming, service }
     }
 
@@ -315,34 +245,12 @@ impl Served {
     async fn stop(self) {
         self.service.stop().await;
         self.consuming.stop().await;
-        close(self.table).await;
     }
 }
 
-async fn open(directory: &Path) -> Table {
-    let table = Table::open(Place::Data(directory.to_owned()), None).await;
-    let table = table.unwrap_or_else(|failure| panic!("{failure}"));
+async fn open() -> Box<Table> {
+    let opened = Opened::open(Place::Endpoint(engine::start()), None, Missing::Create, None).await;
+    let Opened::Table(table) = opened.unwrap_or_else(|failure| panic!("{failure}")) else { panic!("it is a table") };
     table.ensure().await.unwrap_or_else(|failure| panic!("{failure}"));
     table
-}
-
-/// Joins the engine's threads, which must not be done on a thread that serves.
-async fn close(table: Table) {
-    tokio::task::spawn_blocking(move || drop(table)).await.unwrap();
-}
-
-/// A directory of its own, gone at the end.
-struct Directory(std::path::PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("feed-bench-{}", uuid::Uuid::new_v4().simple())))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Best effort: what stays is in the system's folder for such things.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

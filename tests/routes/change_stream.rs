@@ -499,9 +499,9 @@ async fn a_token_shows_its_own_addresses_and_no_longer_than_it_lasts() {
 #[tokio::test]
 async fn streams_end_when_the_service_stops() {
     let table = Table::fresh().await;
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let service =
-        nameservice_cli::serve::start(listen, table.store.clone(), table.feed.clone(), Auth::Open, None).await.unwrap();
+    let listener = nameservice_cli::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), Auth::Open);
+    let service = nameservice_cli::serve::start(listener, app, None).unwrap();
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let mut bodies = Vec::new();
     for path in ["/v1/events", "/fluree/events?all=true"] {

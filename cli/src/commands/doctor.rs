@@ -3,10 +3,13 @@
 //! A check is an async function that takes what it looks at and gives findings; [`examine`] is the list of them. What
 //! cannot be looked at is a finding too, except that a table which cannot be read ends the command.
 
+use std::path::{Path, PathBuf};
+
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
+use nameservice_embedded::OpenError;
 use nameservice_model::Error as StoreError;
-use nameservice_store::doctor::{Examined, Finding, Severity, Written};
+use nameservice_store::doctor::{Examined, Finding, Fix, Severity, Written};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,15 +17,22 @@ use crate::{
     client::{Client, Request},
     failure::Failure,
     output::{self, Output},
-    target::{Table, aws_config},
+    target::{Missing, Opened, Place, Table, aws_config},
 };
 
 /// What there is to look at.
 struct Patient {
-    table: Option<Table>,
+    data: Option<Data>,
     service: Option<Client>,
     dead_letters: Option<Queue>,
     fix: bool,
+}
+
+/// Data to look at.
+enum Data {
+    /// A directory of the embedded backend, which nobody else may use meanwhile.
+    Directory(PathBuf),
+    Table(Box<Table>),
 }
 
 /// A queue of SQS.
@@ -45,8 +55,6 @@ pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     let patient = admit(target, args).await?;
     let mut report = Report::default();
     let examined = examine(&patient, &mut report).await;
-    // Joins the engine's threads, which must not be done on a thread that serves.
-    let _ = tokio::task::spawn_blocking(move || drop(patient)).await;
     // What was found before the table could no longer be read is worth telling, too.
     if examined.is_ok() || !report.findings.is_empty() {
         report.print(output)?;
@@ -69,11 +77,15 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         _ => {
             let only_service =
                 TargetArgs { url: target.url.clone(), token: target.token.clone(), ..TargetArgs::default() };
-            Some(only_service.client().await?)
+            Some(only_service.client(Missing::Reject).await?)
         }
     };
-    let table = match place {
-        Some(place) => Some(Table::open(place, target.table.as_deref()).await?),
+    let data = match place {
+        Some(Place::Data(directory)) => Some(Data::Directory(directory)),
+        Some(place) => match Opened::open(place, target.table.as_deref(), Missing::Reject, None).await? {
+            Opened::Table(table) => Some(Data::Table(table)),
+            Opened::Embedded(_) => None,
+        },
         None => None,
     };
     let dead_letters = match &args.dead_letter_queue {
@@ -86,7 +98,7 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         }
         None => None,
     };
-    Ok(Patient { table, service, dead_letters, fix: args.fix })
+    Ok(Patient { data, service, dead_letters, fix: args.fix })
 }
 
 /// All checks.
@@ -95,8 +107,9 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
         report.findings.extend(check_service(service).await);
         report.looked_at.push("the service".into());
     }
-    match &patient.table {
-        Some(table) => {
+    match &patient.data {
+        Some(Data::Directory(directory)) => check_log(directory, patient.fix, report).await?,
+        Some(Data::Table(table)) => {
             report.findings.extend(check_shape(table).await?);
             let examined = check_records(table, patient.fix, report).await?;
             if table.feed.check_table().await.is_ok() {
@@ -111,6 +124,45 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
         report.looked_at.push("the queue of dead letters".into());
     }
     Ok(())
+}
+
+/// The log of the embedded backend, and every record in it.
+async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(), Failure> {
+    let path = directory.to_owned();
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut findings = Vec::new();
+        let examined =
+            nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(in_table_words(finding)))?;
+        Ok::<_, OpenError>((examined, findings))
+    });
+    let (examined, findings) = looked.await.map_err(|error| OpenError::Thread(error.into()))??;
+    let (records, changes) = (examined.records, examined.changes);
+    report.findings.extend(findings);
+    report.looked_at.push(format!("data in {}: {records} records, {changes} changes", directory.display()));
+    report.examined = Some((records, changes));
+    Ok(())
+}
+
+/// A finding about a log as one about a table: they are printed alike.
+fn in_table_words(finding: nameservice_embedded::Finding) -> Finding {
+    use nameservice_embedded as embedded;
+    Finding {
+        code: finding.code,
+        severity: match finding.severity {
+            embedded::Severity::Note => Severity::Note,
+            embedded::Severity::Warning => Severity::Warning,
+            _ => Severity::Error,
+        },
+        address: finding.address,
+        what: finding.what,
+        mend: finding.mend,
+        fix: match finding.fix {
+            embedded::Fix::Possible => Fix::Possible,
+            embedded::Fix::Done => Fix::Done,
+            embedded::Fix::Failed(reason) => Fix::Failed(reason),
+            _ => Fix::ByHand,
+        },
+    }
 }
 
 /// Keys, indexes, stream, TTL and recovery of the table.
@@ -142,14 +194,10 @@ fn unreadable(table: &str, source: StoreError) -> Failure {
 async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Finding>, Failure> {
     let lag = table.feed.lag(last_written).await.map_err(|source| unreadable(table.feed.table(), source))?;
     let Some(longest) = lag.missing.first() else { return Ok(Vec::new()) };
-    // While nothing serves the embedded engine, its stream waits; nothing is wrong with that.
-    let (severity, mend) = match table.is_embedded() {
-        true => (Severity::Note, "nothing: `nameservice serve` goes on with the stream where it was left"),
-        false => (
-            Severity::Error,
-            "see that stream_consumer (or `nameservice serve`) runs: its mapping, its log, its iterator's age",
-        ),
-    };
+    let (severity, mend) = (
+        Severity::Error,
+        "see that stream_consumer (or `nameservice serve`) runs: its mapping, its log, its iterator's age",
+    );
     let (code, what) = if lag.is_empty {
         ("feed-empty", "the feed is empty, though the table was written to within a day".to_owned())
     } else {

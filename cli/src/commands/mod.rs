@@ -23,6 +23,7 @@ use crate::{
     failure::Failure,
     output::Output,
     serve,
+    target::Missing,
 };
 
 /// What a command works with.
@@ -32,8 +33,8 @@ struct Session {
 }
 
 impl Session {
-    async fn start(target: &TargetArgs, json: bool) -> Result<Self, Failure> {
-        Ok(Self { client: target.client().await?, output: Output::new(json) })
+    async fn start(target: &TargetArgs, missing: Missing, json: bool) -> Result<Self, Failure> {
+        Ok(Self { client: target.client(missing).await?, output: Output::new(json) })
     }
 
     async fn send(&self, request: Request) -> Result<Value, Failure> {
@@ -64,9 +65,10 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         }
         command => command,
     };
-    let session = Session::start(&target, json).await?;
+    let missing = if command.writes() { Missing::Create } else { Missing::Reject };
+    let session = Session::start(&target, missing, json).await?;
     let done = operate(&session, command).await;
-    // Stopping an embedded engine joins its threads, which must not be done on a thread that serves.
+    // Closing the embedded backend waits for its writer, which must not be done on a thread that serves.
     let _ = tokio::task::spawn_blocking(move || drop(session)).await;
     done
 }

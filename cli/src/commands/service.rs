@@ -1,7 +1,10 @@
 //! `init`, `health`, `openapi` and `completions`: about the service rather than its records.
 
+use std::path::PathBuf;
+
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use nameservice_embedded::{OpenError, Options};
 use serde_json::json;
 
 use super::Session;
@@ -11,24 +14,51 @@ use crate::{
     failure::Failure,
     output::{self, Output},
     routes,
-    target::Table,
+    target::{Local, Missing, Opened, Place},
 };
 
 pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let Some(place) = target.place()? else {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     };
-    let table = Table::open(place, target.table.as_deref()).await?;
+    if let Place::Data(directory) = &place {
+        return init_directory(directory.clone(), output).await;
+    }
+    let Opened::Table(table) = Opened::open(place, target.table.as_deref(), Missing::Create, None).await? else {
+        return Ok(());
+    };
     let report = table.ensure().await?;
     let answer = json!({"created": report.created, "lacks": report.lacks});
-    let words = table.describe();
-    // Joins the engine's threads, which must not be done on a thread that serves.
-    let _ = tokio::task::spawn_blocking(move || drop(table)).await;
     output.answer(&answer, || {
-        let done = if report.created { "made the table" } else { "the table is there" };
+        let done = if report.created { "created the table" } else { "the table exists" };
         let lacks = report.lacks.iter().map(|lack| format!("\n  it lacks: {lack}")).collect::<String>();
-        format!("{done}: {words}{lacks}")
+        format!("{done}: {}{lacks}", table.describe())
     })
+}
+
+async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failure> {
+    let existing = Local::open(directory.clone(), Missing::Reject, Options::default()).await;
+    let created = match existing {
+        Ok(existing) => {
+            drop_off_the_runtime(existing).await;
+            false
+        }
+        Err(Failure::Open(OpenError::Missing { .. })) => {
+            drop_off_the_runtime(Local::open(directory.clone(), Missing::Create, Options::default()).await?).await;
+            true
+        }
+        Err(failure) => return Err(failure),
+    };
+    let answer = json!({"created": created, "lacks": []});
+    output.answer(&answer, || match created {
+        true => format!("created the data in {}", directory.display()),
+        false => format!("there is data in {}", directory.display()),
+    })
+}
+
+/// Closing the embedded backend waits for its writer.
+async fn drop_off_the_runtime(local: Local) {
+    let _ = tokio::task::spawn_blocking(move || drop(local)).await;
 }
 
 pub(super) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {

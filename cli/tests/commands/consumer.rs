@@ -1,28 +1,48 @@
-//! The consumer of the table's stream, over the embedded engine.
+//! The consumer of the table's stream.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, ops::Deref, time::Duration};
 
-use aws_sdk_dynamodbstreams::types::ShardIteratorType;
 use nameservice_cli::{
     consumer::{self, Pace, Running},
-    target::{Place, Table},
+    target::{Missing, Opened, Place, Table},
 };
 use nameservice_feed::Checkpoint;
 use nameservice_model::{
     Address, Call, Change, ChangeFeed as _, ContentId, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
 };
 
-use super::ID;
+use super::{ID, engine::Engine};
 
-async fn table() -> Table {
-    let table = Table::open(Place::Memory, None).await.unwrap();
-    table.ensure().await.unwrap();
-    table
+/// A table, and the engine that it is in.
+struct Made {
+    table: Box<Table>,
+    _engine: Engine,
+}
+
+impl Deref for Made {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+async fn unmade() -> Made {
+    let engine = Engine::start();
+    match Opened::open(Place::Endpoint(engine.url().to_owned()), None, Missing::Create, None).await.unwrap() {
+        Opened::Table(table) => Made { table, _engine: engine },
+        Opened::Embedded(_) => panic!("an endpoint is a table"),
+    }
+}
+
+async fn table() -> Made {
+    let made = unmade().await;
+    made.ensure().await.unwrap();
+    made
 }
 
 fn consume(table: &Table) -> Running {
-    let trimmer = table.engine.as_ref().map(nameservice_cli::embedded::Engine::trimmer);
-    consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), Pace::EMBEDDED, trimmer)
+    consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), Pace::NEAR)
 }
 
 async fn create(table: &Table, name: &str) -> Address {
@@ -68,10 +88,6 @@ fn heads(changes: &[Change]) -> Vec<i64> {
     changes.iter().filter(|change| change.part.as_str() == "head").map(|change| change.watermark).collect()
 }
 
-async fn drop_off_the_runtime(table: Table) {
-    tokio::task::spawn_blocking(move || drop(table)).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_goes_on_there() {
     let table = table().await;
@@ -86,14 +102,13 @@ async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_goes_o
     push_heads(&table, &mydb, 21..=25).await;
     consume(&table).stop().await;
     assert_eq!(heads(&changes(&table).await), (1..=25).collect::<Vec<_>>());
-    drop_off_the_runtime(table).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nudge_spares_the_wait_for_the_clock() {
     let table = table().await;
     let slow = Pace { poll: Duration::from_secs(3600), nudged: true };
-    let running = consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), slow, None);
+    let running = consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), slow);
     let nudge = running.nudge();
     let mydb = create(&table, "mydb").await;
     nudge.give();
@@ -102,7 +117,6 @@ async fn a_nudge_spares_the_wait_for_the_clock() {
     nudge.give();
     wait_for(&table, 3).await;
     running.stop().await;
-    drop_off_the_runtime(table).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,12 +129,11 @@ async fn two_consumers_of_one_table_do_what_one_does() {
         running.stop().await;
     }
     assert_eq!(heads(&changes(&table).await), (1..=100).collect::<Vec<_>>());
-    drop_off_the_runtime(table).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_appended_yet_is_appended_later() {
-    let table = Table::open(Place::Memory, None).await.unwrap();
+    let table = unmade().await;
     table.store.ensure_table().await.unwrap();
     let mydb = create(&table, "mydb").await;
     // There is no feed yet.
@@ -131,33 +144,6 @@ async fn what_cannot_be_appended_yet_is_appended_later() {
     wait_for(&table, 5).await;
     assert_eq!(heads(&changes(&table).await), [1, 2, 3]);
     running.stop().await;
-    drop_off_the_runtime(table).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_engine_keeps_only_what_was_not_read_and_counts_on() {
-    let table = table().await;
-    let mydb = create(&table, "mydb").await;
-    push_heads(&table, &mydb, 1..=50).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert!(in_stream(&table).await.len() > 50, "nobody has read it");
-    let running = consume(&table);
-    wait_for(&table, 52).await;
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
-    let kept = loop {
-        let kept = in_stream(&table).await;
-        if kept.len() == 1 {
-            break kept;
-        }
-        assert!(tokio::time::Instant::now() < until, "{} records are kept", kept.len());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    push_heads(&table, &mydb, 51..=52).await;
-    wait_for(&table, 54).await;
-    assert!(in_stream(&table).await.last() > kept.last());
-    assert_eq!(heads(&changes(&table).await), (1..=52).collect::<Vec<_>>());
-    running.stop().await;
-    drop_off_the_runtime(table).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +172,6 @@ async fn a_stream_that_was_outrun_begins_an_epoch_once() {
         panic!("another epoch")
     };
     assert_eq!(after.len(), 3);
-    drop_off_the_runtime(table).await;
 }
 
 /// A table that is made again under its name replays what nobody has read of the one before. Readers are told that it is
@@ -209,19 +194,4 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     };
     let told: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
     assert_eq!((after.len(), told), (2, BTreeSet::from(["other:main"])));
-    drop_off_the_runtime(table).await;
-}
-
-/// The sequence numbers that the stream still has.
-async fn in_stream(table: &Table) -> Vec<String> {
-    let described = table.source.tables.describe_table().table_name(&table.source.table).send().await.unwrap();
-    let arn = described.table.unwrap().latest_stream_arn.unwrap();
-    let streams = &table.source.streams;
-    let stream = streams.describe_stream().stream_arn(&arn).send().await.unwrap().stream_description.unwrap();
-    let shard = stream.shards()[0].shard_id.clone().unwrap();
-    let begin = ShardIteratorType::TrimHorizon;
-    let begin = streams.get_shard_iterator().stream_arn(&arn).shard_id(shard).shard_iterator_type(begin);
-    let iterator = begin.send().await.unwrap().shard_iterator;
-    let records = streams.get_records().set_shard_iterator(iterator).send().await.unwrap().records.unwrap_or_default();
-    records.into_iter().map(|record| record.dynamodb.unwrap().sequence_number.unwrap()).collect()
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
 mod consumer;
+mod engine;
 #[cfg(unix)]
 mod feed;
 
@@ -12,13 +13,15 @@ use std::{
 };
 
 use nameservice_cli::{
-    embedded::Engine,
     serve::{self, Service},
+    target::{Missing, Opened, Place},
 };
 use nameservice_feed::Feed;
 use nameservice_http::Auth;
 use nameservice_store::{Store, endpoint_client};
 use serde_json::Value;
+
+use self::engine::Engine;
 
 const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 const OTHER: &str = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy";
@@ -163,25 +166,50 @@ fn spawn_serve_with(data: &Path, options: &[&str]) -> Serving {
     Serving { process, url }
 }
 
-async fn start_in_process(engine: &Engine, auth: Auth) -> Service {
-    let client = endpoint_client(&engine.url());
-    let store = Store::new(client.clone(), Store::DEFAULT_TABLE);
-    store.ensure_table().await.unwrap();
-    let feed = Feed::new(client, Feed::table_of(Store::DEFAULT_TABLE));
-    feed.ensure_table().await.unwrap();
-    serve::start(([127, 0, 0, 1], 0).into(), store, feed, auth, None).await.unwrap()
+async fn start_in_process(place: Place, auth: Auth) -> Service {
+    let opened = Opened::open(place, None, Missing::Create, None).await.unwrap();
+    if let Opened::Table(table) = &opened {
+        table.ensure().await.unwrap();
+    }
+    let listener = serve::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    serve::start(listener, opened.app(auth), None).unwrap()
 }
 
 #[test]
 fn straight_to_the_data_every_command_does_what_it_says() {
     let directory = tempfile::tempdir().unwrap();
-    follow_script(&["--data", directory.path().to_str().unwrap()]);
+    let data = directory.path().to_str().unwrap();
+    assert_eq!(run(&["--data", data], "init").0, 0);
+    follow_script(&["--data", data]);
+}
+
+#[test]
+fn straight_to_a_table_every_command_does_what_it_says() {
+    let engine = Engine::start();
+    assert_eq!(run(&["--endpoint-url", engine.url()], "init").0, 0);
+    follow_script(&["--endpoint-url", engine.url()]);
+}
+
+#[test]
+fn only_commands_that_write_create_a_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("data");
+    let target = ["--data", directory.to_str().unwrap()];
+    for line in ["show mydb", "list", "snapshot", "doctor", "status mydb", "lease show mydb", "branch list mydb"] {
+        let (code, _, stderr) = run(&target, line);
+        assert!(code == 2 && stderr.contains("nameservice init"), "{line}: {code} {stderr}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_eq!(run(&target, &format!("serve --listen {}", taken.local_addr().unwrap())).0, 1);
+    assert!(!directory.exists());
+    assert!(run(&target, "init").1.starts_with("created the data"));
+    assert!(run(&target, "init").1.starts_with("there is data"));
+    assert_eq!(run(&target, "create mydb").0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn through_a_service_every_command_does_what_it_says() {
-    let engine = Engine::in_memory().unwrap();
-    let service = start_in_process(&engine, Auth::Open).await;
+    let service = start_in_process(Place::Memory, Auth::Open).await;
     let url = service.url();
     tokio::task::spawn_blocking(move || follow_script(&["--url", &url])).await.unwrap();
     service.stop().await;
@@ -189,13 +217,12 @@ async fn through_a_service_every_command_does_what_it_says() {
 
 #[test]
 fn a_table_elsewhere_is_made_by_init_and_missed_by_name() {
-    let engine = Engine::in_memory().unwrap();
-    let url = engine.url();
-    let target = ["--endpoint-url", url.as_str(), "--table", "elsewhere"];
+    let engine = Engine::start();
+    let target = ["--endpoint-url", engine.url(), "--table", "elsewhere"];
     let (code, _, stderr) = run(&target, "list");
     assert!(code == 1 && stderr.contains("elsewhere") && stderr.contains("nameservice init"), "{code} {stderr}");
-    assert!(run(&target, "init").1.starts_with("made the table"));
-    assert!(run(&target, "init").1.starts_with("the table is there"));
+    assert!(run(&target, "init").1.starts_with("created the table"));
+    assert!(run(&target, "init").1.starts_with("the table exists"));
     assert_eq!(run(&target, "create mydb").0, 0);
     assert_eq!(run(&target, "show mydb").0, 0);
 }
@@ -244,8 +271,6 @@ fn a_service_that_is_told_to_stop_does_so_in_order() {
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
     let told = Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(told.success() && service.process.wait().unwrap().success());
-    // SQLite leaves no log behind where it was closed.
-    assert!(!directory.path().join("nameservice.db-wal").exists());
     assert_eq!(run(&["--url", &service.url], "show mydb").0, 7);
 }
 
@@ -341,8 +366,7 @@ mod leases {
     /// Runs a test beside a service that knows a ledger.
     fn with_service(test: impl FnOnce(&str) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let engine = Engine::in_memory().unwrap();
-        let service = runtime.block_on(start_in_process(&engine, Auth::Open));
+        let service = runtime.block_on(start_in_process(Place::Memory, Auth::Open));
         let url = service.url();
         assert_eq!(run(&["--url", &url], "create mydb").0, 0);
         test(&url);
@@ -434,17 +458,16 @@ mod leases {
 
 #[test]
 fn the_doctor_says_what_is_wrong_and_mends_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let data = directory.path().to_str().unwrap();
-    let target = ["--data", data];
+    let engine = Engine::start();
+    let target = ["--endpoint-url", engine.url()];
+    assert_eq!(run(&target, "init").0, 0);
     assert_eq!(run(&target, "create mydb").0, 0);
     let (code, stdout, _) = run(&target, "doctor");
     assert!(code == 0 && stdout.contains("1 records in 5 items") && stdout.contains("all is well"), "{stdout}");
 
     // Fluree retracts by the meta item alone.
     {
-        let engine = Engine::open(directory.path()).unwrap();
-        let client = endpoint_client(&engine.url());
+        let client = endpoint_client(engine.url());
         let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.into());
         let retract = client
             .update_item()
@@ -459,7 +482,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
     let (code, stdout, stderr) = run(&target, "doctor");
     assert_eq!((code, stderr.trim()), (1, "error: 1 finding is left"));
     assert!(stdout.contains("marks-missing") && stdout.contains("--fix: mark them"), "{stdout}");
-    let (code, stdout, _) = run(&["--json", "--data", data], "doctor");
+    let (code, stdout, _) = run(&["--json", "--endpoint-url", engine.url()], "doctor");
     let report: Value = serde_json::from_str(&stdout).unwrap();
     let finding = &report["findings"][0];
     assert_eq!((code, &report["healthy"], &report["open"]), (1, &Value::from(false), &Value::from(1)));
@@ -474,9 +497,9 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
-    let engine = Engine::in_memory().unwrap();
-    let service = start_in_process(&engine, Auth::Open).await;
-    let (url, table) = (service.url(), engine.url());
+    let engine = Engine::start();
+    let service = start_in_process(Place::Endpoint(engine.url().to_owned()), Auth::Open).await;
+    let (url, table) = (service.url(), engine.url().to_owned());
     let looked = tokio::task::spawn_blocking(move || {
         let both = run(&["--url", &url, "--endpoint-url", &table], "doctor");
         let one = run(&["--url", &url], "doctor");
@@ -496,9 +519,9 @@ async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
     assert!(unfixable.0 == 2 && unfixable.2.contains("which table?"), "{unfixable:?}");
     service.stop().await;
 
-    let feed = Feed::new(endpoint_client(&engine.url()), Feed::table_of(Store::DEFAULT_TABLE));
+    let feed = Feed::new(endpoint_client(engine.url()), Feed::table_of(Store::DEFAULT_TABLE));
     feed.store_dead_letter("1", "it has no key", &Value::Null).await.unwrap();
-    let table = engine.url();
+    let table = engine.url().to_owned();
     let unread = tokio::task::spawn_blocking(move || run(&["--endpoint-url", &table], "doctor"));
     let (code, stdout, _) = unread.await.unwrap();
     assert!(code == 1 && stdout.contains("dead-letters") && stdout.contains("it has no key"), "{stdout}");

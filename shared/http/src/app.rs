@@ -55,6 +55,11 @@ impl App {
         Self { backend, feed, auth: Arc::new(auth), shutdown: Shutdown::default() }
     }
 
+    /// Returns whether everybody may do everything.
+    pub fn is_open(&self) -> bool {
+        matches!(*self.auth, Auth::Open)
+    }
+
     /// With this a server ends the answers that have no end.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
