@@ -153,6 +153,10 @@ impl Command {
 
 /// `serve`
 #[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("issuers").args(["issuer", "any_issuer"]).requires("jwks"),
+    group = ArgGroup::new("audiences").args(["audience", "any_audience"]).requires("jwks"),
+)]
 pub struct ServeArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
@@ -160,15 +164,24 @@ pub struct ServeArgs {
     /// Keep everything in memory, and lose it at the end
     #[arg(long)]
     pub memory: bool,
-    /// Ask callers for tokens that keys of this key set (JWKS) have signed
-    #[arg(long, value_name = "FILE")]
+    /// Require bearer tokens signed by a key in this JWKS file, which is read again when it changes
+    #[arg(long, value_name = "FILE", requires_all = ["issuers", "audiences"])]
     pub jwks: Option<PathBuf>,
-    /// The issuer of the tokens
-    #[arg(long, value_name = "ISSUER", requires = "jwks")]
+    /// Required `iss` claim
+    #[arg(long, value_name = "ISSUER")]
     pub issuer: Option<String>,
-    /// Whom the tokens are for
-    #[arg(long, value_name = "AUDIENCE", requires = "jwks")]
+    /// Accept tokens of any issuer
+    #[arg(long)]
+    pub any_issuer: bool,
+    /// Required `aud` claim
+    #[arg(long, value_name = "AUDIENCE")]
     pub audience: Option<String>,
+    /// Accept tokens for any audience
+    #[arg(long)]
+    pub any_audience: bool,
+    /// Let web pages of this origin use the service, `*` for all; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<String>,
     /// Let everybody do everything, from other machines too
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
@@ -759,6 +772,10 @@ mod tests {
             ("show a%2Fb".into(), ErrorKind::ValueValidation),
             ("list --limit 0".into(), ErrorKind::ValueValidation),
             ("serve --issuer x".into(), ErrorKind::MissingRequiredArgument),
+            ("serve --jwks keys.json".into(), ErrorKind::MissingRequiredArgument),
+            ("serve --jwks keys.json --issuer x".into(), ErrorKind::MissingRequiredArgument),
+            ("serve --jwks keys.json --any-issuer".into(), ErrorKind::MissingRequiredArgument),
+            ("serve --jwks keys.json --any-issuer --issuer x --any-audience".into(), ErrorKind::ArgumentConflict),
             ("serve --consumer --no-consumer".into(), ErrorKind::ArgumentConflict),
             ("serve --feed-retention 1month".into(), ErrorKind::ValueValidation),
             ("watch --from yesterday".into(), ErrorKind::ValueValidation),

@@ -1,7 +1,7 @@
 //! The whole service on one machine.
 
 use std::{
-    fs, io,
+    io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -14,7 +14,9 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::ListenerExt as _,
 };
-use nameservice_http::{App, Auth, InvalidKeys, Problem, Shutdown, Verifier, service};
+use nameservice_http::{
+    App, Auth, CorsLayer, InvalidKeys, Problem, Required, Shutdown, Verifier, cors, log_requests, service,
+};
 use nameservice_model::Error as StoreError;
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -63,23 +65,11 @@ pub enum ServeError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: KeysError,
+        source: InvalidKeys,
     },
     /// The system does not let this process handle signals.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-}
-
-/// What is wrong with a key set.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeysError {
-    /// Its file cannot be read.
-    #[error(transparent)]
-    File(#[from] io::Error),
-    /// Its contents cannot be used.
-    #[error(transparent)]
-    Contents(#[from] InvalidKeys),
 }
 
 impl ServeError {
@@ -107,6 +97,16 @@ pub async fn bind(listen: SocketAddr) -> Result<TcpListener, ServeError> {
 
 /// Starts a service. A consumer of the same table is nudged after every write.
 pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Service, ServeError> {
+    start_for(listener, app, nudge, None)
+}
+
+/// Starts a service for web pages of other origins, too.
+fn start_for(
+    listener: TcpListener,
+    app: App,
+    nudge: Option<Nudge>,
+    cors: Option<CorsLayer>,
+) -> Result<Service, ServeError> {
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -125,6 +125,10 @@ pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Se
         router = router.layer(middleware::from_fn_with_state(nudge, nudge_after_writes));
     }
     router = router.layer(middleware::from_fn_with_state(shutdown.clone(), end_reads_with_the_service));
+    if let Some(cors) = cors {
+        router = router.layer(cors);
+    }
+    router = log_requests(router);
     let told_to_stop = shutdown.clone();
     let server = tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(async move { told_to_stop.begun().await }).await
@@ -213,6 +217,8 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     };
     // Everything that the command line can get wrong comes before anything is opened.
     let auth = auth(&args)?;
+    let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
+    let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = signal()?;
     // Nothing is created for a service that cannot listen.
     let listener = bind(args.listen).await?;
@@ -227,7 +233,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             consuming(&args, table)
         }
     };
-    let service = start(listener, opened.app(auth), consuming.as_ref().map(Running::nudge))?;
+    let service = start_for(listener, opened.app(auth), consuming.as_ref().map(Running::nudge), cors)?;
     // Whoever started the service in the background may have closed its stdout.
     let _ = output::print(&greeting(&service, &opened));
 
@@ -257,10 +263,10 @@ fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
 fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
     match &args.jwks {
         Some(path) => {
-            let unusable = |source: KeysError| ServeError::Keys { path: path.clone(), source };
-            let keys = fs::read_to_string(path).map_err(|error| unusable(error.into()))?;
-            let verifier = Verifier::from_jwks(&keys, args.issuer.clone(), args.audience.clone());
-            Ok(Auth::Verified(verifier.map_err(|error| unusable(error.into()))?))
+            // The command line requires one of each.
+            let required = |exactly: &Option<String>| exactly.clone().map_or(Required::Any, Required::Exactly);
+            let verifier = Verifier::from_file(path, required(&args.issuer), required(&args.audience));
+            Ok(Auth::Verified(verifier.map_err(|source| ServeError::Keys { path: path.clone(), source })?))
         }
         None if args.insecure || args.listen.ip().is_loopback() => Ok(Auth::Open),
         None => Err(ServeError::Exposed(args.listen)),
@@ -340,7 +346,7 @@ mod tests {
         for line in ["--listen 0.0.0.0:1", "--listen [::]:1", "--listen 10.0.0.1:1"] {
             assert!(matches!(auth(&args(line)), Err(ServeError::Exposed(_))), "{line}");
         }
-        let refused = auth(&args("--jwks /nowhere")).unwrap_err();
+        let refused = auth(&args("--jwks /nowhere --any-issuer --any-audience")).unwrap_err();
         assert!(matches!(refused, ServeError::Keys { .. }) && refused.is_usage());
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp, jwk::Jwk};
-use nameservice_http::{Auth, Verifier};
+use nameservice_http::{Auth, Required, Verifier};
 
 use super::*;
 
@@ -27,8 +27,10 @@ pub(crate) async fn guarded() -> Service {
         jwk.common.key_id = Some(id.into());
         json!(jwk)
     };
+    let exactly = |text: &str| Required::Exactly(text.into());
     let keys = json!({ "keys": [jwk(Algorithm::EdDSA, "ed"), jwk(Algorithm::ES256, "ec")] });
-    let verifier = Verifier::from_jwks(&keys.to_string(), Some(ISSUER.into()), Some(AUDIENCE.into())).unwrap();
+    let verifier = Verifier::from_jwks(&keys.to_string(), exactly(ISSUER), exactly(AUDIENCE)).unwrap();
+
     Service::with(Auth::Verified(verifier)).await
 }
 
@@ -213,28 +215,32 @@ async fn each_operation_needs_its_scope_and_the_greater_include_the_lesser() {
 }
 
 #[tokio::test]
-async fn a_hidden_record_is_answered_by_every_operation_as_an_unknown_one() {
+async fn a_hidden_record_is_read_like_an_unknown_one_and_writes_say_that_the_token_does_not_cover_it() {
     let service = guarded().await;
     let admin = scope("nameservice:admin");
     let created = json!({ "address": "hidden:dev", "head": commit(1) });
     as_(&service, &admin, Method::POST, "/v1/ledgers", Some(created)).await.expect(201);
     let before = get_as(&service, &admin, "/v1/records/hidden:dev").await.expect(200);
     let caller = narrow("nameservice:admin", json!(["mine:*", "tenant/*"]));
+    service.table.proxy.take_requests();
     for (_, method, path, body) in operations("hidden:dev") {
-        let hidden = as_(&service, &caller, method.clone(), &path, body).await.problem(404, "unknown-record");
+        let (status, kind) = match method {
+            Method::GET => (404, "unknown-record"),
+            _ => (403, "address-not-covered"),
+        };
+        let hidden = as_(&service, &caller, method.clone(), &path, body).await.problem(status, kind);
         let unknown = operations("nobody:dev").into_iter();
         let (_, _, path, body) =
             unknown.into_iter().find(|other| other.1 == method && other.2 == path.replace("hidden", "nobody")).unwrap();
-        let unknown = as_(&service, &caller, method, &path, body).await.problem(404, "unknown-record");
+        let unknown = as_(&service, &caller, method, &path, body).await.problem(status, kind);
         assert_eq!(hidden.to_string().replace("hidden", "nobody"), unknown.to_string());
     }
+    assert!(service.table.proxy.take_requests().is_empty(), "nothing was looked up");
     get_as(&service, &caller, "/v1/branches/hidden").await.problem(404, "unknown-record");
     assert_eq!(get_as(&service, &admin, "/v1/records/hidden:dev").await.expect(200), before, "nothing was written");
-    // What a Fluree server asks reads as it would of a ledger that is not there.
     let push = json!({ "expected": commit(1), "new": commit(2) });
     let path = "/fluree/nameservice/refs/hidden:dev/commit";
-    let told = as_(&service, &caller, Method::POST, path, Some(push)).await.expect(409);
-    assert_eq!(told, json!({ "status": "conflict", "actual": null }));
+    as_(&service, &caller, Method::POST, path, Some(push)).await.problem(403, "address-not-covered");
 }
 
 #[tokio::test]
@@ -308,7 +314,7 @@ async fn the_claims_of_fluree_grant_reading_and_writing_there() {
     let init = "/fluree/nameservice/refs/mine:main/init";
     as_(&service, &some, Method::POST, init, None).await.expect(200);
     let create = Some(json!({ "address": "theirs" }));
-    as_(&service, &some, Method::POST, "/v1/ledgers", create.clone()).await.problem(404, "unknown-record");
+    as_(&service, &some, Method::POST, "/v1/ledgers", create.clone()).await.problem(403, "address-not-covered");
     as_(&service, &all, Method::POST, "/v1/ledgers", create).await.expect(201);
     for (token, path, status) in [
         (&some, "/fluree/storage/ns/mine%3Amain", 200),

@@ -340,7 +340,7 @@ async fn a_position_that_the_feed_no_longer_or_never_held_is_gone() {
     }
     for never in ["99", "18446744073709551615"] {
         let answer = service.send(Method::GET, "/v1/events", &[("last-event-id", never)], None).await;
-        assert_eq!(answer.problem(410, "expired")["oldest"], json!(oldest));
+        assert_eq!(answer.problem(410, "position-ahead")["position"], json!(oldest - 1));
     }
 }
 

@@ -8,21 +8,23 @@ use axum::{
     http::{HeaderName, HeaderValue, header},
 };
 use nameservice_http::{
-    Problem, Route,
-    extract::{Allowed, Query, Read},
+    Problem, Route, Shutdown,
+    extract::{Allowed, Query, Read, list},
+    filter::{Filter, Interest},
+    hub::{Hub, Joined, Subscription},
     page,
     shapes::{
         Kind,
-        changes::{Change, ChangedPart, Changes, Filter},
+        changes::{Change, ChangedPart, Changes},
     },
 };
-use nameservice_model::{self as model, ChangeFeed, Limit, Run};
+use nameservice_model::{ChangeFeed, Limit, Run};
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter Expired);
+nameservice_http::refusals!(READS; InvalidParameter Expired PositionAhead FeedUnavailable);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -32,8 +34,6 @@ const MAX_WAIT: u64 = 20;
 const SCAN: usize = 1000;
 /// How many times one look asks the feed.
 const SCANS: usize = 5;
-/// Between two looks that found nothing: a busy feed moves more often than it is worth looking.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The same URL is asked again and again, and its answer changes by the moment: a cache that keeps answers for a time
 /// of its own choosing, as content networks do with those that say nothing, would hold a reader up.
@@ -61,8 +61,8 @@ struct Parameters {
     /// Only changes of this kind of record.
     #[param(inline)]
     kind: Option<Kind>,
-    /// Only changes of this part of a record. May be repeated.
-    #[serde(default)]
+    /// Only changes of these parts of a record, separated by commas or repeated.
+    #[serde(default, deserialize_with = "list")]
     #[param(inline)]
     concern: Vec<ChangedPart>,
 }
@@ -85,6 +85,8 @@ struct Parameters {
 )]
 async fn change_list(
     State(feed): State<Arc<dyn ChangeFeed>>,
+    State(hub): State<Hub>,
+    State(shutdown): State<Shutdown>,
     caller: Allowed<Read>,
     Query(parameters): Query<Parameters>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<Changes>), Problem> {
@@ -93,20 +95,52 @@ async fn change_list(
         return Err(Problem::invalid_parameter("wait", format!("must be between 0 and {MAX_WAIT}")));
     }
     let until = Instant::now() + Duration::from_secs(parameters.wait);
-    let left = || until.saturating_duration_since(Instant::now());
-    let filter = Filter::new(parameters.address, parameters.kind, parameters.concern)?;
-    let wants = |change: &model::Change| filter.wants(change) && caller.sees(&change.address);
+    let parts = parameters.concern.into_iter().map(Into::into).collect();
+    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?;
+    let interest = caller.interest(filter, "changes".to_owned());
 
-    let mut found = look(feed.as_ref(), parameters.after, limit, wants).await?;
-    while found.is_the_end && found.changes.is_empty() && !left().is_zero() {
-        feed.wait(found.position, left()).await?;
-        let next = look(feed.as_ref(), found.position, limit, wants).await?;
-        if next.changes.is_empty() {
-            sleep(PAUSE.min(left())).await;
+    let mut found = look(feed.as_ref(), parameters.after, limit, &interest).await?;
+    while found.is_the_end && found.changes.is_empty() && Instant::now() < until {
+        if let Joined::Yes(subscription) = hub.subscribe(&interest, found.position, Duration::ZERO) {
+            let waited = tokio::select! {
+                waited = wait(subscription, limit, until) => waited?,
+                // What there is: nothing.
+                () = shutdown.begun() => break,
+            };
+            match waited {
+                Some(waited) => found = waited,
+                None => found = look(feed.as_ref(), found.position, limit, &interest).await?,
+            }
+        } else {
+            found = look(feed.as_ref(), found.position, limit, &interest).await?;
         }
-        found = next;
     }
     Ok(([NO_STORE], Json(Changes { changes: found.changes, position: found.position })))
+}
+
+/// Waits for something that is wanted. `None` where the feed has to be looked at again.
+async fn wait(mut subscription: Subscription, limit: Limit, until: Instant) -> Result<Option<Found>, Problem> {
+    let batch = match timeout_at(until, subscription.next()).await {
+        Ok(Ok(batch)) => batch,
+        Ok(Err(_)) => return Ok(None),
+        Err(_) => {
+            return Ok(Some(Found { changes: Vec::new(), position: subscription.position(), is_the_end: true }));
+        }
+    };
+    let mut found = Found { changes: Vec::new(), position: 0, is_the_end: false };
+    let mut room = page::Room::default();
+    for entry in batch.entries.iter().take(limit.get()) {
+        let change = Change::from(&entry.change);
+        if !room.takes(&change)? {
+            return Ok(Some(found));
+        }
+        found.changes.push(change);
+        found.position = entry.change.position;
+    }
+    if found.changes.len() == batch.entries.len() {
+        found.position = subscription.position();
+    }
+    Ok(Some(found))
 }
 
 /// What a look at the feed has found.
@@ -120,12 +154,7 @@ struct Found {
 
 /// Looks for changes that are wanted, until there are enough, an answer is full, the feed ends, or it was looked long
 /// enough.
-async fn look(
-    feed: &dyn ChangeFeed,
-    after: u64,
-    limit: Limit,
-    wants: impl Fn(&model::Change) -> bool,
-) -> Result<Found, Problem> {
+async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Interest) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
     let (mut room, mut all_wanted) = (page::Room::default(), true);
     for _ in 0..SCANS {
@@ -133,13 +162,15 @@ async fn look(
         let count = if all_wanted { limit.get() - found.changes.len() } else { SCAN };
         let changes = match feed.changes(found.position, Limit::new(count).unwrap_or_default()).await? {
             Run::Changes(changes) => changes,
-            Run::Gone { oldest } if found.position == after => return Err(Problem::expired(after, oldest)),
+            Run::Gone { oldest } if found.position == after => {
+                return Err(Problem::gone(feed, after, oldest).await);
+            }
             // What follows has expired meanwhile: the next request is told so.
             Run::Gone { .. } => return Ok(found),
         };
         found.is_the_end = changes.is_empty();
         for change in &changes {
-            if wants(change) {
+            if interest.takes(change) {
                 let change = Change::from(change);
                 if !room.takes(&change)? {
                     return Ok(found);
@@ -161,7 +192,7 @@ async fn look(
     Ok(found)
 }
 
-/// The room's one door.
+/// The routes of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(change_list))
 }

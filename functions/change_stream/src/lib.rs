@@ -4,35 +4,36 @@
 //! back with that as `Last-Event-ID` misses nothing and sees nothing twice. So a stream may be cut at any time, and is:
 //! when its reader does not read, when its token or its time is over, when the service stops.
 
-mod follow;
-mod outlet;
+mod projection;
+mod reader;
 mod session;
-mod story;
+mod sse;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{Extension, Router, extract::State, response::Response};
 use nameservice_http::{
     Problem, Route,
-    extract::{FormQuery, Query},
+    extract::{Events, FormQuery, Query, Read, list},
+    filter::Filter,
     shapes::{
         Kind,
-        changes::{Change, ChangedPart, Filter},
+        changes::{Change, ChangedPart},
         fluree::Event,
     },
 };
-use nameservice_model::{ChangeFeed, Limit, NameService, Run};
+use nameservice_model::{ChangeFeed, NameService, Run};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::{
-    follow::PAGE,
+    projection::{Projection, Scope},
+    reader::PAGE,
     session::Session,
-    story::{Scope, Story},
 };
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidAddress Expired);
+nameservice_http::refusals!(READS; InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable);
 
 /// How streams keep time, and what they may hold.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +74,8 @@ struct Parameters {
     /// Only changes of records of this kind.
     #[param(inline)]
     kind: Option<Kind>,
-    /// Only changes of these parts of a record; may be repeated.
-    #[serde(default)]
+    /// Only changes of these parts of a record, separated by commas or repeated.
+    #[serde(default, deserialize_with = "list")]
     #[param(inline)]
     concern: Vec<ChangedPart>,
     /// Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with what changes
@@ -96,9 +97,9 @@ struct LastEventId {
 /// Follow the change feed
 ///
 /// Server-sent events. Each `change` carries one change, and the change's position as its `id`; comments and blocks with
-/// an `id` alone tell that the stream lives, and how far it has come. It ends after 14 minutes at the latest, or with its
+/// an `id` alone show that the stream lives, and how far it has come. It ends after 14 minutes at the latest, or with its
 /// token, and with an `expired` (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem) where it cannot
-/// go on. Come back with `Last-Event-ID`.
+/// continue. Come back with `Last-Event-ID`.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -111,15 +112,13 @@ struct LastEventId {
     ),
     security(("bearer" = [])),
 )]
-async fn change_stream(
-    State(feed): State<Arc<dyn ChangeFeed>>,
-    session: Session,
-    Query(parameters): Query<Parameters>,
-) -> Result<Response, Problem> {
-    let filter = Filter::new(parameters.address, parameters.kind, parameters.concern)?;
+async fn change_stream(session: Session<Read>, Query(parameters): Query<Parameters>) -> Result<Response, Problem> {
+    let parts = parameters.concern.into_iter().map(Into::into).collect();
+    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?;
     let after = session.last_event_id()?.or(parameters.after);
-    let (after, first) = begin(feed.as_ref(), after).await?;
-    Ok(session.start(feed, Story::of_changes(filter), after, first))
+    let (after, first) = begin(session.feed.as_ref(), after).await?;
+    let projection = Projection::of_changes(&session.caller, filter);
+    Ok(session.start(projection, after, first))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -163,31 +162,30 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     security(("bearer" = [])),
 )]
 async fn fluree_event_stream(
-    State(feed): State<Arc<dyn ChangeFeed>>,
     State(names): State<Arc<dyn NameService>>,
-    session: Session,
+    session: Session<Events>,
     FormQuery(parameters): FormQuery<FlureeParameters>,
 ) -> Result<Response, Problem> {
     let scope = Scope::new(parameters.all, &parameters.ledger, &parameters.graph_source)?;
     // Fluree's own servers give ids of another form, and pass over those that come back. Whoever comes from one of them
-    // is told everything, as there.
+    // is sent everything, as there.
     let resumed = session.last_event_id().unwrap_or_default();
-    // Taken before the records are read: what changes meanwhile is told again, and nothing is missed.
-    let (after, first) = begin(feed.as_ref(), resumed).await?;
-    let story = Story::of_records(names, scope, resumed.is_some());
-    Ok(session.start(feed, story, after, first))
+    // Taken before the records are read: what changes meanwhile is sent again, and nothing is missed.
+    let (after, first) = begin(session.feed.as_ref(), resumed).await?;
+    let projection = Projection::of_records(names, session.caller.clone(), scope, resumed.is_some());
+    Ok(session.start(projection, after, first))
 }
 
 /// Where a stream begins, and what was read there already: before the answer begins it can still be a refusal.
 async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
     let Some(after) = after else { return Ok((feed.position().await?, None)) };
-    match feed.changes(after, Limit::new(PAGE).unwrap_or_default()).await? {
-        Run::Gone { oldest } => Err(Problem::expired(after, oldest)),
+    match feed.changes(after, PAGE).await? {
+        Run::Gone { oldest } => Err(Problem::gone(feed, after, oldest).await),
         run => Ok((after, Some(run))),
     }
 }
 
-/// The room's one door.
+/// The routes of this operation.
 pub fn route() -> Route {
     route_within(Limits::default())
 }

@@ -1,4 +1,4 @@
-//! What a stream is for, and for how long.
+//! One reader's stream: who reads, where it begins, and for how long it may last.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,27 +10,30 @@ use axum::{
 };
 use nameservice_http::{
     App, EndsBy, Problem, REQUEST_ID, Shutdown,
-    extract::{Allowed, Read},
+    extract::{Allowed, Needs},
+    hub::Hub,
 };
 use nameservice_model::{ChangeFeed, Run};
 use tokio::time::{Duration, Instant};
 
-use crate::{Limits, follow::Follower, outlet, story::Story};
+use crate::{Limits, projection::Projection, reader::Reader};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How long before Lambda ends an invocation its stream ends by itself.
+/// How long before Lambda ends an invocation its stream ends.
 const BEFORE_THE_END: Duration = Duration::from_secs(10);
 
 /// One reader's stream, before it begins.
-pub(crate) struct Session {
-    caller: Allowed<Read>,
+pub(crate) struct Session<N> {
+    pub(crate) caller: Allowed<N>,
+    pub(crate) feed: Arc<dyn ChangeFeed>,
+    hub: Hub,
     limits: Limits,
     headers: HeaderMap,
     ends_by: Option<SystemTime>,
     shutdown: Shutdown,
 }
 
-impl FromRequestParts<App> for Session {
+impl<N: Needs> FromRequestParts<App> for Session<N> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
@@ -38,16 +41,18 @@ impl FromRequestParts<App> for Session {
         let Extension(limits) = Extension::<Limits>::from_request_parts(parts, app).await.map_err(Problem::internal)?;
         Ok(Self {
             caller,
+            feed: FromRef::from_ref(app),
+            hub: FromRef::from_ref(app),
             limits,
             headers: parts.headers.clone(),
             ends_by: parts.extensions.get().and_then(|EndsBy(end)| end.checked_sub(BEFORE_THE_END)),
-            shutdown: Shutdown::from_ref(app),
+            shutdown: FromRef::from_ref(app),
         })
     }
 }
 
-impl Session {
-    /// The position that the reader names; `None` where it names none. One that was never sent is refused.
+impl<N: Needs> Session<N> {
+    /// The position that the reader names; `None` where it names none. One that was never sent is rejected.
     pub(crate) fn last_event_id(&self) -> Result<Option<u64>, Problem> {
         let mut values = self.headers.get_all(LAST_EVENT_ID).iter();
         let Some(value) = values.next().filter(|value| !value.is_empty()) else { return Ok(None) };
@@ -58,14 +63,12 @@ impl Session {
         }
     }
 
-    /// Begins to tell, after this position; `first` is what was found there.
-    pub(crate) fn start(self, feed: Arc<dyn ChangeFeed>, story: Story, after: u64, first: Option<Run>) -> Response {
+    /// Begins the stream after this position; `first` is what was found there.
+    pub(crate) fn start(self, projection: Projection, after: u64, first: Option<Run>) -> Response {
         let request_id = self.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
         let over = Instant::now() + self.left();
-        let (outlet, response) = outlet::open(self.limits.buffer, self.limits.patience);
-        let follower = Follower::new(feed, self.caller, story, after, first, outlet, self.limits, request_id);
-        tokio::spawn(follower.run(self.shutdown, over));
-        response
+        let Self { feed, hub, limits, shutdown, .. } = self;
+        Reader::new(feed, hub, projection, after, first, limits).stream(request_id, shutdown, over)
     }
 
     /// How long the stream may last.

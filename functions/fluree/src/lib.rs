@@ -1,28 +1,26 @@
 //! `/fluree` and `/v1/fluree`: the wire that Fluree's servers and command-line tool speak to a remote nameservice
 //! (contract §8).
 
+mod snapshot;
+
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use futures_util::TryStreamExt as _;
 use nameservice_http::{
-    AddressInPath, Problem, Route,
+    AddressInPath, Problem, Route, WholeAnswers,
     extract::{Allowed, Body, Read, Rest, Target, Write},
-    page,
-    problem::Kind,
     shapes::fluree::{Init, Push, PushAnswer, Record, Ref, RefAnswer, Snapshot},
 };
 use nameservice_model::{
-    Address, ConcernValue, Created, Expected, Limit, NameService, Publisher, PushOutcome, RefPublisher,
+    Address, ConcernValue, Created, NameService, Publisher, PushOutcome, RecordKind, RefPublisher,
 };
 use utoipa_axum::routes;
-
-/// How many records a page of the scan behind a snapshot has.
-const SCAN_PAGE: usize = 1_000;
 
 nameservice_http::refusals!(GetRefusals: READS; InvalidAddress UnknownRecord);
 nameservice_http::refusals!(SnapshotRefusals: READS; PayloadTooLarge);
@@ -31,7 +29,9 @@ nameservice_http::refusals!(
     InvalidAddress InvalidContentId NotFound UnknownRecord Retracted
 );
 
-/// Get a record, as Fluree knows it
+/// Get a ledger, as Fluree knows it
+///
+/// Of graph sources it knows only what `snapshot` and `events` show.
 #[utoipa::path(
     get,
     path = "/storage/ns/{*address}",
@@ -44,13 +44,15 @@ async fn fluree_record_get(
     State(names): State<Arc<dyn NameService>>,
     target: Target<Read>,
 ) -> Result<Json<Record>, Problem> {
-    let record = names.lookup(target.address()).await?.ok_or_else(|| target.unknown())?;
-    Ok(Json((&record).into()))
+    // Fluree's own server answers so for graph sources, and its clients decode nothing else.
+    let record = names.lookup(target.address()).await?.filter(|record| record.kind == RecordKind::Ledger);
+    Ok(Json((&record.ok_or_else(|| target.unknown())?).into()))
 }
 
 /// Get all records, as Fluree knows them
 ///
-/// One answer with everything: where it does not fit, read `/v1/snapshot` in pages.
+/// One answer with everything, streamed. Behind a gateway, which takes no streams, one that does not fit is a 413: read
+/// `/v1/snapshot` in pages.
 #[utoipa::path(
     get,
     path = "/nameservice/snapshot",
@@ -61,29 +63,16 @@ async fn fluree_record_get(
 async fn fluree_snapshot_get(
     State(names): State<Arc<dyn NameService>>,
     caller: Allowed<Read>,
-) -> Result<Json<Snapshot>, Problem> {
-    let visible = |address: &_| caller.sees(address);
-    let mut snapshot = Snapshot::default();
-    let mut bytes = 0;
-    let mut after = None;
-    let limit = Limit::new(SCAN_PAGE).unwrap_or_default();
-    loop {
-        let found = names.snapshot(limit, after.as_ref(), &visible).await?;
-        for record in &found.items {
-            let shown = Record::from(record);
-            bytes += page::json_bytes(&shown)? + 1;
-            if bytes > page::MAX_PAGE_BYTES {
-                return Err(Problem::answer_too_large("read it in pages from /v1/snapshot"));
-            }
-            match shown {
-                Record::Ledger(ledger) => snapshot.ledgers.push(ledger),
-                Record::GraphSource(graph_source) => snapshot.graph_sources.push(graph_source),
-            }
+    whole: Option<Extension<WholeAnswers>>,
+) -> Result<Response, Problem> {
+    let mut frames = Box::pin(snapshot::frames(names, caller));
+    match whole {
+        None => {
+            // What fails before anything was sent is still a problem.
+            let first = frames.try_next().await?.unwrap_or_default();
+            snapshot::streamed(first, frames)
         }
-        match found.cursor {
-            Some(cursor) => after = Some(cursor),
-            None => return Ok(Json(snapshot)),
-        }
+        Some(_) => snapshot::whole(frames).await,
     }
 }
 
@@ -122,12 +111,12 @@ async fn fluree_ref_post(
         }
         Operation::Commit => {
             let push = body?.0.into_head()?;
-            let Some(target) = known(caller, address, push.expected())? else { return Ok(conflict(None)) };
+            let target = caller.target(address)?;
             answer(&target, refs.push_head(target.call(), target.address(), &push).await?)
         }
         Operation::Index => {
             let push = body?.0.into_index()?;
-            let Some(target) = known(caller, address, push.expected())? else { return Ok(conflict(None)) };
+            let target = caller.target(address)?;
             answer(&target, refs.push_index(target.call(), target.address(), &push).await?)
         }
     }
@@ -153,19 +142,6 @@ fn split(rest: &str) -> Result<(Address, Operation), Problem> {
     Ok((Address::parse(address).map_err(Problem::invalid_address)?, operation))
 }
 
-/// The target of a push; `None` where the caller may not know it, which then reads as an unknown record does here:
-/// a conflict with nothing.
-fn known<T>(
-    caller: Allowed<Write>,
-    address: Address,
-    expected: &Expected<T>,
-) -> Result<Option<Target<Write>>, Problem> {
-    match caller.target(address) {
-        Err(problem) if problem.kind() == Kind::UnknownRecord && matches!(expected, Expected::Value(_)) => Ok(None),
-        target => target.map(Some),
-    }
-}
-
 fn answer<T>(target: &Target<Write>, outcome: PushOutcome<T>) -> Result<Response, Problem>
 where
     Ref: From<ConcernValue<T>>,
@@ -187,7 +163,7 @@ fn conflict(actual: Option<Ref>) -> Response {
     (StatusCode::CONFLICT, Json(RefAnswer::Push(PushAnswer::Conflict { actual }))).into_response()
 }
 
-/// The room's one door.
+/// The routes of this operation.
 pub fn route() -> Route {
     let rooms = Route::new()
         .routes(routes!(fluree_record_get))

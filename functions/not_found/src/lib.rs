@@ -1,15 +1,16 @@
 //! Everything that no other function answers: the `$default` route behind the gateway. Says 405 where another method
-//! would have found a room, else 404.
+//! would have found an operation, else 404.
 //!
-//! A server that mounts all rooms in one router knows this by itself, and does not need this room.
+//! A server that mounts all operations in one router knows this by itself, and does not need this one.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use axum::{
     http::{Method, Uri},
+    response::{IntoResponse as _, Response},
     routing::any,
 };
-use nameservice_http::{Problem, Route};
+use nameservice_http::{Problem, Route, entrance};
 use serde_json::{Map, Value};
 
 /// The routes, from the document that describes them: a template each, and its methods.
@@ -25,8 +26,12 @@ static ROUTES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     paths.into_iter().map(|(template, item)| (template, methods(item))).collect()
 });
 
-async fn not_found(method: Method, uri: Uri) -> Problem {
+async fn not_found(method: Method, uri: Uri) -> Response {
     let path = uri.path();
+    entrance(&method, path).unwrap_or_else(|| problem(&method, path).into_response())
+}
+
+fn problem(method: &Method, path: &str) -> Problem {
     match ROUTES.iter().find(|(template, _)| takes(template, path)) {
         Some((_, allow)) if !allow.split(',').any(|allowed| allowed == method.as_str()) => {
             Problem::method_not_allowed(method.as_str(), Some(allow))
@@ -45,7 +50,7 @@ fn takes(template: &str, path: &str) -> bool {
     }
 }
 
-/// The room's one door.
+/// The routes of this operation.
 pub fn route() -> Route {
     Route::new().route("/", any(not_found)).route("/{*path}", any(not_found))
 }

@@ -10,7 +10,7 @@ use axum::{
 use nameservice_http::{
     AddressInPath, Problem, Route,
     etag::ETag,
-    extract::{Query, Read, Target},
+    extract::{Query, Read, Target, list},
     shapes,
 };
 use nameservice_model::{ConcernKind, NameService};
@@ -24,19 +24,22 @@ nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The concerns to show, separated by commas: `head`, `index`, `status`, `config`. Left out, all of them.
-    #[param(example = "head,index")]
-    concerns: Option<String>,
+    /// The concerns to show, separated by commas or repeated: `head`, `index`, `status`, `config`. Left out, all of them.
+    #[serde(default, deserialize_with = "list")]
+    #[param(example = json!(["head", "index"]))]
+    concerns: Vec<String>,
 }
 
 impl Parameters {
     fn concerns(&self) -> Result<Vec<ConcernKind>, Problem> {
-        let Some(names) = &self.concerns else { return Ok(ConcernKind::ALL.to_vec()) };
-        let concern = |name: &str| {
+        if self.concerns.is_empty() {
+            return Ok(ConcernKind::ALL.to_vec());
+        }
+        let concern = |name: &String| {
             name.parse::<ConcernKind>()
                 .map_err(|_| Problem::invalid_parameter("concerns", format!("there is no concern `{name}`")))
         };
-        names.split(',').map(concern).collect()
+        self.concerns.iter().map(concern).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use nameservice_model::{self as model, ChangePayload};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Invalid, Kind};
+use crate::Kind;
 
 /// What of a record has changed: the record itself, or one of its concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,31 +155,4 @@ impl From<model::ChangeKind> for ChangeKind {
             model::ChangeKind::Purged => Self::Purged,
         }
     }
-}
-
-/// Which changes a reader wants. Each part that is given must fit; of several addresses, or of several concerns, one.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    addresses: Vec<model::AddressGlob>,
-    kind: Option<model::RecordKind>,
-    parts: Vec<model::ChangedPart>,
-}
-
-impl Filter {
-    /// Returns the filter of a query: addresses are globs (`mydb` means `mydb:main`, `mydb:*` all its branches).
-    pub fn new(addresses: Vec<String>, kind: Option<Kind>, parts: Vec<ChangedPart>) -> Result<Self, Invalid> {
-        let addresses = addresses.iter().map(|text| glob(text)).collect::<Result<_, _>>()?;
-        Ok(Self { addresses, kind: kind.map(Into::into), parts: parts.into_iter().map(Into::into).collect() })
-    }
-
-    /// Whether a change is wanted.
-    pub fn wants(&self, change: &model::Change) -> bool {
-        (self.addresses.is_empty() || self.addresses.iter().any(|glob| glob.matches(&change.address)))
-            && self.kind.is_none_or(|kind| kind == change.identity.kind)
-            && (self.parts.is_empty() || self.parts.contains(&change.part))
-    }
-}
-
-fn glob(text: &str) -> Result<model::AddressGlob, Invalid> {
-    model::AddressGlob::parse(text).map_err(|reason| Invalid::parameter("address", reason))
 }

@@ -320,9 +320,13 @@ impl From<&model::Record> for EventGraphSource {
     }
 }
 
-/// A configuration as text; an empty one where there is none.
+/// A configuration as text; an empty one where there is none. Fluree takes a text that is no JSON, and shows it as it is.
 fn json_text(config: Option<&Value>) -> String {
-    config.map_or_else(|| "{}".into(), Value::to_string)
+    match config {
+        Some(Value::String(text)) => text.clone(),
+        Some(config) => config.to_string(),
+        None => "{}".into(),
+    }
 }
 
 /// All records.

@@ -35,6 +35,7 @@ kinds! {
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The Idempotency-Key cannot be used"
     Unauthorized          "unauthorized"            401 "A valid token is needed"
     InsufficientScope     "insufficient-scope"      403 "The token does not allow this operation"
+    AddressNotCovered     "address-not-covered"     403 "The token does not cover the address"
     NotFound              "not-found"               404 "There is no such route"
     UnknownRecord         "unknown-record"          404 "There is no such record"
     UnknownSource         "unknown-source"          404 "There is no such live ledger to branch from"
@@ -50,12 +51,14 @@ kinds! {
     TransactionRefused    "transaction-refused"     409 "Nothing of the transaction was applied"
     Retracted             "retracted"               410 "The record is retracted"
     Expired               "expired"                 410 "The feed no longer holds what follows the position"
+    PositionAhead         "position-ahead"          410 "The position is beyond the end of the feed"
     PayloadTooLarge       "payload-too-large"       413 "It is larger than this service takes or gives"
     Misdirected           "misdirected"             403 "The request was meant for another host"
     UnsupportedMediaType  "unsupported-media-type"  415 "The body must be JSON"
     MissingDependencies   "missing-dependencies"    422 "Dependencies do not exist or are retracted"
     Internal              "internal"                500 "The service failed"
     OutcomeUnknown        "outcome-unknown"         503 "It is unknown whether the write was applied"
+    FeedUnavailable       "feed-unavailable"        503 "The change feed is not available"
     Unavailable           "unavailable"             503 "The service cannot serve at the moment"
 }
 

@@ -9,7 +9,7 @@ use nameservice_model::{
 };
 use tokio::sync::watch;
 
-use crate::auth::Auth;
+use crate::{auth::Auth, hub::Hub};
 
 /// Everything that the handlers ask of a backend, beside its change feed.
 pub trait Backend:
@@ -45,6 +45,7 @@ impl<T> Backend for T where
 pub struct App {
     backend: Arc<dyn Backend>,
     feed: Arc<dyn ChangeFeed>,
+    hub: Hub,
     pub(crate) auth: Arc<Auth>,
     shutdown: Shutdown,
 }
@@ -52,7 +53,8 @@ pub struct App {
 impl App {
     /// Returns a service over this backend and its feed for these callers.
     pub fn new(backend: Arc<dyn Backend>, feed: Arc<dyn ChangeFeed>, auth: Auth) -> Self {
-        Self { backend, feed, auth: Arc::new(auth), shutdown: Shutdown::default() }
+        let (hub, auth) = (Hub::new(feed.clone()), Arc::new(auth));
+        Self { backend, feed, hub, auth, shutdown: Shutdown::default() }
     }
 
     /// Returns whether everybody may do everything.
@@ -93,6 +95,12 @@ impl FromRef<App> for Arc<Auth> {
     }
 }
 
+impl FromRef<App> for Hub {
+    fn from_ref(app: &App) -> Self {
+        app.hub.clone()
+    }
+}
+
 impl FromRef<App> for Shutdown {
     fn from_ref(app: &App) -> Self {
         app.shutdown()
@@ -103,6 +111,11 @@ impl FromRef<App> for Shutdown {
 /// the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct EndsBy(pub SystemTime);
+
+/// Whoever runs the service sends whole answers of a bounded size, and no streams: a Lambda function behind a gateway. It
+/// is one of the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeAnswers;
 
 /// Whether the service is about to stop. A server waits for running answers before it stops; those that have no end by
 /// themselves end when this begins.

@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nameservice_model::{Address, AddressGlob, Object};
 use serde_json::Value;
 
-use crate::{problem::Problem, verifier::Verifier};
+use crate::{filter::Visible, problem::Problem, verifier::Verifier};
 
 /// The claim that narrows a token to addresses: a list of globs, or one.
 const ADDRESSES_CLAIM: &str = "nameservice:addresses";
@@ -19,10 +19,16 @@ const ADDRESSES_CLAIM: &str = "nameservice:addresses";
 const FLUREE_ALL_CLAIM: &str = "fluree.storage.all";
 /// Fluree's claim of access to the ledgers listed.
 const FLUREE_LEDGERS_CLAIM: &str = "fluree.storage.ledgers";
+/// Fluree's claim of access to the events of every record.
+const FLUREE_ALL_EVENTS_CLAIM: &str = "fluree.events.all";
+/// Fluree's claim of access to the events of the records listed.
+const FLUREE_LEDGERS_EVENTS_CLAIM: &str = "fluree.events.ledgers";
 
 /// What an operation needs. Each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
+    /// Follow Fluree's events.
+    Events,
     /// Look at records.
     Read,
     /// Create, push, retract, restore.
@@ -32,12 +38,13 @@ pub enum Scope {
 }
 
 impl Scope {
-    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
+    /// Those that a token can name.
+    const NAMED: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
     /// The name in a token.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Read => "nameservice:read",
+            Self::Events | Self::Read => "nameservice:read",
             Self::Write => "nameservice:write",
             Self::Admin => "nameservice:admin",
         }
@@ -122,21 +129,46 @@ pub struct Principal {
     scope: Option<Scope>,
     /// `None` allows every address.
     globs: Option<Vec<AddressGlob>>,
-    /// Reading and writing that Fluree's claims allow.
-    storage: Storage,
+    /// Where Fluree's claims allow reading and writing.
+    storage: Granted,
+    /// Where Fluree's claims allow following events.
+    events: Granted,
     /// When the token ends; `None` where none was needed.
     expires_at: Option<SystemTime>,
 }
 
+/// The records to which a pair of Fluree's claims grants access.
 #[derive(Debug, PartialEq)]
-enum Storage {
+enum Granted {
     All,
-    Ledgers(Vec<Address>),
+    Listed(Vec<Address>),
+}
+
+impl Granted {
+    fn by(claims: &Object, all: &str, listed: &str) -> Self {
+        match claims.get(all) {
+            Some(Value::Bool(true)) => Self::All,
+            // A ledger that has no address cannot be granted; it takes nothing from the others.
+            _ => Self::Listed(texts(claims.get(listed)).iter().filter_map(|text| Address::parse(text).ok()).collect()),
+        }
+    }
+
+    fn holds(&self, address: &Address) -> bool {
+        match self {
+            Self::All => true,
+            Self::Listed(addresses) => addresses.contains(address),
+        }
+    }
+
+    fn is_something(&self) -> bool {
+        *self != Self::Listed(Vec::new())
+    }
 }
 
 impl Principal {
     fn unlimited(id: &str) -> Self {
-        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage: Storage::All, expires_at: None }
+        let (storage, events) = (Granted::All, Granted::All);
+        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage, events, expires_at: None }
     }
 
     /// Reads the claims of a verified token.
@@ -146,19 +178,13 @@ impl Principal {
         let words = ["scope", "scp"].iter().flat_map(|name| texts(claims.get(*name))).collect::<Vec<_>>();
         let granted =
             |scope: &Scope| words.iter().flat_map(|text| text.split_whitespace()).any(|word| word == scope.as_str());
-        let storage = match claims.get(FLUREE_ALL_CLAIM) {
-            Some(Value::Bool(true)) => Storage::All,
-            // A ledger that has no address cannot be granted; it takes nothing from the others.
-            _ => Storage::Ledgers(
-                texts(claims.get(FLUREE_LEDGERS_CLAIM)).iter().filter_map(|text| Address::parse(text).ok()).collect(),
-            ),
-        };
         Ok(Self {
             // Both parts with their lengths: no two callers share an id.
             id: format!("jwt {}:{} {}:{subject}", text("iss").len(), text("iss"), subject.len()),
-            scope: Scope::ALL.into_iter().rfind(granted),
+            scope: Scope::NAMED.into_iter().rfind(granted),
             globs: claims.get(ADDRESSES_CLAIM).map(globs).transpose()?,
-            storage,
+            storage: Granted::by(claims, FLUREE_ALL_CLAIM, FLUREE_LEDGERS_CLAIM),
+            events: Granted::by(claims, FLUREE_ALL_EVENTS_CLAIM, FLUREE_LEDGERS_EVENTS_CLAIM),
             expires_at: claims.get("exp").and_then(Value::as_f64).and_then(time),
         })
     }
@@ -177,26 +203,47 @@ impl Principal {
     pub(crate) fn may(&self, scope: Scope, address: &Address) -> bool {
         let by_scope = self.scope >= Some(scope)
             && self.globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(address)));
-        let by_storage = scope <= Scope::Write
-            && match &self.storage {
-                Storage::All => true,
-                Storage::Ledgers(ledgers) => ledgers.contains(address),
-            };
-        by_scope || by_storage
+        by_scope || self.granted(scope).any(|granted| granted.holds(address))
     }
 
     /// Whether there is any record that the caller may do this to.
     pub(crate) fn may_somewhere(&self, scope: Scope) -> bool {
-        let by_storage = scope <= Scope::Write && self.storage != Storage::Ledgers(Vec::new());
-        self.scope >= Some(scope) || by_storage
+        self.scope >= Some(scope) || self.granted(scope).any(Granted::is_something)
     }
 
-    /// Refuses what the caller may not do to this record. One that it may not even see is unknown to it.
+    /// What Fluree's claims grant of a scope.
+    fn granted(&self, scope: Scope) -> impl Iterator<Item = &Granted> {
+        let storage = (scope <= Scope::Write).then_some(&self.storage);
+        storage.into_iter().chain((scope == Scope::Events).then_some(&self.events))
+    }
+
+    /// Returns the records that the caller may do this to, as a value.
+    pub(crate) fn visible(&self, scope: Scope) -> Visible {
+        let (mut globs, mut addresses) = (Vec::new(), Vec::new());
+        if self.scope >= Some(scope) {
+            match &self.globs {
+                None => return Visible::All,
+                Some(granted) => globs.extend(granted.iter().cloned()),
+            }
+        }
+        for granted in self.granted(scope) {
+            match granted {
+                Granted::All => return Visible::All,
+                Granted::Listed(listed) => addresses.extend(listed.iter().cloned()),
+            }
+        }
+        Visible::Only { globs, addresses }
+    }
+
+    /// Rejects what the caller may not do to this record. Of a record that it may not see, a reader learns nothing; a
+    /// writer learns that the token does not cover the address, which says nothing of the record: none is looked up.
     pub(crate) fn check(&self, scope: Scope, address: &Address) -> Result<(), Problem> {
         if self.may(scope, address) {
             Ok(())
         } else if !self.may_somewhere(scope) || self.may(Scope::Read, address) {
             Err(Problem::insufficient_scope(scope))
+        } else if scope >= Scope::Write {
+            Err(Problem::address_not_covered(address))
         } else {
             Err(Problem::unknown_record(address))
         }
@@ -223,17 +270,19 @@ fn texts(claim: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// The globs of a claim. One that no address can match grants nothing.
+/// The patterns of the claim that narrows a token.
 fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
-    // A list with anything but texts is refused as a whole: guessing could widen it.
+    let invalid = || Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of address patterns"));
+    // A list with anything but texts is rejected as a whole: guessing could widen it.
     let well_formed = match claim {
         Value::String(_) => true,
         Value::Array(values) => values.iter().all(Value::is_string),
         _ => false,
     };
     if !well_formed {
-        return Err(Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of globs")));
+        return Err(invalid());
     }
+    // A pattern that no address can match grants nothing, and takes nothing from the others.
     Ok(texts(Some(claim)).into_iter().filter_map(|text| AddressGlob::parse(text).ok()).collect())
 }
 
@@ -297,7 +346,10 @@ mod tests {
         for unseen in ["tenant:main", "mydb:dev", "x:main", "my/tenant/a:main"] {
             assert!(!principal.may(Scope::Read, &address(unseen)), "{unseen}");
         }
-        assert_eq!(principal.check(Scope::Write, &address("other")).unwrap_err().kind(), Kind::UnknownRecord);
+        assert_eq!(principal.check(Scope::Read, &address("other")).unwrap_err().kind(), Kind::UnknownRecord);
+        for scope in [Scope::Write, Scope::Admin] {
+            assert_eq!(principal.check(scope, &address("other")).unwrap_err().kind(), Kind::AddressNotCovered);
+        }
     }
 
     #[test]
@@ -320,6 +372,27 @@ mod tests {
         assert_eq!(some.check(Scope::Read, &address("x:main")).unwrap_err().kind(), Kind::UnknownRecord);
         assert_eq!(some.check(Scope::Admin, &address("mydb")).unwrap_err().kind(), Kind::InsufficientScope);
         assert!(!principal(json!({"fluree.storage.all": "true"})).may_somewhere(Scope::Read));
+    }
+
+    #[test]
+    fn claims_of_fluree_to_events_grant_events_and_nothing_else() {
+        let all = principal(json!({"fluree.events.all": true}));
+        let some = principal(json!({"fluree.events.ledgers": ["mydb", "a*b"]}));
+        for (caller, name, may) in [
+            (&all, "mydb", true),
+            (&all, "other", true),
+            (&some, "mydb", true),
+            (&some, "other", false),
+            (&some, "mydb:dev", false),
+            (&some, "a*b", true),
+            (&some, "axb", false),
+        ] {
+            assert_eq!(caller.may(Scope::Events, &address(name)), may, "{name}");
+            assert!(!caller.may(Scope::Read, &address(name)) && !caller.may_somewhere(Scope::Read));
+        }
+        assert!(all.may_somewhere(Scope::Events) && some.may_somewhere(Scope::Events));
+        assert_eq!(all.visible(Scope::Events), Visible::All);
+        assert!(principal(json!({"fluree.storage.ledgers": ["mydb"]})).may(Scope::Events, &address("mydb")));
     }
 
     #[test]

@@ -9,12 +9,17 @@ use axum::{
 };
 use nameservice_api::json;
 use nameservice_model::{Address, Call, RequestId};
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IntoDeserializer as _},
+};
 use sha2::{Digest, Sha256};
 
 use crate::{
     auth::{Auth, Principal, Scope},
+    filter::{Filter, Interest},
     problem::Problem,
+    request_log::Noted,
     service::Received,
 };
 
@@ -30,6 +35,9 @@ pub trait Needs: Send + Sync {
     const SCOPE: Scope;
 }
 
+/// Requires access to Fluree's events.
+#[derive(Debug)]
+pub struct Events;
 /// Demands `nameservice:read`.
 #[derive(Debug)]
 pub struct Read;
@@ -40,6 +48,9 @@ pub struct Write;
 #[derive(Debug)]
 pub struct Admin;
 
+impl Needs for Events {
+    const SCOPE: Scope = Scope::Events;
+}
 impl Needs for Read {
     const SCOPE: Scope = Scope::Read;
 }
@@ -66,6 +77,12 @@ pub struct Target<S> {
     allowed: Allowed<S>,
 }
 
+impl<S> Clone for Allowed<S> {
+    fn clone(&self) -> Self {
+        Self { principal: self.principal.clone(), call: self.call.clone(), needs: PhantomData }
+    }
+}
+
 impl<S: Needs> Allowed<S> {
     /// The identity of this call (contract §4), the same however often it is asked for.
     pub fn call(&self) -> &Call {
@@ -74,7 +91,12 @@ impl<S: Needs> Allowed<S> {
 
     /// Whether the caller may see the record. Over HTTP nobody sees the rows whose names are no addresses.
     pub fn sees(&self, address: &Address) -> bool {
-        address.is_well_formed() && self.principal.may(Scope::Read, address)
+        self.principal.may(S::SCOPE.min(Scope::Read), address) && address.is_well_formed()
+    }
+
+    /// Returns what a reader with this filter is sent, in a form of this name.
+    pub fn interest(&self, filter: Filter, form: String) -> Arc<Interest> {
+        Arc::new(Interest::new(filter, self.principal.visible(S::SCOPE.min(Scope::Read)), form))
     }
 
     /// When the caller's token ends, where there is one: an answer without an end must not outlive it.
@@ -134,6 +156,9 @@ where
         if !principal.may_somewhere(N::SCOPE) {
             return Err(Problem::insufficient_scope(N::SCOPE));
         }
+        if let Some(noted) = parts.extensions.get::<Noted>() {
+            noted.principal(principal.id());
+        }
         let call = match idempotency_key(&parts.headers)? {
             Some(key) => {
                 let Received { path, body } = received(parts)?;
@@ -158,7 +183,11 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let allowed = Allowed::from_request_parts(parts, state).await?;
         let text = last_segment(parts, state).await?;
-        allowed.target(Address::parse(&text).map_err(Problem::invalid_address)?)
+        let address = Address::parse(&text).map_err(Problem::invalid_address)?;
+        if let Some(noted) = parts.extensions.get::<Noted>() {
+            noted.record(address.as_str());
+        }
+        allowed.target(address)
     }
 }
 
@@ -273,6 +302,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for FormQuery<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         from_form(parts.uri.query().unwrap_or_default()).map(Self)
     }
+}
+
+/// Reads a parameter that holds several values, separated by commas or repeated: for `deserialize_with`.
+pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let values = texts.iter().flat_map(|text| text.split(','));
+    values.map(|value| T::deserialize(value.to_owned().into_deserializer())).collect()
 }
 
 /// `application/json`, or a type that is written in JSON, with any parameters.

@@ -5,13 +5,17 @@
 
 mod app;
 pub mod auth;
+mod cors;
 pub mod etag;
 pub mod extract;
+pub mod filter;
+pub mod hub;
 mod openapi;
 pub mod page;
 mod path;
 pub mod problem;
 pub mod refusals;
+mod request_log;
 pub mod respond;
 mod service;
 mod verifier;
@@ -19,13 +23,15 @@ mod verifier;
 /// The JSON of the wire.
 pub use nameservice_api as shapes;
 
-pub use app::{App, Backend, EndsBy, Shutdown};
+pub use app::{App, Backend, EndsBy, Shutdown, WholeAnswers};
 pub use auth::{Auth, Authorizer};
+pub use cors::{CorsLayer, InvalidOrigin, cors};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
-pub use path::escape_path;
+pub use path::{entrance, escape_path};
 pub use problem::Problem;
+pub use request_log::log_requests;
 pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
-pub use verifier::{InvalidKeys, Verifier};
+pub use verifier::{InvalidKeys, Required, Verifier};
 
 /// The routes of an operation, and what the OpenAPI document says of them.
 pub type Route = utoipa_axum::router::OpenApiRouter<App>;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, PartialSchema,
     openapi::{
-        Components, Content, InfoBuilder, LicenseBuilder, OpenApi, Paths, RefOr, Schema, Type,
+        Components, Content, InfoBuilder, LicenseBuilder, OpenApi, Paths, RefOr, Schema, Server, Type,
         schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
@@ -47,11 +47,11 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .description(Some(
             "Where the heads, indexes, states and configurations of ledgers and graph sources are.\n\n\
              Refusals are problem details (RFC 9457) whose `type` never changes. Every answer has an `x-request-id`. \
-             An address outside a token's `nameservice:addresses` is answered like an unknown one.",
+             An address outside a token's `nameservice:addresses` reads like an unknown one; writes to it are a 403.",
         ))
         .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
-    document.servers = None;
+    document.servers = Some(vec![Server::new("/")]);
     let mut paths = BTreeMap::new();
     for (path, mut item) in std::mem::take(&mut document.paths.paths) {
         let takes_body = [&mut item.put, &mut item.post, &mut item.delete];

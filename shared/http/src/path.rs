@@ -1,5 +1,22 @@
 //! Paths of requests.
 
+use axum::{
+    http::{Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+
+/// Where somebody who does not know the routes is led: to the documentation, or, under the name that other services give
+/// it, to the check of health. Relative to the path, since a gateway may have a stage before it.
+const ENTRANCES: [(&str, &str); 4] =
+    [("/", "v1/docs"), ("/v1", "v1/docs"), ("/v1/", "docs"), ("/healthz", "v1/health")];
+
+/// Returns the answer at a path that is no operation's, and leads to one.
+pub fn entrance(method: &Method, path: &str) -> Option<Response> {
+    let (_, to) = ENTRANCES.iter().find(|(from, _)| *from == path)?;
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    is_read.then(|| (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, *to)]).into_response())
+}
+
 /// Escapes a path. The gateway hands it over decoded, a function URL as it was sent: an escape that is there stays
 /// (no address holds a `%`, so nothing is lost), a lone `%` is escaped.
 pub fn escape_path(path: &str) -> String {

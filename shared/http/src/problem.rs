@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use nameservice_model::{Address, BoxError, Error, InvalidCursor, Object, RecordKind};
+use nameservice_model::{Address, BoxError, ChangeFeed, Error, InvalidCursor, Object, RecordKind};
 use serde_json::{Value, json};
 
 use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
@@ -36,6 +36,13 @@ struct Inner {
 /// The failure behind an answer of 500 or 503, on its way to the one place that logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) Arc<BoxError>);
+
+/// Why a request was rejected, for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejected {
+    pub(crate) slug: &'static str,
+    pub(crate) detail: String,
+}
 
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
@@ -160,6 +167,12 @@ impl Problem {
         }
     }
 
+    /// The token allows this, but not at this address. Nothing was looked up.
+    pub fn address_not_covered(address: &Address) -> Self {
+        let detail = format!("the token's `nameservice:addresses` do not cover `{address}`");
+        Self::new(Kind::AddressNotCovered, detail).member("address", address.as_str())
+    }
+
     /// No route has this path.
     pub fn not_found(path: &str) -> Self {
         Self::new(Kind::NotFound, format!("no route has the path {path}"))
@@ -267,6 +280,24 @@ impl Problem {
         Self::new(Kind::Expired, detail).member("oldest", oldest)
     }
 
+    /// The feed does not hold what follows a position: it has expired, or the feed has not come so far.
+    pub async fn gone(feed: &dyn ChangeFeed, after: u64, oldest: u64) -> Self {
+        match feed.position().await {
+            Ok(last) if after > last => Self::position_ahead(after, last),
+            Ok(_) => Self::expired(after, oldest),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// The feed has not come to the position: it is of another feed, or of one that was lost.
+    pub fn position_ahead(after: u64, last: u64) -> Self {
+        let detail = format!(
+            "position {after} is beyond the end of the feed, which is at {last}: the position is not of this feed. Read \
+             /v1/snapshot and continue from its position"
+        );
+        Self::new(Kind::PositionAhead, detail).member("position", last)
+    }
+
     /// The body is larger than the service takes.
     pub fn body_too_large(limit: usize) -> Self {
         Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
@@ -348,10 +379,12 @@ impl From<InvalidCursor> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (document, status) = (self.document(), self.status());
+        let rejected = Rejected { slug: self.kind().slug(), detail: document.detail.clone() };
         let Inner { headers, failure, .. } = *self.0;
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let body = json!(document).to_string();
         let mut response = (status, [content_type], headers, body).into_response();
+        response.extensions_mut().insert(rejected);
         if let Some(failure) = failure {
             response.extensions_mut().insert(Failure(Arc::new(failure)));
         }

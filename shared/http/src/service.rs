@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
+    path::entrance,
     problem::{Failure, Problem},
 };
 
@@ -41,8 +42,8 @@ pub fn service(router: Router<App>, app: App) -> Router {
         .layer(from_fn(answer))
 }
 
-async fn not_found(uri: Uri) -> Problem {
-    Problem::not_found(uri.path())
+async fn not_found(method: Method, uri: Uri) -> Response {
+    entrance(&method, uri.path()).unwrap_or_else(|| Problem::not_found(uri.path()).into_response())
 }
 
 /// The router adds the `Allow` header to it.

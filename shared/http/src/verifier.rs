@@ -1,20 +1,47 @@
 //! Checks tokens against a key set. Only what makes a [`Verifier`] links the cryptography: the rest of the service
 //! knows it through a vtable.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     errors::ErrorKind,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse},
 };
-use nameservice_model::{BoxError, Object};
+use nameservice_model::{BoxError, Object, chain};
 use serde_json::Value;
 
 use crate::problem::Problem;
 
 /// How far the clocks of issuer and service may be apart, in seconds.
 const LEEWAY: u64 = 5;
+/// How often a key set's file is looked at for changes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is read because a token names a key that is not in it: anybody can send such tokens.
+const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
+
+/// What a claim of every token must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Required {
+    /// This.
+    Exactly(String),
+    /// Anything: any token that the keys have signed is valid, whoever it was issued by or for.
+    Any,
+}
+
+impl Required {
+    fn exactly(&self) -> Option<&str> {
+        match self {
+            Self::Exactly(text) => Some(text),
+            Self::Any => None,
+        }
+    }
+}
 
 /// Checks signature, times, issuer and audience of tokens.
 #[derive(Clone)]
@@ -40,31 +67,103 @@ pub struct InvalidKeys {
 }
 
 impl Verifier {
-    /// Takes the keys of a JSON Web Key Set that can check RS256, ES256 or EdDSA; others are passed over. Tokens must
-    /// be of this issuer, and for this audience (`aud`, or `client_id` in a token without one), where given.
-    pub fn from_jwks(json: &str, issuer: Option<String>, audience: Option<String>) -> Result<Self, InvalidKeys> {
-        let refuse = |reason: &str, source: Option<BoxError>| InvalidKeys { reason: reason.into(), source };
-        let set: JwkSet = serde_json::from_str(json).map_err(|error| refuse("it is not a JWKS", Some(error.into())))?;
-        let keys = set
-            .keys
-            .iter()
-            .filter_map(|jwk| Some((algorithm(jwk)?, jwk)))
-            .map(|(algorithm, jwk)| {
-                let key =
-                    DecodingKey::from_jwk(jwk).map_err(|error| refuse("a key is malformed", Some(error.into())))?;
-                Ok(Key { id: jwk.common.key_id.clone(), algorithm, key })
-            })
-            .collect::<Result<Vec<_>, InvalidKeys>>()?;
-        if keys.is_empty() {
-            return Err(refuse("it has no key for RS256, ES256 or EdDSA", None));
-        }
-        Ok(Self(Arc::new(Jwks { keys, issuer, audience })))
+    /// Takes the keys of a JSON Web Key Set that can check RS256, ES256 or EdDSA; others are passed over. Tokens must be
+    /// of this issuer (`iss`), and for this audience (`aud`, or `client_id` in a token without one).
+    pub fn from_jwks(json: &str, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
+        Ok(Self(Arc::new(Jwks { keys: Mutex::new(keys(json)?.into()), file: None, issuer, audience })))
+    }
+
+    /// The same from a file, which is read again when it changes, and (not often) when a token names a key that is not
+    /// in it. A changed file that cannot be used is logged, and the keys before it stay.
+    pub fn from_file(path: impl Into<PathBuf>, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
+        let file = File { path: path.into(), read: Mutex::new(LastRead::of(Instant::now())) };
+        let keys = Mutex::new(file.keys()?.into());
+        Ok(Self(Arc::new(Jwks { keys, file: Some(file), issuer, audience })))
     }
 
     /// The claims of a token that holds.
     pub(crate) fn claims(&self, token: &str) -> Result<Object, Problem> {
         self.0.claims(token)
     }
+}
+
+fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
+    let invalid = |reason: &str, source: Option<BoxError>| InvalidKeys { reason: reason.into(), source };
+    let set: JwkSet = serde_json::from_str(json).map_err(|error| invalid("it is not a JWKS", Some(error.into())))?;
+    let keys = set
+        .keys
+        .iter()
+        .filter_map(|jwk| Some((algorithm(jwk)?, jwk)))
+        .map(|(algorithm, jwk)| {
+            let key = DecodingKey::from_jwk(jwk).map_err(|error| invalid("a key is malformed", Some(error.into())))?;
+            Ok(Key { id: jwk.common.key_id.clone(), algorithm, key })
+        })
+        .collect::<Result<Vec<_>, InvalidKeys>>()?;
+    match keys.is_empty() {
+        true => Err(invalid("it has no key for RS256, ES256 or EdDSA", None)),
+        false => Ok(keys),
+    }
+}
+
+/// A file that holds a key set.
+struct File {
+    path: PathBuf,
+    read: Mutex<LastRead>,
+}
+
+struct LastRead {
+    modified: Option<SystemTime>,
+    looked_at: Instant,
+    /// For a key that was not there.
+    read_at: Option<Instant>,
+}
+
+impl LastRead {
+    fn of(now: Instant) -> Self {
+        Self { modified: None, looked_at: now, read_at: None }
+    }
+}
+
+impl File {
+    /// Reads the file, and remembers which state of it this was.
+    fn keys(&self) -> Result<Vec<Key>, InvalidKeys> {
+        // Looked at first: what is written meanwhile is another state.
+        let modified = modified(&self.path);
+        let invalid =
+            |error: io::Error| InvalidKeys { reason: "its file cannot be read".into(), source: Some(error.into()) };
+        let keys = keys(&fs::read_to_string(&self.path).map_err(invalid)?);
+        self.last_read().modified = modified;
+        keys
+    }
+
+    fn last_read(&self) -> MutexGuard<'_, LastRead> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the file is to be read again. Answers so once.
+    fn has_changed(&self) -> bool {
+        let mut last = self.last_read();
+        if last.looked_at.elapsed() < LOOK_EVERY {
+            return false;
+        }
+        last.looked_at = Instant::now();
+        let modified = modified(&self.path);
+        modified.is_some() && modified != last.modified
+    }
+
+    /// Whether the file may be read for a key that is not known.
+    fn may_read(&self) -> bool {
+        let mut last = self.last_read();
+        let may = last.read_at.is_none_or(|read_at| read_at.elapsed() >= READ_FOR_UNKNOWN_KEYS_EVERY);
+        if may {
+            last.read_at = Some(Instant::now());
+        }
+        may
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
 /// What a key signs with. The key decides this, never the token.
@@ -87,23 +186,59 @@ struct Key {
 }
 
 struct Jwks {
-    keys: Vec<Key>,
-    issuer: Option<String>,
-    audience: Option<String>,
+    keys: Mutex<Arc<[Key]>>,
+    file: Option<File>,
+    issuer: Required,
+    audience: Required,
 }
 
 impl Jwks {
-    /// The key that the token names. A token may leave the name out where there is no choice.
-    fn key(&self, id: Option<&str>) -> Option<&Key> {
-        match (id, self.keys.as_slice()) {
-            (None, [only]) => Some(only),
-            (None, _) => None,
-            (id, keys) => keys.iter().find(|key| key.id.as_deref() == id),
+    fn keys(&self) -> Arc<[Key]> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn read_again(&self, file: &File) {
+        match file.keys() {
+            Ok(keys) => {
+                tracing::info!(path = %file.path.display(), keys = keys.len(), "the key set was read again");
+                *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
+            }
+            Err(error) => {
+                let path = file.path.display();
+                tracing::error!(%path, error = chain(&error), "the changed key set cannot be used: the keys before it stay");
+            }
         }
     }
 
+    /// Calls `with` with the key that a token names, where it is known.
+    fn with_key<T>(&self, id: Option<&str>, with: impl Fn(&Key) -> T) -> Option<T> {
+        if let Some(file) = self.file.as_ref().filter(|file| file.has_changed()) {
+            self.read_again(file);
+        }
+        if let Some(key) = find(&self.keys(), id) {
+            return Some(with(key));
+        }
+        let file = self.file.as_ref().filter(|file| file.may_read())?;
+        self.read_again(file);
+        find(&self.keys(), id).map(with)
+    }
+
+    fn decoded(&self, token: &str, key: &Key) -> Result<Object, Problem> {
+        let mut validation = Validation::new(key.algorithm);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        // Checked apart, with the gateway's rule for tokens without `aud`.
+        validation.validate_aud = false;
+        if let Some(issuer) = self.issuer.exactly() {
+            validation.set_issuer(&[issuer]);
+            validation.set_required_spec_claims(&["exp", "iss"]);
+        }
+        let decoded = decode::<Object>(token, &key.key, &validation);
+        Ok(decoded.map_err(|error| Problem::invalid_token(&sentence(error.kind())))?.claims)
+    }
+
     fn is_audience(&self, claims: &Object) -> bool {
-        let Some(audience) = self.audience.as_deref() else { return true };
+        let Some(audience) = self.audience.exactly() else { return true };
         match claims.get("aud").or_else(|| claims.get("client_id")) {
             Some(Value::String(text)) => text == audience,
             Some(Value::Array(texts)) => texts.iter().any(|text| text == audience),
@@ -112,25 +247,22 @@ impl Jwks {
     }
 }
 
+/// The key that a token names. A token may leave the name out where there is no choice.
+fn find<'a>(keys: &'a [Key], id: Option<&str>) -> Option<&'a Key> {
+    match (id, keys) {
+        (None, [only]) => Some(only),
+        (None, _) => None,
+        (id, keys) => keys.iter().find(|key| key.id.as_deref() == id),
+    }
+}
+
 impl Verify for Jwks {
     fn claims(&self, token: &str) -> Result<Object, Problem> {
         let header = decode_header(token)
             .map_err(|_| Problem::invalid_token("the token is not a JWT, or of an algorithm that is not taken"))?;
-        let key = self
-            .key(header.kid.as_deref())
-            .ok_or_else(|| Problem::invalid_token("the token is signed with a key that is not known here"))?;
-        let mut validation = Validation::new(key.algorithm);
-        validation.leeway = LEEWAY;
-        validation.validate_nbf = true;
-        // Checked below, with the gateway's rule for tokens without `aud`.
-        validation.validate_aud = false;
-        if let Some(issuer) = &self.issuer {
-            validation.set_issuer(&[issuer]);
-            validation.set_required_spec_claims(&["exp", "iss"]);
-        }
-        let claims = decode::<Object>(token, &key.key, &validation)
-            .map_err(|error| Problem::invalid_token(sentence(error.kind())))?
-            .claims;
+        let claims = self
+            .with_key(header.kid.as_deref(), |key| self.decoded(token, key))
+            .ok_or_else(|| Problem::invalid_token("the token is signed with a key that is not known here"))??;
         if !self.is_audience(&claims) {
             return Err(Problem::invalid_token("the token is for another audience"));
         }
@@ -138,18 +270,19 @@ impl Verify for Jwks {
     }
 }
 
-fn sentence(kind: &ErrorKind) -> &'static str {
-    match kind {
+fn sentence(kind: &ErrorKind) -> String {
+    let text = match kind {
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
         ErrorKind::InvalidIssuer => "the token is of another issuer",
         ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => {
             "the token is of an algorithm that is not its key's"
         }
-        ErrorKind::InvalidSignature => "the signature does not hold",
-        ErrorKind::MissingRequiredClaim(_) => "the token lacks exp or iss",
+        ErrorKind::InvalidSignature => "invalid token signature",
+        ErrorKind::MissingRequiredClaim(claim) => return format!("the token has no `{claim}` claim"),
         _ => "the token is malformed",
-    }
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]
@@ -206,7 +339,8 @@ mod tests {
     }
 
     fn verifier() -> Verifier {
-        Verifier::from_jwks(&keys().to_string(), Some("issuer".into()), Some("us".into())).unwrap()
+        Verifier::from_jwks(&keys().to_string(), Required::Exactly("issuer".into()), Required::Exactly("us".into()))
+            .unwrap()
     }
 
     fn claims() -> Value {
@@ -281,12 +415,12 @@ mod tests {
     #[test]
     fn a_key_set_without_a_usable_key_is_refused() {
         for keys in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}"#] {
-            assert!(Verifier::from_jwks(keys, None, None).is_err(), "{keys}");
+            assert!(Verifier::from_jwks(keys, Required::Any, Required::Any).is_err(), "{keys}");
         }
         let mut keys = keys();
         for key in keys["keys"].as_array_mut().unwrap() {
             key["use"] = json!("enc");
         }
-        assert!(Verifier::from_jwks(&keys.to_string(), None, None).is_err());
+        assert!(Verifier::from_jwks(&keys.to_string(), Required::Any, Required::Any).is_err());
     }
 }

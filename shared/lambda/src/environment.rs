@@ -19,13 +19,20 @@ const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 
 /// A variable of the environment that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the environment variable {name} is `{value}`, which is not {wanted}")]
+#[error("the environment variable {name} {reason}")]
 pub struct InvalidVariable {
     name: &'static str,
-    value: String,
-    wanted: &'static str,
+    reason: String,
     #[source]
     source: Option<BoxError>,
+}
+
+impl InvalidVariable {
+    /// One that is not set.
+    #[cfg(feature = "http")]
+    pub(crate) fn missing(name: &'static str, why: &str) -> Self {
+        Self { name, reason: format!("is not set, and is {why}"), source: None }
+    }
 }
 
 /// The store and its feed, over one client that reads nothing but the environment.
@@ -50,8 +57,7 @@ fn retention(value: Option<String>) -> Result<Duration, InvalidVariable> {
     let Some(value) = value else { return Ok(DEFAULT_RETENTION) };
     let invalid = |source: Option<BoxError>| InvalidVariable {
         name: FEED_RETENTION,
-        value: value.clone(),
-        wanted: "a whole number of seconds above 0",
+        reason: format!("is `{value}`, which is no whole number of seconds above 0"),
         source,
     };
     match u64::from_str(&value) {

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     http::{Uri, uri::PathAndQuery},
 };
 use lambda_http::{Context, Error, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_dynamo::variable;
-use nameservice_http::{App, Auth, Authorizer, EndsBy, Route, Verifier, escape_path, service};
+use nameservice_http::{App, Auth, Authorizer, EndsBy, Required, Route, Verifier, WholeAnswers, escape_path, service};
 
-use crate::{connect, environment, log, runtime};
+use crate::{InvalidVariable, connect, environment, log, runtime};
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
-/// The issuer that tokens must name.
+/// The issuer that tokens must name; `*` for any.
 const ISSUER: &str = "NAMESERVICE_ISSUER";
-/// The audience that tokens must be for.
+/// The audience that tokens must be for; `*` for any.
 const AUDIENCE: &str = "NAMESERVICE_AUDIENCE";
 
 /// Serves one route behind API Gateway, which has checked the caller.
@@ -47,8 +47,20 @@ pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
 
 fn verified() -> Result<Auth, Error> {
     let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
-    let keys = if keys.trim_start().starts_with('{') { keys } else { std::fs::read_to_string(keys)? };
-    Ok(Auth::Verified(Verifier::from_jwks(&keys, variable(ISSUER), variable(AUDIENCE))?))
+    let (issuer, audience) = (required(ISSUER)?, required(AUDIENCE)?);
+    Ok(Auth::Verified(match keys.trim_start().starts_with('{') {
+        true => Verifier::from_jwks(&keys, issuer, audience)?,
+        false => Verifier::from_file(keys, issuer, audience)?,
+    }))
+}
+
+/// What a claim must be. Nobody gets `Any` by leaving the variable out.
+fn required(name: &'static str) -> Result<Required, InvalidVariable> {
+    match variable(name).as_deref() {
+        None => Err(InvalidVariable::missing(name, "required beside NAMESERVICE_JWKS (`*` accepts any)")),
+        Some("*") => Ok(Required::Any),
+        Some(text) => Ok(Required::Exactly(text.to_owned())),
+    }
 }
 
 /// How answers leave the function.
@@ -77,10 +89,11 @@ fn serve(
         if use_of_store == StoreUse::Connected {
             tokio::spawn(connect(store.clone()));
         }
-        let service = behind_gateway(route.into(), App::new(Arc::new(store), Arc::new(feed), auth));
+        let router = Router::from(route);
+        let app = App::new(Arc::new(store), Arc::new(feed), auth);
         match answers {
-            Answers::Whole => lambda_http::run(service).await,
-            Answers::Streamed => lambda_http::run_with_streaming_response(service).await,
+            Answers::Whole => lambda_http::run(behind_gateway(router.layer(Extension(WholeAnswers)), app)).await,
+            Answers::Streamed => lambda_http::run_with_streaming_response(behind_gateway(router, app)).await,
         }
     })
 }

@@ -1,0 +1,232 @@
+//! What a stream shows of changes: the changes themselves, or the records as they have become.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use nameservice_http::{
+    Problem,
+    extract::{Allowed, Events, Read},
+    filter::{Filter, Interest},
+    hub::Entry,
+    shapes::fluree::Event,
+};
+use nameservice_model::{
+    Address, Change, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService, Record, RecordKind,
+};
+
+use crate::sse::Text;
+
+/// How many records that were named or have changed are read and held at once.
+const RECORDS: usize = 25;
+/// How many records of a scan are held at once: as many as one of its requests gives.
+const OPENING: Limit = match Limit::new(1000) {
+    Ok(limit) => limit,
+    Err(_) => Limit::ONE,
+};
+
+pub(crate) enum Projection {
+    Changes(Arc<Interest>),
+    Records(Records),
+}
+
+/// Records in the words of Fluree.
+pub(crate) struct Records {
+    names: Arc<dyn NameService>,
+    caller: Allowed<Events>,
+    scope: Scope,
+    interest: Arc<Interest>,
+    opening: Option<Opening>,
+}
+
+/// What is left to be sent before changes are.
+enum Opening {
+    All(Option<Cursor>),
+    Named(Vec<Address>),
+}
+
+/// Which records a reader wants.
+pub(crate) struct Scope {
+    all: bool,
+    named: HashSet<(RecordKind, Address)>,
+}
+
+impl Scope {
+    pub(crate) fn new(all: bool, ledgers: &[String], graph_sources: &[String]) -> Result<Self, Problem> {
+        let mut named = HashSet::new();
+        for (parameter, kind, texts) in
+            [("ledger", RecordKind::Ledger, ledgers), ("graph-source", RecordKind::GraphSource, graph_sources)]
+        {
+            for text in texts.iter().filter(|text| !text.is_empty()) {
+                let address = Address::parse(text).map_err(|reason| Problem::invalid_parameter(parameter, reason))?;
+                named.insert((kind, address));
+            }
+        }
+        if !all && named.is_empty() {
+            return Err(Problem::invalid_parameter("all", "say all=true, or which ledger= or graph-source="));
+        }
+        Ok(Self { all, named })
+    }
+
+    fn holds(&self, kind: RecordKind, address: &Address) -> bool {
+        self.all || self.named.contains(&(kind, address.clone()))
+    }
+
+    fn addresses(&self) -> HashSet<Address> {
+        self.named.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// A status is no part of what Fluree knows of a record.
+    fn filter(&self) -> Filter {
+        let addresses = if self.all { HashSet::new() } else { self.addresses() };
+        Filter::of_records(addresses, ChangedPart::Concern(ConcernKind::Status))
+    }
+
+    /// Names the form in which these records are shown: equal for equal scopes.
+    fn form(&self) -> String {
+        let named = self.named.iter().filter(|_| !self.all);
+        let mut named: Vec<_> = named.map(|(kind, address)| format!("{} {address}", kind.as_str())).collect();
+        named.sort();
+        format!("records\n{}", named.join("\n"))
+    }
+}
+
+impl Projection {
+    pub(crate) fn of_changes(caller: &Allowed<Read>, filter: Filter) -> Self {
+        Self::Changes(caller.interest(filter, "changes".to_owned()))
+    }
+
+    /// `known`: the reader has been sent the records before.
+    pub(crate) fn of_records(names: Arc<dyn NameService>, caller: Allowed<Events>, scope: Scope, known: bool) -> Self {
+        let opening = match known {
+            true => None,
+            false if scope.all => Some(Opening::All(None)),
+            false => Some(Opening::Named(scope.addresses().into_iter().collect())),
+        };
+        let interest = caller.interest(scope.filter(), scope.form());
+        Self::Records(Records { names, caller, scope, interest, opening })
+    }
+
+    pub(crate) fn interest(&self) -> &Arc<Interest> {
+        match self {
+            Self::Changes(interest) => interest,
+            Self::Records(records) => &records.interest,
+        }
+    }
+
+    /// Whether something has to be sent before changes are. A reader who is cut meanwhile begins again: nothing that is
+    /// sent then has an id.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self, Self::Records(Records { opening: Some(_), .. }))
+    }
+
+    /// Returns a page of that.
+    pub(crate) async fn open(&mut self) -> Result<Text, Error> {
+        match self {
+            Self::Changes(_) => Ok(Text::default()),
+            Self::Records(records) => records.open().await,
+        }
+    }
+
+    /// Returns those changes that the reader takes.
+    pub(crate) fn select(&self, changes: Vec<Change>) -> VecDeque<Arc<Entry>> {
+        let interest = self.interest();
+        changes.into_iter().filter(|change| interest.takes(change)).map(|change| Arc::new(change.into())).collect()
+    }
+
+    /// Returns what is sent of changes that the reader takes.
+    pub(crate) async fn text(&self, entries: &[Arc<Entry>]) -> Result<Text, Error> {
+        match self {
+            Self::Changes(_) => {
+                let mut text = Text::default();
+                for entry in entries {
+                    text.event("change", Some(entry.change.position), entry.json());
+                }
+                Ok(text)
+            }
+            Self::Records(records) => records.text(entries).await,
+        }
+    }
+}
+
+impl Records {
+    async fn open(&mut self) -> Result<Text, Error> {
+        let caller = &self.caller;
+        let found = match &mut self.opening {
+            None => return Ok(Text::default()),
+            Some(Opening::All(cursor)) => {
+                let visible = |address: &Address| caller.sees(address);
+                let page = self.names.snapshot(OPENING, cursor.as_ref(), &visible).await?;
+                self.opening = page.cursor.map(|cursor| Opening::All(Some(cursor)));
+                page.items
+            }
+            Some(Opening::Named(addresses)) => {
+                let rest = addresses.len().saturating_sub(RECORDS);
+                let page: Vec<_> = addresses[rest..].iter().filter(|address| caller.sees(address)).cloned().collect();
+                let found = self.names.lookup_all(&page).await?;
+                addresses.truncate(rest);
+                if rest == 0 {
+                    self.opening = None;
+                }
+                found
+            }
+        };
+        let mut text = Text::default();
+        for record in found.iter().filter(|record| !record.retracted && self.scope.holds(record.kind, &record.address))
+        {
+            write(&mut text, &Event::of(record, Timestamp::now()), None)?;
+        }
+        Ok(text)
+    }
+
+    async fn text(&self, entries: &[Arc<Entry>]) -> Result<Text, Error> {
+        let mut text = Text::default();
+        for chunk in self.changed(entries).chunks(RECORDS) {
+            let addresses: HashSet<_> = chunk.iter().map(|changed| changed.address.clone()).collect();
+            let addresses: Vec<_> = addresses.into_iter().collect();
+            let found = self.names.lookup_all(&addresses).await?;
+            let found: HashMap<&Address, &Record> = found.iter().map(|record| (&record.address, record)).collect();
+            for Changed { position, address, kind } in chunk {
+                let now = Timestamp::now();
+                // A record of another kind took the place of one that was purged: each has an entry of its own.
+                let event = match found.get(address).filter(|record| record.kind == *kind) {
+                    Some(record) => Event::of(record, now),
+                    None => Event::retracted(address, *kind, now),
+                };
+                write(&mut text, &event, Some(*position))?;
+            }
+        }
+        Ok(text)
+    }
+
+    /// The records that have changed, each once, where its last change is. So after each of them everything up to there
+    /// is sent: what changed before and is sent later, changes again after it.
+    fn changed(&self, entries: &[Arc<Entry>]) -> Vec<Changed> {
+        let changes = entries.iter().map(|entry| &entry.change);
+        let last: HashMap<_, _> = changes
+            .filter(|change| self.scope.holds(change.identity.kind, &change.address))
+            .map(|change| ((&change.address, change.identity.kind), change.position))
+            .collect();
+        let mut changed: Vec<_> = last
+            .into_iter()
+            .map(|((address, kind), position)| Changed { position, address: address.clone(), kind })
+            .collect();
+        changed.sort_by_key(|changed| changed.position);
+        changed
+    }
+}
+
+struct Changed {
+    position: u64,
+    address: Address,
+    kind: RecordKind,
+}
+
+fn write(text: &mut Text, event: &Event, id: Option<u64>) -> Result<(), Error> {
+    let data = serde_json::to_string(event)
+        .map_err(|error| Error::Store { operation: "write an event", source: error.into() })?;
+    text.event(event.name(), id, &data);
+    Ok(())
+}

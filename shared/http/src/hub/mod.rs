@@ -1,0 +1,326 @@
+//! One reader of the change feed for all who follow it in this process.
+//!
+//! Streams and waiting polls read the feed themselves up to its end, and then [`subscribe`](Hub::subscribe): from there
+//! on the hub reads for all of them, once, and hands each change to those alone whose interest it matches. It never
+//! waits for anybody: a reader that falls far behind is told so, and reads for itself again. Without subscribers it does
+//! nothing.
+
+mod groups;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use nameservice_model::{Change, ChangeFeed, Error, Limit, Result, Run, chain};
+use tokio::{
+    sync::{Notify, OnceCell},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    filter::Interest,
+    hub::groups::{Groups, Member, batches},
+    problem::{Problem, ProblemDocument},
+    shapes::changes,
+};
+
+/// How many changes are read at once.
+const PAGE: Limit = match Limit::new(1000) {
+    Ok(limit) => limit,
+    Err(_) => Limit::ONE,
+};
+/// How long the feed is asked to wait at a time.
+const WAIT: Duration = Duration::from_secs(60);
+/// The pauses after failures of the feed double from the first to the last.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// How many of the last changes are kept for those who subscribe a little behind the hub.
+const KEPT: usize = 1024;
+/// After each round the hub rests, so that what comes meanwhile goes out together: so long for each reader it has
+/// reached, and so many times as long as the read took.
+const REST_FOR_EACH: Duration = Duration::from_micros(60);
+const REST_FOR_READING: u32 = 3;
+const MAX_REST: Duration = Duration::from_millis(100);
+/// A shorter rest is none: timers count milliseconds.
+const MIN_REST: Duration = Duration::from_micros(250);
+
+/// One change, with its JSON made once.
+#[derive(Debug)]
+pub struct Entry {
+    /// The change.
+    pub change: Change,
+    json: OnceLock<String>,
+}
+
+impl From<Change> for Entry {
+    fn from(change: Change) -> Self {
+        Self { change, json: OnceLock::new() }
+    }
+}
+
+impl Entry {
+    /// Returns the change as JSON, without line breaks.
+    pub fn json(&self) -> &str {
+        // Maps with text keys, texts and numbers: JSON has a word for each.
+        self.json.get_or_init(|| serde_json::to_string(&changes::Change::from(&self.change)).unwrap_or_default())
+    }
+}
+
+/// Some changes that readers of one interest are sent together, in the order of the feed.
+#[derive(Debug)]
+pub struct Batch {
+    /// The changes; never none.
+    pub entries: Vec<Arc<Entry>>,
+    bytes: usize,
+    text: OnceCell<Bytes>,
+}
+
+impl Batch {
+    fn new(entries: Vec<Arc<Entry>>, bytes: usize) -> Self {
+        Self { entries, bytes, text: OnceCell::new() }
+    }
+
+    /// Returns what is sent of the batch to each of its readers, made by the first of them.
+    pub async fn text<E>(&self, make: impl AsyncFnOnce(&[Arc<Entry>]) -> Result<Bytes, E>) -> Result<Bytes, E> {
+        self.text.get_or_try_init(|| make(&self.entries)).await.cloned()
+    }
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// The reader has fallen too far behind: read the feed, and subscribe again.
+    Lagging,
+    /// The feed no longer holds what follows.
+    Gone {
+        /// The oldest position that can still be read.
+        oldest: u64,
+    },
+    /// The feed has failed for longer than the reader waits.
+    Failed(Arc<Failed>),
+}
+
+/// A failure of the feed, for all who are waiting for it.
+#[derive(Debug)]
+pub struct Failed {
+    /// What a reader is shown.
+    pub problem: ProblemDocument,
+    /// What is logged.
+    pub reason: String,
+}
+
+/// Whether a reader has joined the hub.
+#[derive(Debug)]
+pub enum Joined {
+    /// From here on.
+    Yes(Subscription),
+    /// The hub is further than the feed was read: read on.
+    Behind,
+}
+
+/// Reads the feed for everybody. Cheap to clone.
+#[derive(Clone)]
+pub struct Hub(Arc<Inner>);
+
+struct Inner {
+    feed: Arc<dyn ChangeFeed>,
+    state: Mutex<State>,
+    /// Up to here everything was handed out.
+    position: AtomicU64,
+    /// The last subscriber has left.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    groups: Groups,
+    is_running: bool,
+    recent: VecDeque<Arc<Entry>>,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("position", &self.0.position).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Returns a hub over a feed.
+    pub fn new(feed: Arc<dyn ChangeFeed>) -> Self {
+        let (state, position, idle) = (Mutex::default(), AtomicU64::new(0), Notify::new());
+        Self(Arc::new(Inner { feed, state, position, idle }))
+    }
+
+    /// Subscribes a reader that has seen everything up to a position. `retry_for` is how long it bears a feed that fails.
+    pub fn subscribe(&self, interest: &Arc<Interest>, after: u64, retry_for: Duration) -> Joined {
+        let mut state = self.0.state();
+        let member = Arc::new(Member::new(retry_for));
+        if !state.is_running {
+            state.is_running = true;
+            self.0.position.store(after, Ordering::Release);
+            tokio::spawn(run(self.0.clone()));
+        }
+        if after < self.0.position.load(Ordering::Acquire) {
+            let begins = state.recent.front().map(|first| first.change.position);
+            if begins.is_none_or(|begins| after + 1 < begins) {
+                return Joined::Behind;
+            }
+            let missed = state.recent.iter().filter(|entry| entry.change.position > after);
+            let missed = missed.filter(|entry| interest.takes(&entry.change)).cloned().collect();
+            batches(missed).iter().for_each(|batch| member.put(batch));
+        }
+        let place = state.groups.add(interest, member.clone());
+        Joined::Yes(Subscription { hub: self.clone(), member, place, after })
+    }
+
+    /// Returns how many readers are subscribed.
+    pub fn subscribers(&self) -> usize {
+        self.0.state().groups.len()
+    }
+}
+
+/// A reader's place in the hub, until it is dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    hub: Hub,
+    member: Arc<Member>,
+    place: (u64, u64),
+    after: u64,
+}
+
+impl Subscription {
+    /// Waits for the next batch. Nothing is lost where the wait is given up.
+    pub async fn next(&mut self) -> Result<Arc<Batch>, End> {
+        loop {
+            match self.member.take() {
+                Some(Ok(batch)) => {
+                    let Some(batch) = self.unseen(batch) else { continue };
+                    return Ok(batch);
+                }
+                Some(Err(end)) => return Err(end),
+                None => self.member.news.notified().await,
+            }
+        }
+    }
+
+    /// What of a batch follows where the reader is.
+    fn unseen(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
+        let seen = batch.entries.iter().take_while(|entry| entry.change.position <= self.after).count();
+        self.after = self.after.max(batch.entries.last()?.change.position);
+        match seen {
+            0 => Some(batch),
+            seen => batches(batch.entries[seen..].to_vec()).pop(),
+        }
+    }
+
+    /// Returns the position up to which there is nothing for this reader that [`next`](Self::next) has not returned.
+    pub fn position(&self) -> u64 {
+        // In this order: what the hub has handed out before it moved is in the queue.
+        let position = self.hub.0.position.load(Ordering::Acquire);
+        if self.member.is_waiting() { self.after.max(position) } else { self.after }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut state = self.hub.0.state();
+        state.groups.remove(self.place);
+        if state.groups.is_empty() {
+            self.hub.0.idle.notify_one();
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the reading where nobody is left to read for.
+    fn is_over(&self) -> bool {
+        let mut state = self.state();
+        let is_over = state.groups.is_empty();
+        if is_over {
+            state.is_running = false;
+            state.recent = VecDeque::new();
+        }
+        // Whoever left before this does not end the wait that follows it.
+        pin!(self.idle.notified()).enable();
+        is_over
+    }
+
+    /// Hands out what follows the position, and returns how many readers it has reached.
+    fn hand_out(&self, changes: Vec<Change>) -> usize {
+        let Some(last) = changes.last().map(|last| last.position) else { return 0 };
+        let entries: Vec<_> = changes.into_iter().map(|change| Arc::new(change.into())).collect();
+        let mut state = self.state();
+        let reached = state.groups.distribute(&entries);
+        state.recent.extend(entries);
+        let surplus = state.recent.len().saturating_sub(KEPT);
+        state.recent.drain(..surplus);
+        self.position.store(last, Ordering::Release);
+        reached
+    }
+}
+
+async fn run(hub: Arc<Inner>) {
+    let mut failing: Option<(Instant, Duration)> = None;
+    while !hub.is_over() {
+        match round(&hub).await {
+            Ok(()) => {
+                if failing.take().is_some() {
+                    tracing::info!("the change feed answers again");
+                }
+            }
+            Err(error) => {
+                if failing.is_none() {
+                    tracing::warn!(error = chain(&error), "the change feed cannot be read; trying again");
+                }
+                let (since, pause) = failing.get_or_insert((Instant::now(), PAUSES.0));
+                let reason = chain(&error).to_string();
+                let failed = Arc::new(Failed { problem: Problem::from(error).document(), reason });
+                let failing_for = since.elapsed() + *pause;
+                hub.state().groups.end(&End::Failed(failed), |retry_for| failing_for >= retry_for);
+                tokio::select! {
+                    () = sleep(*pause) => {}
+                    () = hub.idle.notified() => {}
+                }
+                *pause = PAUSES.1.min(*pause * 2);
+            }
+        }
+    }
+}
+
+/// Reads what follows, or waits for it.
+async fn round(hub: &Inner) -> Result<(), Error> {
+    let position = hub.position.load(Ordering::Acquire);
+    let begun = Instant::now();
+    match hub.feed.changes(position, PAGE).await? {
+        Run::Gone { oldest } => {
+            let mut state = hub.state();
+            state.groups.end(&End::Gone { oldest }, |_| true);
+            state.groups = Groups::default();
+        }
+        Run::Changes(changes) if changes.is_empty() => tokio::select! {
+            waited = hub.feed.wait(position, WAIT) => waited?,
+            () = hub.idle.notified() => {}
+        },
+        Run::Changes(changes) => {
+            let read = begun.elapsed();
+            let reached = u32::try_from(hub.hand_out(changes)).unwrap_or(u32::MAX);
+            let rest = (REST_FOR_EACH * reached).max(read * REST_FOR_READING).min(MAX_REST);
+            if rest >= MIN_REST {
+                sleep(rest).await;
+            }
+        }
+    }
+    Ok(())
+}
