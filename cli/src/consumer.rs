@@ -19,7 +19,7 @@ use aws_sdk_dynamodbstreams::{
     types::{AttributeValue as StreamValue, Record, Shard as Listed, ShardIteratorType},
 };
 use jiff::Timestamp;
-use nameservice_feed::{Checkpoint, Feed};
+use nameservice_feed::{Checkpoint, Feed, MAX_TRANSACTION};
 use nameservice_model::{BoxError, Error as StoreError, chain};
 use nameservice_store::{Store, StreamRecord};
 use stream_consumer::{Consumer, Delivery};
@@ -65,15 +65,63 @@ pub struct Source {
 pub struct Pace {
     /// The pause after a read that has found nothing.
     pub poll: Duration,
+    /// The longest that it becomes while nothing is found.
+    pub max_idle: Duration,
     /// Whether a [`Nudge`] ends that pause.
     pub nudged: bool,
+    /// Whether the engine that is read serves the writers too.
+    pub shared: bool,
 }
 
 impl Pace {
     /// For an engine on this machine or near it.
-    pub const NEAR: Self = Self { poll: Duration::from_millis(250), nudged: true };
+    pub const NEAR: Self = Self { poll: Duration::from_millis(250), max_idle: MAX_IDLE, nudged: true, shared: true };
     /// For AWS, where each read counts against a limit of five a second.
-    pub const AWS: Self = Self { poll: Duration::from_millis(250), nudged: false };
+    pub const AWS: Self =
+        Self { poll: Duration::from_millis(250), max_idle: Duration::from_secs(1), nudged: false, shared: false };
+}
+
+/// The pause after a round that has found little is so many times as long as the round, within these bounds: on an engine
+/// that serves writers too, reading shall cost a small part of what they do.
+const REST_FACTOR: u32 = 4;
+const MIN_REST: Duration = Duration::from_millis(10);
+const MAX_REST: Duration = Duration::from_millis(250);
+/// A round that has found as much as fits a transaction of the feed is worth the next one at once.
+const FULL: usize = MAX_TRANSACTION;
+/// How long the pause between reads that find nothing becomes.
+const MAX_IDLE: Duration = Duration::from_secs(2);
+
+/// When the stream is read next: what comes quickly is read together, and what does not come is looked for seldom.
+#[derive(Debug)]
+struct Rhythm {
+    pace: Pace,
+    idle: Duration,
+}
+
+/// A pause between two rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rest {
+    length: Duration,
+    /// Whether a [`Nudge`] ends it.
+    nudged: bool,
+}
+
+impl Rhythm {
+    fn new(pace: Pace) -> Self {
+        Self { pace, idle: pace.poll }
+    }
+
+    /// The pause after a round that has found so many records in so much time; `None` for none.
+    fn after(&mut self, records: usize, took: Duration) -> Option<Rest> {
+        if records == 0 {
+            let length = self.idle;
+            self.idle = (self.idle + self.pace.poll / 4).min(self.pace.max_idle);
+            return Some(Rest { length, nudged: self.pace.nudged });
+        }
+        self.idle = self.pace.poll;
+        let is_shared = self.pace.shared && records < FULL;
+        is_shared.then(|| Rest { length: (took * REST_FACTOR).clamp(MIN_REST, MAX_REST), nudged: false })
+    }
 }
 
 /// Tells the consumer that something was written, so that it need not wait for the clock.
@@ -133,7 +181,7 @@ enum Interrupted {
     #[error("it cannot be told how far the stream was read")]
     Checkpoint(#[from] StoreError),
     /// The table has no stream.
-    #[error("the table has no stream: `nameservice init` says what else it lacks")]
+    #[error("the table has no stream: `nameservice init` reports what else it lacks")]
     NoStream,
     /// The table has another stream than before.
     #[error("the table's stream was made anew")]
@@ -181,6 +229,7 @@ enum State {
 impl Reader {
     async fn run(self) {
         let mut pauses = Pauses::default();
+        let mut reported = None;
         loop {
             let begun = Instant::now();
             let error = match self.follow().await {
@@ -194,12 +243,26 @@ impl Reader {
             // Trouble after a good while is new trouble.
             if begun.elapsed() > 2 * LONGEST_PAUSE {
                 pauses = Pauses::default();
+                reported = None;
             }
             let pause = match error {
-                Interrupted::NoStream => NO_STREAM_PAUSE,
+                Interrupted::NoStream => {
+                    let table = &self.source.table;
+                    self.feed.set_outage(Some(format!(
+                        "the table {table} has no stream, so its changes cannot be followed. Enable one with new and \
+                         old images: aws dynamodb update-table --table-name {table} --stream-specification \
+                         StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
+                    )));
+                    NO_STREAM_PAUSE
+                }
                 _ => pauses.next(),
             };
-            tracing::error!(error = chain(&error), "the change feed stands still; it is tried again in {pause:?}");
+            let error = chain(&error);
+            // The same again is no news.
+            if reported.as_ref() != Some(&error) {
+                tracing::error!(error, "the change feed stands still; it is tried again in {pause:?}");
+                reported = Some(error);
+            }
             self.pause(pause).await;
         }
     }
@@ -207,18 +270,22 @@ impl Reader {
     /// Reads until told to stop and nothing is left.
     async fn follow(&self) -> Result<(), Interrupted> {
         let stream = self.stream().await?;
+        self.feed.set_outage(None);
         let mut shards = self.resume(&stream).await?;
         let (mut listed, mut saved) = (Instant::now(), Instant::now());
+        let mut rhythm = Rhythm::new(self.pace);
         loop {
+            let begun = Instant::now();
             let stopping = *self.stopping.borrow();
-            let mut found = false;
+            let mut records = 0;
             let reading: Vec<String> =
                 shards.iter().filter(|(_, shard)| shard.state == State::Begun).map(|(id, _)| id.clone()).collect();
             for id in reading {
                 if let Some(shard) = shards.get_mut(&id) {
-                    found |= self.read(&stream, &id, shard).await?;
+                    records += self.read(&stream, &id, shard).await?;
                 }
             }
+            let mut found = records > 0;
             let has_ended = shards.values().any(|shard| shard.state == State::Ended);
             if listed.elapsed() >= if has_ended { LIST_CHILDREN_EVERY } else { LIST_EVERY } {
                 listed = Instant::now();
@@ -236,14 +303,20 @@ impl Reader {
             if done {
                 return Ok(());
             }
-            if !found {
-                self.pause(self.pace.poll).await;
+            let records = if found { records.max(1) } else { 0 };
+            if let Some(rest) = rhythm.after(records, begun.elapsed()).filter(|_| !stopping || !found) {
+                self.rest(rest).await;
             }
         }
     }
 
     /// Waits, but not for longer than until there is something to do.
     async fn pause(&self, at_most: Duration) {
+        self.rest(Rest { length: at_most, nudged: self.pace.nudged }).await;
+    }
+
+    async fn rest(&self, rest: Rest) {
+        let at_most = rest.length;
         let mut stopping = self.stopping.clone();
         if *stopping.borrow_and_update() {
             // Every round is the last one, unless something keeps it from being that.
@@ -251,7 +324,7 @@ impl Reader {
         }
         tokio::select! {
             () = sleep(at_most) => {}
-            () = self.nudge.0.notified(), if self.pace.nudged => {}
+            () = self.nudge.0.notified(), if rest.nudged => {}
             _ = stopping.changed() => {}
         }
     }
@@ -340,13 +413,13 @@ impl Reader {
         Ok(begun)
     }
 
-    /// Reads a shard once. True if it is worth to read on at once.
-    async fn read(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<bool, Interrupted> {
+    /// Reads a shard once. Returns how many records it has found; 1 where it is to be read again at once.
+    async fn read(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<usize, Interrupted> {
         let iterator = match shard.iterator.take() {
             Some(iterator) => iterator,
             None => match self.iterator(stream, id, shard).await? {
                 Some(iterator) => iterator,
-                None => return Ok(true),
+                None => return Ok(1),
             },
         };
         let request = self.source.streams.get_records().shard_iterator(&iterator).limit(RECORDS_PER_READ);
@@ -355,21 +428,21 @@ impl Reader {
             Err(error) => {
                 return match error.code() {
                     // Fifteen minutes old: the next read asks for a new one.
-                    Some("ExpiredIteratorException") => Ok(true),
-                    Some("TrimmedDataAccessException") => self.outrun(id, shard).await.map(|()| true),
+                    Some("ExpiredIteratorException") => Ok(1),
+                    Some("TrimmedDataAccessException") => self.outrun(id, shard).await.map(|()| 1),
                     Some(
                         "LimitExceededException" | "ThrottlingException" | "ProvisionedThroughputExceededException",
                     ) => {
                         shard.iterator = Some(iterator);
                         self.pause(THROTTLED_PAUSE).await;
-                        Ok(false)
+                        Ok(0)
                     }
                     _ => Err(stream_error(error)),
                 };
             }
         };
         let records = output.records.unwrap_or_default();
-        let found = !records.is_empty();
+        let found = records.len();
         let batch: Vec<Delivery> = records.into_iter().map(|record| delivery(id, record)).collect();
         self.deliver(&batch, shard).await?;
         match output.next_shard_iterator {
@@ -588,6 +661,23 @@ mod tests {
     fn checkpoint(shard: &str, finished: bool) -> Checkpoint {
         let saved_at = Timestamp::UNIX_EPOCH;
         Checkpoint { stream: "s".into(), shard: shard.into(), passed: Some("7".into()), finished, saved_at }
+    }
+
+    #[test]
+    fn a_busy_engine_is_read_in_large_batches_and_an_idle_one_seldom() {
+        let mut rhythm = Rhythm::new(Pace::NEAR);
+        let millis = Duration::from_millis;
+        assert_eq!(rhythm.after(5, millis(8)), Some(Rest { length: millis(32), nudged: false }));
+        assert_eq!(rhythm.after(5, millis(1)).unwrap().length, MIN_REST);
+        assert_eq!(rhythm.after(5, millis(500)).unwrap().length, MAX_REST);
+        assert_eq!(rhythm.after(FULL, millis(8)), None);
+        let idle: Vec<_> = (0..40).filter_map(|_| rhythm.after(0, millis(2))).collect();
+        assert!(idle.iter().all(|rest| rest.nudged) && idle.is_sorted_by_key(|rest| rest.length));
+        assert_eq!((idle[0].length, idle[39].length), (millis(250), MAX_IDLE));
+        rhythm.after(1, millis(2));
+        assert_eq!(rhythm.after(0, millis(2)).unwrap().length, millis(250));
+        // In this process reading costs nobody else anything.
+        assert_eq!(Rhythm::new(Pace::NEAR).after(5, millis(8)), None);
     }
 
     #[test]

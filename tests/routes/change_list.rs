@@ -336,3 +336,22 @@ async fn a_parameter_that_cannot_be_is_named() {
     }
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
 }
+
+#[tokio::test]
+async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
+    let table = Table::fresh().await;
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let auth = nameservice_http::Auth::Open;
+    let service =
+        nameservice_cli::serve::start(listen, table.store.clone(), table.feed.clone(), auth, None).await.unwrap();
+    let client = nameservice_tests::service::client();
+    let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
+    let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
+    // It may be taken after the stop has begun, and is answered all the same.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    service.stop().await;
+    let answer = asked.await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({ "changes": [], "position": 0 }));
+}

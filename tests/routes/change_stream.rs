@@ -518,3 +518,24 @@ async fn streams_end_when_the_service_stops() {
     stopping.await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
+
+#[tokio::test]
+async fn any_number_of_readers_reads_the_feed_once() {
+    let service = Service::start().await;
+    append(&service, "mydb", 1..=3).await;
+    let mut streams = Vec::new();
+    for n in 0..20 {
+        let path = if n % 2 == 0 { "/v1/events" } else { "/v1/events?address=mydb&concern=head" };
+        let mut stream = Stream::open(&service, path, &[]).await;
+        assert_eq!(stream.next().await.unwrap().id, Some(3));
+        streams.push(stream);
+    }
+    service.table.proxy.take_requests();
+    append(&service, "mydb", 4..=4).await;
+    for stream in &mut streams {
+        assert_eq!(positions(&stream.events(1).await), [4]);
+    }
+    // One for the first to begin, which may come late, and one for what was appended.
+    let reads = service.table.proxy.take_requests().iter().filter(|request| request.operation == "Query").count();
+    assert!((1..=2).contains(&reads), "{reads}");
+}

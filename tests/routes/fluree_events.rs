@@ -282,7 +282,13 @@ async fn a_token_is_told_of_its_own_records() {
     }
     let globs = narrow("nameservice:read", json!(["mine/*"]));
     let of_fluree = token(json!({ "fluree.storage.ledgers": ["mine/a"] }));
-    for token in [globs, of_fluree] {
+    let of_events = token(json!({ "fluree.events.ledgers": ["mine/a"] }));
+    let bearer = format!("Bearer {of_events}");
+    for path in ["/v1/events", "/v1/records/mine/a", "/fluree/storage/ns/mine/a", "/fluree/nameservice/snapshot"] {
+        let answer = service.send(Method::GET, path, &[("authorization", &bearer)], None).await;
+        answer.problem(403, "insufficient-scope");
+    }
+    for token in [globs, of_fluree, of_events] {
         let bearer = format!("Bearer {token}");
         for path in [ALL, "/fluree/events?ledger=mine/a&ledger=theirs"] {
             let mut stream = Stream::open(&service, path, &[("authorization", &bearer)]).await;

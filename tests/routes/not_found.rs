@@ -3,11 +3,24 @@ use super::*;
 #[tokio::test]
 async fn no_route_is_a_problem_that_names_the_path() {
     let service = Service::start().await;
-    for path in ["/", "/v1", "/v1/nowhere", "/v1/records/", "/v2/records/mydb", "/v1/ledgers/mydb", "/V1/records"] {
+    for path in
+        ["/nowhere", "/v2", "/v1/nowhere", "/v1/records/", "/v2/records/mydb", "/v1/ledgers/mydb", "/V1/records"]
+    {
         let answer = service.get(path).await;
         assert!(answer.header("x-request-id").is_some(), "{path}");
         let problem = answer.problem(404, "not-found");
         assert!(problem["detail"].as_str().unwrap().contains(path), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_routes_is_led_to_them() {
+    let service = Service::start().await;
+    for (path, to) in [("/", "v1/docs"), ("/v1", "v1/docs"), ("/healthz", "v1/health")] {
+        let answer = service.get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.header("location")), (307, Some(to)), "{path}");
+        service.get(&format!("/{to}")).await.expect(200);
+        service.post(path, json!({})).await.problem(404, "not-found");
     }
 }
 

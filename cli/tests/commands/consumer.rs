@@ -107,7 +107,7 @@ async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_goes_o
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nudge_spares_the_wait_for_the_clock() {
     let table = table().await;
-    let slow = Pace { poll: Duration::from_secs(3600), nudged: true };
+    let slow = Pace { poll: Duration::from_secs(3600), max_idle: Duration::from_secs(3600), ..Pace::NEAR };
     let running = consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), slow);
     let nudge = running.nudge();
     let mydb = create(&table, "mydb").await;

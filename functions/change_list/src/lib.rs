@@ -98,6 +98,7 @@ async fn change_list(
     let parts = parameters.concern.into_iter().map(Into::into).collect();
     let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?;
     let interest = caller.interest(filter, "changes".to_owned());
+    Problem::unless_followed(feed.as_ref())?;
 
     let mut found = look(feed.as_ref(), parameters.after, limit, &interest).await?;
     while found.is_the_end && found.changes.is_empty() && Instant::now() < until {

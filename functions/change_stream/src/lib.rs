@@ -178,6 +178,7 @@ async fn fluree_event_stream(
 
 /// Where a stream begins, and what was read there already: before the answer begins it can still be a refusal.
 async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
+    Problem::unless_followed(feed)?;
     let Some(after) = after else { return Ok((feed.position().await?, None)) };
     match feed.changes(after, PAGE).await? {
         Run::Gone { oldest } => Err(Problem::gone(feed, after, oldest).await),

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use nameservice_http::{Problem, Route, extract::Query};
-use nameservice_model::NameService;
+use nameservice_model::{ChangeFeed, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(; InvalidParameter Unavailable);
+nameservice_http::refusals!(; InvalidParameter Unavailable FeedUnavailable);
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Whether to ask the store too.
+    /// Whether to ask the store and its change feed too.
     #[serde(default)]
     #[param(default = false)]
     deep: bool,
@@ -41,11 +41,13 @@ struct Health {
 )]
 async fn health_get(
     State(names): State<Arc<dyn NameService>>,
+    State(feed): State<Arc<dyn ChangeFeed>>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Health>, Problem> {
     if parameters.deep {
         // Whatever keeps the store from answering, the service cannot serve.
         names.ping().await.map_err(Problem::unavailable)?;
+        Problem::unless_followed(feed.as_ref())?;
     }
     Ok(Json(Health { status: "ok" }))
 }

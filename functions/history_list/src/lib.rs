@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord);
+nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord FeedUnavailable);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -68,6 +68,7 @@ async fn history_list(
         part: parameters.concern.map(Into::into),
         limit: page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
     };
+    Problem::unless_followed(feed.as_ref())?;
     let found = feed.history(target.address(), &query).await?;
     if found.changes.is_empty()
         && found.more_after.is_none()

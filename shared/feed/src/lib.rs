@@ -30,7 +30,7 @@ mod rows;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -66,6 +66,8 @@ pub struct Feed {
     moved: Arc<watch::Sender<u64>>,
     /// The counter as the writer in this process last observed it; `u64::MAX` before its first read.
     observed: Arc<AtomicU64>,
+    /// Why nothing comes through, where a consumer in this process has found that out.
+    outage: Arc<Mutex<Option<String>>>,
 }
 
 impl Feed {
@@ -76,6 +78,7 @@ impl Feed {
             retention: DEFAULT_RETENTION,
             moved: Arc::new(watch::Sender::new(0)),
             observed: Arc::new(AtomicU64::new(u64::MAX)),
+            outage: Arc::default(),
         }
     }
 
@@ -89,6 +92,11 @@ impl Feed {
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
+    }
+
+    /// Says why nothing comes through, or that something does again. All clones know it.
+    pub fn set_outage(&self, reason: Option<String>) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Returns the name of its table.

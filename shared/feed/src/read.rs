@@ -1,6 +1,6 @@
 //! Reading: only what is certainly complete, and never past a hole in silence.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -25,6 +25,10 @@ const TAIL: usize = 500;
 
 #[async_trait]
 impl ChangeFeed for Feed {
+    fn outage(&self) -> Option<String> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Where nobody has made the feed's table yet, the feed has not begun: a table that only Fluree has used so far.
     async fn position(&self) -> Result<u64> {
         match self.counter().await {

@@ -280,6 +280,14 @@ impl Problem {
         Self::new(Kind::Expired, detail).member("oldest", oldest)
     }
 
+    /// Rejects requests for changes where it is known that none come through the feed, and why.
+    pub fn unless_followed(feed: &dyn ChangeFeed) -> Result<(), Self> {
+        match feed.outage() {
+            None => Ok(()),
+            Some(reason) => Err(Self::new(Kind::FeedUnavailable, reason).header(header::RETRY_AFTER, RETRY_AFTER)),
+        }
+    }
+
     /// The feed does not hold what follows a position: it has expired, or the feed has not come so far.
     pub async fn gone(feed: &dyn ChangeFeed, after: u64, oldest: u64) -> Self {
         match feed.position().await {

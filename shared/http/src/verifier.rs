@@ -423,4 +423,22 @@ mod tests {
         }
         assert!(Verifier::from_jwks(&keys.to_string(), Required::Any, Required::Any).is_err());
     }
+
+    #[test]
+    fn a_key_that_came_into_the_file_later_is_found_and_a_broken_file_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys.json");
+        let set = |id: &str| json!({"keys": [jwk(Algorithm::EdDSA, id)]}).to_string();
+        fs::write(&path, set("old")).unwrap();
+        let verifier = Verifier::from_file(&path, Required::Any, Required::Any).unwrap();
+        let signed = |id: &str| token(Algorithm::EdDSA, id, &key(Algorithm::EdDSA, 7), &claims());
+        assert!(verifier.claims(&signed("old")).is_ok());
+        fs::write(&path, set("new")).unwrap();
+        assert!(verifier.claims(&signed("new")).is_ok());
+        assert!(verifier.claims(&signed("old")).is_err());
+        fs::write(&path, "{").unwrap();
+        assert!(verifier.claims(&signed("new")).is_ok());
+        assert!(Verifier::from_file(&path, Required::Any, Required::Any).is_err());
+        assert!(Verifier::from_file(directory.path().join("nowhere"), Required::Any, Required::Any).is_err());
+    }
 }

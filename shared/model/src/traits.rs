@@ -159,6 +159,11 @@ pub trait ChangeFeed: Send + Sync {
     /// Returns the position of the last change, 0 before the first.
     async fn position(&self) -> Result<u64>;
 
+    /// Returns why nothing comes through the feed, where that is known. Makes no request.
+    fn outage(&self) -> Option<String> {
+        None
+    }
+
     /// Returns at most `limit` changes after a position, consistent and without a gap.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run>;
 
