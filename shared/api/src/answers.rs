@@ -103,13 +103,13 @@ pub struct Summary {
 }
 
 /// An entry of a list: a summary, or the whole record where `view=full` asks for it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Listed {
+    /// `view=full`. First, because a record has all the members of a summary.
+    Full(Box<Record>),
     /// `view=summary`
     Summary(Summary),
-    /// `view=full`
-    Full(Box<Record>),
 }
 
 /// Where the latest commit of a ledger is.
@@ -315,4 +315,36 @@ impl From<model::Config> for Config {
     fn from(config: model::Config) -> Self {
         Self { v: config.v, payload: config.payload }
     }
+}
+
+/// A page of a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SnapshotPage {
+    /// The position of the change feed before the first page was read: follow the feed from here.
+    pub position: u64,
+    /// The records of this page.
+    pub records: Vec<Record>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// A page of branches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Branches {
+    /// The branches of this page.
+    pub branches: Vec<Record>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// What is left of a branch's source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BranchDropped {
+    /// How many branches its source has left.
+    pub parent_branches: i64,
 }

@@ -94,6 +94,17 @@ pub struct Changes {
     pub position: u64,
 }
 
+/// The changes of one record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct History {
+    /// The changes, oldest first.
+    pub changes: Vec<Change>,
+    /// Send it as `after` to go on; absent where nothing more follows yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+}
+
 impl From<&model::Change> for Change {
     fn from(change: &model::Change) -> Self {
         let (payload, payload_omitted) = match &change.payload {
@@ -153,6 +164,19 @@ impl From<model::ChangeKind> for ChangeKind {
             model::ChangeKind::Retracted => Self::Retracted,
             model::ChangeKind::Restored => Self::Restored,
             model::ChangeKind::Purged => Self::Purged,
+        }
+    }
+}
+
+impl From<ChangeKind> for model::ChangeKind {
+    fn from(kind: ChangeKind) -> Self {
+        match kind {
+            ChangeKind::Created => Self::Created,
+            ChangeKind::Updated => Self::Updated,
+            ChangeKind::Reset => Self::Reset,
+            ChangeKind::Retracted => Self::Retracted,
+            ChangeKind::Restored => Self::Restored,
+            ChangeKind::Purged => Self::Purged,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::requests::HeadValue;
 use crate::Invalid;
 
 /// A record as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeRecord))]
 #[serde(untagged)]
@@ -23,7 +23,7 @@ pub enum Record {
 }
 
 /// A ledger as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeLedger))]
 pub struct Ledger {
@@ -60,7 +60,7 @@ fn is_zero(count: &i64) -> bool {
 }
 
 /// A graph source as Fluree knows it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeGraphSource))]
 pub struct GraphSource {
@@ -85,7 +85,7 @@ pub struct GraphSource {
 }
 
 /// The types of graph sources that Fluree knows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeSourceType))]
 pub enum SourceType {
@@ -170,7 +170,7 @@ impl From<&model::Record> for GraphSource {
 }
 
 /// What is told to those who follow records.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEvent))]
 #[serde(tag = "action", rename_all = "kebab-case")]
@@ -232,7 +232,7 @@ impl Event {
 }
 
 /// What a record describes, as events call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEventKind))]
 #[serde(rename_all = "kebab-case")]
@@ -253,7 +253,7 @@ impl From<RecordKind> for EventKind {
 }
 
 /// A record inside an event.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEventRecord))]
 #[serde(untagged)]
@@ -265,7 +265,7 @@ pub enum EventRecord {
 }
 
 /// A graph source inside an event: its type is told as it is stored, and secrets are taken out of its configuration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEventGraphSource))]
 pub struct EventGraphSource {
@@ -330,7 +330,7 @@ fn json_text(config: Option<&Value>) -> String {
 }
 
 /// All records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeSnapshot))]
 pub struct Snapshot {
@@ -364,7 +364,7 @@ impl From<model::Index> for Ref {
 }
 
 /// Moves a ref.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureePush))]
 pub struct Push {
@@ -402,7 +402,7 @@ impl From<Ref> for HeadValue {
 }
 
 /// What a push has done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureePushAnswer))]
 #[serde(tag = "status", rename_all = "snake_case")]
@@ -421,7 +421,7 @@ pub enum PushAnswer {
 }
 
 /// What an `init` has done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeInit))]
 pub struct Init {
@@ -430,7 +430,7 @@ pub struct Init {
 }
 
 /// What a request to a ref is answered with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeRefAnswer))]
 #[serde(untagged)]

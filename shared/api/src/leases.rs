@@ -59,28 +59,32 @@ impl From<model::Held> for Held {
 }
 
 /// Takes a lease, or extends one.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Which lease.
     #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
-    name: LeaseName,
+    pub name: LeaseName,
     /// Under which name. Who holds the lease under this name already takes over from themselves.
     #[cfg_attr(feature = "openapi", schema(example = "indexer-7f3a", max_length = 256))]
-    holder: String,
+    pub holder: String,
     /// To extend a lease: its token. Left out, the lease is taken.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
-    token: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<i64>,
     /// For how long.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3600, default = 300))]
-    ttl_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<i64>,
     /// The `t` it is wanted for.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
-    target_t: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_t: Option<i64>,
     /// Metadata for the status, such as `progress`: the same write stores it, in place of the status's metadata.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    meta: Option<Object>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Object>,
 }
 
 impl Wanted {
@@ -104,18 +108,18 @@ impl Wanted {
 }
 
 /// The lease that a push is made under.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Which lease.
     #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
-    name: LeaseName,
+    pub name: LeaseName,
     /// Who holds it.
-    holder: String,
+    pub holder: String,
     /// The token it was granted with.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
-    token: i64,
+    pub token: i64,
 }
 
 impl Claim {
@@ -126,19 +130,19 @@ impl Claim {
 }
 
 /// The lease that is given back.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct Return {
     /// Which lease.
     #[cfg_attr(feature = "openapi", param(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
-    name: LeaseName,
+    pub name: LeaseName,
     /// Who holds it.
-    holder: String,
+    pub holder: String,
     /// The token it was granted with.
     #[cfg_attr(feature = "openapi", param(minimum = 1))]
-    token: i64,
+    pub token: i64,
 }
 
 impl Return {

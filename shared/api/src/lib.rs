@@ -8,6 +8,7 @@
 mod answers;
 pub mod changes;
 pub mod fluree;
+mod from_model;
 mod invalid;
 pub mod json;
 pub mod leases;
@@ -16,6 +17,7 @@ mod openapi;
 pub mod problem;
 pub mod requests;
 mod strict;
+mod to_model;
 pub mod transactions;
 
 pub use answers::*;
@@ -23,3 +25,4 @@ pub use invalid::{Invalid, InvalidKind};
 #[cfg(feature = "openapi")]
 pub use openapi::map_of_nullable;
 pub use problem::{ProblemDocument, ProblemKind};
+pub use to_model::{InvalidAnswer, concern_state};

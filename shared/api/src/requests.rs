@@ -87,18 +87,19 @@ fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E,
 }
 
 /// Moves the head of a ledger.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeadPush {
     /// The head that must be in place. Null: no record, which creates a ledger. Left out: any older head.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<HeadValue>, nullable))]
-    expected: Option<Option<HeadValue>>,
+    pub expected: Option<Option<HeadValue>>,
     /// The new head, with a `t` greater than that in place.
-    new: HeadValue,
+    pub new: HeadValue,
     /// The lease that must be held.
-    lease: Option<leases::Claim>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<leases::Claim>,
 }
 
 impl HeadPush {
@@ -115,67 +116,70 @@ impl HeadPush {
 }
 
 /// The index of a named graph.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GraphValue {
     /// The index root.
-    id: String,
+    pub id: String,
     /// The `t` that it covers.
-    t: i64,
+    pub t: i64,
     /// How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
     /// is 0, and compared.
-    rev: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rev: Option<i64>,
 }
 
 /// An index that must be in place: `{id, t}`, or `{id: null, t: 0}` for none.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedIndex {
     /// The index root.
-    id: Option<String>,
+    pub id: Option<String>,
     /// The `t` that it covers.
-    t: i64,
+    pub t: i64,
     /// As the service has told it; not compared, since id and `t` tell an index.
-    rev: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rev: Option<i64>,
     /// The named graphs to compare; others may be anything.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::map_of_nullable::<GraphValue>))]
-    graphs: BTreeMap<String, Option<GraphValue>>,
+    pub graphs: BTreeMap<String, Option<GraphValue>>,
 }
 
 /// A new index.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewIndex {
     /// The index root.
-    id: Option<String>,
+    pub id: Option<String>,
     /// The `t` that it covers.
-    t: i64,
+    pub t: i64,
     /// The named graphs to set; others keep theirs. Null: the graph exists and has no index yet.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::map_of_nullable::<GraphValue>))]
-    graphs: BTreeMap<String, Option<GraphValue>>,
+    pub graphs: BTreeMap<String, Option<GraphValue>>,
 }
 
 /// Moves the index of a record.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IndexPush {
     /// The index that must be in place. Null: no record, which creates a ledger. Left out: any older index.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ExpectedIndex>, nullable))]
-    expected: Option<Option<ExpectedIndex>>,
+    pub expected: Option<Option<ExpectedIndex>>,
     /// The new index. Its `t` may equal that of `expected`: the same data, indexed again.
-    new: NewIndex,
+    pub new: NewIndex,
     /// Without `expected`: also replace an index at the same `t`. Needs `nameservice:admin`.
-    #[serde(default)]
-    allow_equal: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_equal: bool,
     /// The lease that must be held.
-    lease: Option<leases::Claim>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<leases::Claim>,
 }
 
 impl IndexPush {
@@ -245,42 +249,45 @@ fn checked_graphs<T>(
 }
 
 /// A status that must be in place.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedStatus {
     /// Its `v`.
-    v: i64,
+    pub v: i64,
     /// Its `state` and what else is given, compared too. A lease in it is not.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    payload: Option<Object>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Object>,
 }
 
 /// A new status.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewStatus {
     /// One more than that in place, unless given; always greater.
-    v: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v: Option<i64>,
     /// `state` and whatever else there is to tell. Replaces the payload in place.
     #[cfg_attr(feature = "openapi", schema(value_type = Object, example = json!({"state": "ready"})))]
-    payload: Object,
+    pub payload: Object,
 }
 
 /// Changes the status of a record.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StatusPush {
     /// The status that must be in place.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = ExpectedStatus, required))]
-    expected: Option<Option<ExpectedStatus>>,
+    pub expected: Option<Option<ExpectedStatus>>,
     /// The new status.
-    new: NewStatus,
+    pub new: NewStatus,
     /// The lease that must be held.
-    lease: Option<leases::Claim>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<leases::Claim>,
 }
 
 impl StatusPush {
@@ -326,42 +333,45 @@ fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
 }
 
 /// A config that must be in place: `{v: 0}` for none.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedConfig {
     /// Its `v`.
-    v: i64,
+    pub v: i64,
     /// Compared too, where given.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    payload: Option<Object>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Object>,
 }
 
 /// A new config.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewConfig {
     /// One more than that in place, unless given; always greater.
-    v: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v: Option<i64>,
     /// The configuration. Replaces that in place. `default_context_id` is a content id.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    payload: Object,
+    pub payload: Object,
 }
 
 /// Changes the configuration of a ledger.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigPush {
     /// The config that must be in place.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = ExpectedConfig, required))]
-    expected: Option<Option<ExpectedConfig>>,
+    pub expected: Option<Option<ExpectedConfig>>,
     /// The new config.
-    new: NewConfig,
+    pub new: NewConfig,
     /// The lease that must be held.
-    lease: Option<leases::Claim>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<leases::Claim>,
 }
 
 impl ConfigPush {
@@ -393,18 +403,20 @@ impl ExpectedConfig {
 }
 
 /// Creates a ledger.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewLedger {
     /// `name:branch`; `mydb` means `mydb:main`.
     #[cfg_attr(feature = "openapi", schema(example = "mydb:main"))]
-    address: String,
+    pub address: String,
     /// Its head, where it has one already.
-    head: Option<HeadValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<HeadValue>,
     /// Its configuration.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    config: Option<Object>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Object>,
 }
 
 /// What [`NewLedger`] means.
@@ -438,21 +450,23 @@ fn initial_config(config: Object) -> Result<model::NewConfig, Invalid> {
 }
 
 /// Creates a graph source, or replaces its configuration.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GraphSource {
     /// Its type. That of an existing graph source does not change.
     #[cfg_attr(feature = "openapi", schema(example = "f:Bm25Index", max_length = 128))]
-    source_type: String,
+    pub source_type: String,
     /// Its configuration, opaque to the nameservice.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    config: Object,
+    pub config: Object,
     /// The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
-    dependencies: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<String>>,
     /// The `v` of the config that must be in place; 0 where the graph source must not exist.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
-    expected_v: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_v: Option<i64>,
 }
 
 impl GraphSource {
@@ -473,21 +487,22 @@ impl GraphSource {
 }
 
 /// Creates a branch of a ledger.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewBranch {
     /// The name that both branches share.
     #[cfg_attr(feature = "openapi", schema(example = "mydb"))]
-    name: String,
+    pub name: String,
     /// The branch to create.
     #[cfg_attr(feature = "openapi", schema(example = "dev"))]
-    branch: String,
+    pub branch: String,
     /// The branch to start from.
     #[cfg_attr(feature = "openapi", schema(example = "main"))]
-    source: String,
+    pub source: String,
     /// The commit to start from; left out, the source's head.
-    at: Option<HeadValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<HeadValue>,
 }
 
 /// What [`NewBranch`] means.
@@ -516,13 +531,14 @@ impl NewBranch {
 }
 
 /// Retracts a record.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Retraction {
     /// Why, for those who look at its status.
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
-    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Retraction {
@@ -541,14 +557,14 @@ impl Retraction {
 }
 
 /// Puts a ledger to a snapshot. `{id: null, t: 0}` is none.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// The head.
-    head: HeadValue,
+    pub head: HeadValue,
     /// The index.
-    index: HeadValue,
+    pub index: HeadValue,
 }
 
 impl Snapshot {

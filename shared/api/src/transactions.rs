@@ -13,35 +13,35 @@ use nameservice_model::{
     self as model, Committed, ConcernState, Lease, MAX_OPERATIONS, OperationKind, OperationOutcome,
 };
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{DeserializeOwned, Error, MapAccess, Visitor},
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 /// Several operations, all or none.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Transaction {
     /// At most 48, no two about the same concern of the same record.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::openapi::Operation>, min_items = 1, max_items = 48))]
-    operations: Vec<Members>,
+    pub(crate) operations: Vec<Members>,
 }
 
 /// What must be in place.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// Which concern.
-    concern: ConcernName,
+    pub concern: ConcernName,
     /// Its value, as a push of that concern expects it.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    expected: Box<RawValue>,
+    pub expected: Box<RawValue>,
 }
 
 /// One of the four concerns.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ConcernName {
@@ -58,7 +58,13 @@ pub enum ConcernName {
 /// The members of an object, each once. An operation is read in two steps: what it is and where, then the rest as the
 /// push that it is.
 #[derive(Clone, Debug)]
-struct Members(Vec<(String, Box<RawValue>)>);
+pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
 
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -158,7 +164,7 @@ impl Check {
 }
 
 /// What came of each operation, in order.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransactionAnswer {
     /// One an operation.
@@ -166,7 +172,7 @@ pub struct TransactionAnswer {
 }
 
 /// What came of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultStatus {
@@ -188,25 +194,30 @@ pub enum ResultStatus {
     LeaseLost,
 }
 
+/// Keeps a `null` apart from a member that is absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
 /// The result of one operation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationResult {
     /// What came of it.
     pub status: ResultStatus,
     /// What it has put in place.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
     /// What is there instead; null where there is nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub actual: Option<Value>,
     /// The lease that is there instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<leases::Lease>,
     /// It was in place before this request came.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }
 
@@ -236,14 +247,12 @@ impl From<OperationOutcome> for OperationResult {
 }
 
 fn value(state: ConcernState) -> Value {
-    let json = match state {
-        ConcernState::Head(value) => serde_json::to_value(Head::from(value)),
-        ConcernState::Index(value) => serde_json::to_value(Index::from(value)),
-        ConcernState::Status(value) => serde_json::to_value(Status::from(value)),
-        ConcernState::Config(value) => serde_json::to_value(Config::from(value)),
-    };
-    // Shapes of strings, numbers and JSON always have a JSON form.
-    json.unwrap_or_default()
+    match state {
+        ConcernState::Head(value) => json!(Head::from(value)),
+        ConcernState::Index(value) => json!(Index::from(value)),
+        ConcernState::Status(value) => json!(Status::from(value)),
+        ConcernState::Config(value) => json!(Config::from(value)),
+    }
 }
 
 impl TransactionAnswer {

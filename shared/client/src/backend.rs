@@ -1,0 +1,518 @@
+//! The traits of the model, over HTTP.
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Method, StatusCode};
+use nameservice_api::{
+    self as api, InvalidAnswer, ProblemKind, PushAnswer, PushStatus, leases, requests, transactions,
+};
+use nameservice_model::{
+    Address, AdminPublisher, BranchCreated, Call, Committed, ConcernValue, Config, ConfigPublisher, ConfigPush,
+    ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
+    HeadPush, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed,
+    NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Published, Publisher, Purged, PushOutcome,
+    Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload,
+    StatusPublisher, StatusPush, Summary, Transaction, TransactionPublisher, Visible,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    Client, Request,
+    client::Repeated,
+    outcomes::{invalid, unknown},
+};
+
+/// The most that the service puts on a page.
+pub(crate) const MAX_PAGE: usize = 1_000;
+/// How many records are read at a time.
+const TOGETHER: usize = 16;
+/// How many writes of an item the service remembers: a write is recognised until so many others have followed.
+const REMEMBERED: i64 = 4;
+
+impl Client {
+    /// Reads a record, or those of its concerns; `None` where there is none.
+    async fn record(&self, operation: &'static str, address: &Address, concern: &str) -> Result<Option<api::Record>> {
+        let concerns = Some(concern).filter(|concern| !concern.is_empty());
+        let request = Request::get("records").at(address).query("concerns", concerns);
+        match self.send(&request).await {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.problem() == Some(ProblemKind::UnknownRecord) => Ok(None),
+            Err(error) => Err(error.into_model(operation)),
+        }
+    }
+
+    /// Pushes a concern. `may_hide` says whether a rejection that shows this current value may follow an attempt that
+    /// was applied and superseded since.
+    async fn push<W, T>(
+        &self,
+        operation: &'static str,
+        request: Request,
+        may_hide: impl Fn(&ConcernValue<T>) -> bool,
+    ) -> Result<PushOutcome<T>>
+    where
+        W: DeserializeOwned,
+        ConcernValue<T>: TryFrom<W, Error = InvalidAnswer>,
+    {
+        let Repeated { answer, maybe_applied, .. } = self.repeat::<PushAnswer<W>>(&request).await;
+        let outcome = match answer {
+            Ok(PushAnswer { status, value, replayed }) => {
+                let value = value.try_into().map_err(invalid(operation))?;
+                match status {
+                    PushStatus::Updated => PushOutcome::Updated { value, replayed },
+                    PushStatus::Stale => PushOutcome::Stale { actual: value },
+                }
+            }
+            Err(error) => error.into_push_outcome::<W, T>(operation)?,
+        };
+        match &outcome {
+            PushOutcome::Stale { actual } | PushOutcome::Conflict { actual: Some(actual) }
+                if maybe_applied && may_hide(actual) =>
+            {
+                Err(unknown(operation))
+            }
+            _ => Ok(outcome),
+        }
+    }
+
+    /// Writes, and returns the record that the service answers.
+    async fn write_record(
+        &self,
+        operation: &'static str,
+        request: &Request,
+    ) -> Result<Result<Box<Record>, crate::RequestError>> {
+        match self.send::<api::Record>(request).await {
+            Ok(record) => Ok(Ok(Box::new(record.try_into().map_err(invalid(operation))?))),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+fn put<T: Serialize>(path: &str, call: &Call, address: &Address, body: &T) -> Request {
+    Request::of_call(Method::PUT, path, call).at(address).body(body)
+}
+
+#[async_trait]
+impl GraphSourceLookup for Client {
+    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
+        Ok(self.lookup(address).await?.filter(|record| record.kind == RecordKind::GraphSource))
+    }
+}
+
+#[async_trait]
+impl NameService for Client {
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
+        const OPERATION: &str = "look a record up";
+        let record = self.record(OPERATION, address, "").await?;
+        record.map(Record::try_from).transpose().map_err(invalid(OPERATION))
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
+        let lookups = addresses.to_vec().into_iter().map(|address| async move { self.lookup(&address).await });
+        let found = stream::iter(lookups).buffered(TOGETHER);
+        let found: Vec<_> = found.try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
+        const OPERATION: &str = "list records";
+        let request = Request::get("records")
+            .query("kind", query.kind.map(RecordKind::as_str))
+            .query("name", query.name.as_deref())
+            .query("source_type", query.source_type.as_deref())
+            .query("state", query.state.as_deref())
+            .query("retracted", query.retracted)
+            .query("view", query.full.then_some("full"))
+            .query("limit", Some(query.limit.get().min(MAX_PAGE)))
+            .query("cursor", query.cursor.as_ref().map(Cursor::encode));
+        let page: api::Page<api::Listed> = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
+        let mut items = Vec::with_capacity(page.records.len());
+        for listed in page.records {
+            let listed = match listed {
+                api::Listed::Summary(summary) => Listed::Summary(summary.try_into().map_err(invalid(OPERATION))?),
+                api::Listed::Full(record) => Listed::Full(Box::new((*record).try_into().map_err(invalid(OPERATION))?)),
+            };
+            let address = match &listed {
+                Listed::Summary(summary) => &summary.address,
+                Listed::Full(record) => &record.address,
+            };
+            if visible(address) {
+                items.push(listed);
+            }
+        }
+        Ok(Page { items, cursor: cursor(OPERATION, page.cursor.as_deref())? })
+    }
+
+    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
+        const OPERATION: &str = "read a snapshot";
+        let request = Request::get("snapshot")
+            .query("limit", Some(limit.get().min(MAX_PAGE)))
+            .query("cursor", after.map(Cursor::encode));
+        let page: api::SnapshotPage = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
+        let records = page.records.into_iter().map(Record::try_from);
+        let mut items: Vec<Record> = records.collect::<Result<_, _>>().map_err(invalid(OPERATION))?;
+        items.retain(|record| visible(&record.address));
+        Ok(Page { items, cursor: cursor(OPERATION, page.cursor.as_deref())? })
+    }
+
+    /// Found in lists, so a dependent that was created a moment ago may be missing.
+    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
+        let branches = ListQuery { name: Some(address.name().to_owned()), full: true, ..ListQuery::default() };
+        let sources = ListQuery { kind: Some(RecordKind::GraphSource), ..ListQuery::default() };
+        let mut found = Vec::new();
+        for mut query in [sources, branches] {
+            loop {
+                let page = self.list(&query, &|_| true).await?;
+                found.extend(page.items.into_iter().filter_map(|listed| match listed {
+                    Listed::Full(record) => {
+                        let branched =
+                            record.address != *address && record.source_branch.as_deref() == Some(address.branch());
+                        branched.then_some(record.address)
+                    }
+                    Listed::Summary(Summary { address: source, dependencies, .. }) => {
+                        dependencies.iter().any(|dependency| dependency == address.as_str()).then_some(source)
+                    }
+                }));
+                match page.cursor {
+                    Some(cursor) => query.cursor = Some(cursor),
+                    None => break,
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        let request = Request::get("health").query("deep", Some(true));
+        match self.send::<Value>(&request).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into_model("reach the service")),
+        }
+    }
+}
+
+fn cursor(operation: &'static str, text: Option<&str>) -> Result<Option<Cursor>> {
+    let cursor = text.map(Cursor::decode).transpose();
+    cursor.map_err(|error| Error::Store { operation, source: error.into() })
+}
+
+#[async_trait]
+impl Publisher for Client {
+    async fn create_ledger(
+        &self,
+        call: &Call,
+        address: &Address,
+        head: Option<&NewHead>,
+        config: Option<&NewConfig>,
+    ) -> Result<Created> {
+        const OPERATION: &str = "create a ledger";
+        let body = requests::NewLedger::new(address, head, config);
+        let request = Request::of_call(Method::POST, "ledgers", call).body(&body);
+        match self.write_record(OPERATION, &request).await? {
+            Ok(record) => Ok(Created::Created(record)),
+            Err(error) if error.problem() == Some(ProblemKind::AlreadyExists) => Ok(Created::AlreadyExists),
+            Err(error) => Err(error.into_model(OPERATION)),
+        }
+    }
+
+    async fn create_branch(
+        &self,
+        call: &Call,
+        branch: &Address,
+        source: &Address,
+        at: Option<&NewHead>,
+    ) -> Result<BranchCreated> {
+        const OPERATION: &str = "create a branch";
+        if branch.name() != source.name() {
+            let source = format!("{branch} cannot be a branch of {source}: their names differ").into();
+            return Err(Error::Store { operation: OPERATION, source });
+        }
+        let body = requests::NewBranch::new(branch, source, at);
+        let request = Request::of_call(Method::POST, "branches", call).body(&body);
+        match self.write_record(OPERATION, &request).await? {
+            Ok(record) => Ok(BranchCreated::Created(record)),
+            Err(error) => match error.problem() {
+                Some(ProblemKind::AlreadyExists) => Ok(BranchCreated::AlreadyExists),
+                Some(ProblemKind::UnknownSource) => Ok(BranchCreated::UnknownSource),
+                Some(ProblemKind::UnbornSource) => Ok(BranchCreated::UnbornSource),
+                _ => Err(error.into_model(OPERATION)),
+            },
+        }
+    }
+
+    /// One that was retracted before is reported as retracted: the service answers both alike.
+    async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
+        const OPERATION: &str = "retract a record";
+        let mut request = Request::of_call(Method::POST, "retractions", call).at(address);
+        if let Some(reason) = reason {
+            request = request.body(&requests::Retraction { reason: Some(reason.to_owned()) });
+        }
+        match self.write_record(OPERATION, &request).await? {
+            Ok(record) => Ok(Retracted::Retracted(record)),
+            Err(error) => match error.problem() {
+                Some(ProblemKind::HasDependents) => Ok(Retracted::HasDependents),
+                Some(ProblemKind::UnknownRecord) => Ok(Retracted::Unknown),
+                _ => Err(error.into_model(OPERATION)),
+            },
+        }
+    }
+
+    /// One that was live before is reported as restored: the service answers both alike.
+    async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
+        const OPERATION: &str = "restore a record";
+        let request = Request::of_call(Method::POST, "restorations", call).at(address);
+        match self.write_record(OPERATION, &request).await? {
+            Ok(record) => Ok(Restored::Restored(record)),
+            Err(error) if error.problem() == Some(ProblemKind::UnknownRecord) => Ok(Restored::Unknown),
+            Err(error) => Err(error.into_model(OPERATION)),
+        }
+    }
+}
+
+#[async_trait]
+impl AdminPublisher for Client {
+    async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
+        const OPERATION: &str = "purge a record";
+        let request = Request::of_call(Method::DELETE, "records", call).at(address);
+        let Repeated { answer, maybe_applied, .. } = self.repeat::<Value>(&request).await;
+        let Err(error) = answer else { return Ok(Purged::Purged) };
+        match error.problem() {
+            Some(ProblemKind::HasDependents) => Ok(Purged::HasDependents),
+            // By an earlier attempt.
+            Some(ProblemKind::UnknownRecord) if maybe_applied => Ok(Purged::Purged),
+            Some(ProblemKind::UnknownRecord) => Ok(Purged::Unknown),
+            _ => Err(error.into_model(OPERATION)),
+        }
+    }
+
+    async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
+        const OPERATION: &str = "drop a branch";
+        let request = Request::of_call(Method::DELETE, "branches", call).at(address);
+        let Repeated { answer, maybe_applied, .. } = self.repeat::<api::BranchDropped>(&request).await;
+        let error = match answer {
+            Ok(api::BranchDropped { parent_branches }) => return Ok(Dropped::Dropped { parent_branches }),
+            Err(error) => error,
+        };
+        match error.problem() {
+            Some(ProblemKind::HasDependents) => Ok(Dropped::HasDependents),
+            Some(ProblemKind::NotABranch) => Ok(Dropped::NotABranch),
+            Some(ProblemKind::UnknownRecord) if maybe_applied => Err(unknown(OPERATION)),
+            Some(ProblemKind::UnknownRecord) => Ok(Dropped::Unknown),
+            _ => Err(error.into_model(OPERATION)),
+        }
+    }
+
+    async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        const OPERATION: &str = "reset a ledger";
+        let body = requests::Snapshot::from(to);
+        let request = Request::of_call(Method::POST, "resets", call).at(address).body(&body);
+        match self.write_record(OPERATION, &request).await? {
+            Ok(record) => {
+                let Record { head, index, .. } = *record;
+                Ok(Reset::Reset { head: head.unwrap_or_else(Head::unborn), index })
+            }
+            Err(error) => match error.problem() {
+                Some(ProblemKind::UnknownRecord) => Ok(Reset::Unknown),
+                Some(ProblemKind::Retracted) => Ok(Reset::Retracted),
+                Some(ProblemKind::WrongKind) => {
+                    Ok(Reset::WrongKind(error.record_kind().unwrap_or(RecordKind::GraphSource)))
+                }
+                _ => Err(error.into_model(OPERATION)),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl RefPublisher for Client {
+    async fn head(&self, address: &Address) -> Result<Option<Head>> {
+        const OPERATION: &str = "read a head";
+        let head = self.record(OPERATION, address, "head").await?.and_then(|record| record.head);
+        head.map(Head::try_from).transpose().map_err(invalid(OPERATION))
+    }
+
+    async fn index(&self, address: &Address) -> Result<Option<Index>> {
+        const OPERATION: &str = "read an index";
+        let index = self.record(OPERATION, address, "index").await?.and_then(|record| record.index);
+        index.map(Index::try_from).transpose().map_err(invalid(OPERATION))
+    }
+
+    async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
+        let request = put("heads", call, address, &requests::HeadPush::from(push));
+        // Each push adds at least 1 to `t`.
+        let may_hide = |actual: &Head| actual.v >= push.desired().t().saturating_add(REMEMBERED);
+        self.push::<api::Head, _>("push a head", request, may_hide).await
+    }
+
+    async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
+        let request = put("indexes", call, address, &requests::IndexPush::from(push));
+        // Pushes at the same `t` are many.
+        let may_hide = |actual: &Index| actual.v >= push.desired().t();
+        self.push::<api::Index, _>("push an index", request, may_hide).await
+    }
+}
+
+#[async_trait]
+impl StatusPublisher for Client {
+    async fn status(&self, address: &Address) -> Result<Option<Status>> {
+        const OPERATION: &str = "read a status";
+        let status = self.record(OPERATION, address, "status").await?.and_then(|record| record.status);
+        status.map(Status::try_from).transpose().map_err(invalid(OPERATION))
+    }
+
+    async fn push_status(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &StatusPush,
+    ) -> Result<PushOutcome<StatusPayload>> {
+        let request = put("statuses", call, address, &requests::StatusPush::from(push));
+        let may_hide = |actual: &Status| actual.v >= push.new_v().saturating_add(REMEMBERED);
+        self.push::<api::Status, _>("push a status", request, may_hide).await
+    }
+}
+
+#[async_trait]
+impl ConfigPublisher for Client {
+    async fn config(&self, address: &Address) -> Result<Option<Config>> {
+        const OPERATION: &str = "read a config";
+        let config = self.record(OPERATION, address, "config").await?.and_then(|record| record.config);
+        config.map(Config::try_from).transpose().map_err(invalid(OPERATION))
+    }
+
+    async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>> {
+        let request = put("configs", call, address, &requests::ConfigPush::from(push));
+        let may_hide = |actual: &Config| actual.v >= push.new_v().saturating_add(REMEMBERED);
+        self.push::<api::Config, _>("push a config", request, may_hide).await
+    }
+}
+
+#[async_trait]
+impl GraphSourcePublisher for Client {
+    async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published> {
+        const OPERATION: &str = "publish a graph source";
+        let body = requests::GraphSource::from(publication);
+        let request = put("graph-sources", call, publication.address(), &body);
+        let Repeated { answer, maybe_applied, status } = self.repeat::<api::Record>(&request).await;
+        let error = match answer {
+            Ok(record) => {
+                let record = Box::new(record.try_into().map_err(invalid(OPERATION))?);
+                let created = status == Some(StatusCode::CREATED);
+                return Ok(if created { Published::Created(record) } else { Published::Updated(record) });
+            }
+            Err(error) => error,
+        };
+        match error.problem() {
+            Some(ProblemKind::Conflict) => {
+                let actual: Option<Config> = error.actual::<api::Config, _>().map_err(invalid(OPERATION))?;
+                let written = publication.expected_v().map_or(1, |v| v.saturating_add(1));
+                match &actual {
+                    Some(actual) if maybe_applied && actual.v >= written.saturating_add(REMEMBERED) => {
+                        Err(unknown(OPERATION))
+                    }
+                    _ => Ok(Published::Conflict { actual }),
+                }
+            }
+            Some(ProblemKind::MissingDependencies) => Ok(Published::MissingDependencies(error.addresses("missing"))),
+            Some(ProblemKind::WrongKind) => Ok(Published::WrongKind {
+                kind: error.record_kind().unwrap_or(RecordKind::Ledger),
+                source_type: error.member("source_type"),
+            }),
+            Some(ProblemKind::Retracted) => Ok(Published::Retracted),
+            _ => Err(error.into_model(OPERATION)),
+        }
+    }
+}
+
+impl Client {
+    async fn lease_write(
+        &self,
+        operation: &'static str,
+        call: &Call,
+        address: &Address,
+        wanted: &leases::Wanted,
+    ) -> Result<Leased> {
+        match self.send::<leases::Held>(&put("leases", call, address, wanted)).await {
+            Ok(held) => Ok(Leased::Held(held.into())),
+            Err(error) => match (error.problem(), error.lease()) {
+                (Some(ProblemKind::LeaseHeld), Some(lease)) => Ok(Leased::Busy(lease)),
+                (Some(ProblemKind::LeaseLost), lease) => Ok(Leased::Lost { lease }),
+                (Some(ProblemKind::UnknownRecord), _) => Ok(Leased::Unknown),
+                (Some(ProblemKind::Retracted), _) => Ok(Leased::Retracted),
+                _ => Err(error.into_model(operation)),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl LeasePublisher for Client {
+    async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
+        self.lease_write("acquire a lease", call, address, &leases::Wanted::new(request, None)).await
+    }
+
+    async fn refresh_lease(
+        &self,
+        call: &Call,
+        address: &Address,
+        request: &LeaseRequest,
+        token: i64,
+    ) -> Result<Leased> {
+        self.lease_write("refresh a lease", call, address, &leases::Wanted::new(request, Some(token))).await
+    }
+
+    async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
+        let request = Request::of_call(Method::DELETE, "leases", call)
+            .at(address)
+            .query("name", Some(&claim.name))
+            .query("holder", Some(&claim.holder))
+            .query("token", Some(claim.token));
+        match self.send::<Value>(&request).await {
+            Ok(_) => Ok(Released::Released),
+            Err(error) => match error.problem() {
+                Some(ProblemKind::LeaseLost) => Ok(Released::Lost { lease: error.lease() }),
+                Some(ProblemKind::UnknownRecord) => Ok(Released::Unknown),
+                Some(ProblemKind::Retracted) => Ok(Released::Retracted),
+                _ => Err(error.into_model("release a lease")),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl TransactionPublisher for Client {
+    async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed> {
+        const OPERATION: &str = "commit a transaction";
+        let body = transactions::Transaction::try_from(transaction)
+            .map_err(|error| Error::Store { operation: OPERATION, source: error.into() })?;
+        let request = Request::of_call(Method::POST, "transactions", call).body(&body);
+        let Repeated { answer, maybe_applied, .. } = self.repeat::<transactions::TransactionAnswer>(&request).await;
+        let operations = transaction.operations();
+        match answer {
+            Ok(answer) => Ok(Committed::Committed(outcomes(OPERATION, answer.results, operations)?)),
+            Err(error) if error.problem() == Some(ProblemKind::TransactionRefused) => {
+                if maybe_applied {
+                    return Err(unknown(OPERATION));
+                }
+                let results = error.member("results").unwrap_or_default();
+                Ok(Committed::Rejected(outcomes(OPERATION, results, operations)?))
+            }
+            Err(error) => Err(error.into_model(OPERATION)),
+        }
+    }
+}
+
+fn outcomes(
+    operation: &'static str,
+    results: Vec<transactions::OperationResult>,
+    operations: &[Operation],
+) -> Result<Vec<OperationOutcome>> {
+    if results.len() != operations.len() {
+        let source = format!("{} results of {} operations", results.len(), operations.len()).into();
+        return Err(Error::Store { operation, source });
+    }
+    let outcomes = results.into_iter().zip(operations).map(|(result, of)| result.into_outcome(of.action.concern()));
+    outcomes.collect::<Result<_, _>>().map_err(invalid(operation))
+}

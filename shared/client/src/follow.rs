@@ -1,0 +1,222 @@
+//! The change feed as it grows: over server-sent events, resumed where they end; by long polls where there are none.
+
+use std::{fmt, time::Duration};
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use futures_util::StreamExt as _;
+use nameservice_api::changes;
+use nameservice_model::{AddressGlob, Change, ChangeFeed as _, ChangedPart, Error, RecordKind, Result, chain};
+use serde::Deserialize;
+use sse_stream::Sse;
+use tokio::time::{sleep, timeout};
+
+use crate::{Client, Events, Request, RequestError, backend::MAX_PAGE, feed::unreadable, outcomes::invalid};
+
+const OPERATION: &str = "follow changes";
+/// The service writes at least every fifteen seconds.
+const SILENCE: Duration = Duration::from_secs(50);
+/// How long a poll waits for a change.
+const POLL_SECONDS: u64 = 20;
+/// Delays before a stream is opened again: the shortest, and the longest.
+const MIN_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(5);
+
+/// The changes that a reader wants: each part that is given must match; of several addresses or parts, one.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeFilter {
+    /// Only changes of addresses that match one of these.
+    pub addresses: Vec<AddressGlob>,
+    /// Only changes of records of this kind.
+    pub kind: Option<RecordKind>,
+    /// Only changes of these parts of a record.
+    pub parts: Vec<ChangedPart>,
+}
+
+impl ChangeFilter {
+    /// Adds the filter to a request for changes.
+    pub fn apply(&self, request: Request) -> Request {
+        request
+            .queries("address", &self.addresses)
+            .query("kind", self.kind.map(RecordKind::as_str))
+            .queries("concern", self.parts.iter().map(|part| part.as_str()))
+    }
+}
+
+/// A message of the feed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A change.
+    Change(Box<Change>),
+    /// What follows the position is no longer in the feed: read a snapshot. The next event is from this position on.
+    Gone {
+        /// The oldest position that can still be read.
+        oldest: u64,
+    },
+}
+
+/// The change feed from a position on, without an end.
+pub struct Follow {
+    client: Client,
+    filter: ChangeFilter,
+    /// Every change up to here was returned, or is not wanted; `None` until the service has said where now is.
+    after: Option<u64>,
+    source: Source,
+    backoff: backon::ExponentialBackoff,
+    polled: std::collections::VecDeque<Change>,
+}
+
+enum Source {
+    Closed,
+    Events(Events),
+    /// The service, or something in front of it, serves no events.
+    Polls,
+}
+
+impl fmt::Debug for Follow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("after", &self.after).field("filter", &self.filter).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Follows the change feed after a position; without one, from what changes from now on.
+    pub fn follow(&self, filter: ChangeFilter, after: Option<u64>) -> Follow {
+        Follow {
+            client: self.clone(),
+            filter,
+            after,
+            source: Source::Closed,
+            backoff: backoff(),
+            polled: Default::default(),
+        }
+    }
+}
+
+fn backoff() -> backon::ExponentialBackoff {
+    let backoff = ExponentialBuilder::default().with_jitter().without_max_times();
+    backoff.with_min_delay(MIN_DELAY).with_max_delay(MAX_DELAY).build()
+}
+
+#[derive(Deserialize)]
+struct Expired {
+    oldest: u64,
+}
+
+impl Follow {
+    /// Returns the position up to which everything was returned; `None` before the service has said where now is.
+    pub fn position(&self) -> Option<u64> {
+        self.after
+    }
+
+    /// Waits for the next event. While the service cannot be reached, it waits on; it returns an error only where
+    /// waiting does not help, such as a token that has expired.
+    pub async fn next(&mut self) -> Result<Event> {
+        loop {
+            if let Some(change) = self.polled.pop_front() {
+                self.after = Some(change.position);
+                return Ok(Event::Change(Box::new(change)));
+            }
+            let event = match &mut self.source {
+                Source::Closed => self.open().await?,
+                Source::Polls => self.poll().await?,
+                Source::Events(events) => match timeout(SILENCE, events.next()).await {
+                    Ok(Some(Ok(event))) => self.read(event)?,
+                    Ok(Some(Err(error))) => {
+                        tracing::debug!(error = %chain(&error), "the stream of changes broke off");
+                        self.close().await
+                    }
+                    Ok(None) => self.close().await,
+                    Err(_) => {
+                        tracing::debug!("the stream of changes has fallen silent");
+                        self.close().await
+                    }
+                },
+            };
+            if let Some(event) = event {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Closes the stream, so that another is opened after a delay.
+    async fn close(&mut self) -> Option<Event> {
+        self.source = Source::Closed;
+        sleep(self.backoff.next().unwrap_or(MAX_DELAY)).await;
+        None
+    }
+
+    async fn open(&mut self) -> Result<Option<Event>> {
+        let request = self.filter.apply(Request::get("events")).resume(self.after);
+        match self.client.events(&request).await {
+            Ok(events) => self.source = Source::Events(events),
+            Err(error) if error.oldest().is_some() => return Ok(error.oldest().map(|oldest| self.skip_to(oldest))),
+            Err(error) if error.is_transient() => {
+                tracing::debug!(error = %chain(&error), "the stream of changes cannot be opened");
+                return Ok(self.close().await);
+            }
+            Err(error)
+                if matches!(error, RequestError::BadAnswer(_)) || matches!(error.status(), Some(404 | 405 | 501)) =>
+            {
+                if self.after.is_none() {
+                    self.after = Some(self.client.position().await?);
+                }
+                self.source = Source::Polls;
+            }
+            Err(error) => return Err(error.into_model(OPERATION)),
+        }
+        Ok(None)
+    }
+
+    async fn poll(&mut self) -> Result<Option<Event>> {
+        let request = self.filter.apply(Request::get("changes")).query("after", self.after);
+        let request = request.query("limit", Some(MAX_PAGE)).query("wait", Some(POLL_SECONDS));
+        match self.client.page(&request).await {
+            Ok(Ok((found, position))) => {
+                if found.is_empty() {
+                    self.after = Some(position);
+                }
+                self.polled.extend(found);
+                Ok(None)
+            }
+            Ok(Err(oldest)) => Ok(Some(self.skip_to(oldest))),
+            Err(Error::Unavailable { .. }) => {
+                sleep(self.backoff.next().unwrap_or(MAX_DELAY)).await;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&mut self, event: Sse) -> Result<Option<Event>> {
+        let data = event.data.as_deref().unwrap_or_default();
+        let read = |error: serde_json::Error| unreadable(OPERATION, error);
+        let found = match event.event.as_deref() {
+            Some("change") => {
+                let change: changes::Change = serde_json::from_str(data).map_err(read)?;
+                Some(Event::Change(Box::new(change.try_into().map_err(invalid(OPERATION))?)))
+            }
+            Some("expired") => {
+                let Expired { oldest } = serde_json::from_str(data).map_err(read)?;
+                self.source = Source::Closed;
+                return Ok(Some(self.skip_to(oldest)));
+            }
+            Some("error") => {
+                tracing::debug!(data, "the service has ended the stream of changes");
+                None
+            }
+            _ => None,
+        };
+        self.backoff = backoff();
+        // Last, so that what was not returned is asked for again.
+        if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
+            self.after = Some(id);
+        }
+        Ok(found)
+    }
+
+    fn skip_to(&mut self, oldest: u64) -> Event {
+        self.after = Some(oldest.saturating_sub(1));
+        Event::Gone { oldest }
+    }
+}
