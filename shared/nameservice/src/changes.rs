@@ -1,0 +1,165 @@
+use std::{collections::VecDeque, time::Duration};
+
+use nameservice_model::{AddressGlob, Change, ChangedPart, Limit, RecordKind, Run};
+
+use crate::{Nameservice, Result};
+
+/// How long one wait for changes lasts.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Selects changes of the feed.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Changes {
+    names: Nameservice,
+    after: Option<u64>,
+    addresses: Vec<String>,
+    kind: Option<RecordKind>,
+    parts: Vec<ChangedPart>,
+}
+
+/// A message of the feed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ChangeEvent {
+    /// A change.
+    Change(Box<Change>),
+    /// What follows the position is no longer in the feed: read a snapshot. The next event is from this position on.
+    Gone {
+        /// The oldest position that can still be read.
+        oldest: u64,
+    },
+}
+
+impl Changes {
+    pub(crate) fn new(names: Nameservice) -> Self {
+        Self { names, after: None, addresses: Vec::new(), kind: None, parts: Vec::new() }
+    }
+
+    /// Begins after this position; by default, with what changes from now on.
+    pub fn after(mut self, position: u64) -> Self {
+        self.after = Some(position);
+        self
+    }
+
+    /// Only changes of addresses that match this pattern, or another one that is given.
+    pub fn address(mut self, pattern: impl Into<String>) -> Self {
+        self.addresses.push(pattern.into());
+        self
+    }
+
+    /// Only changes of records of this kind.
+    pub fn kind(mut self, kind: RecordKind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Only changes of this part of a record, or another one that is given.
+    pub fn part(mut self, part: ChangedPart) -> Self {
+        self.parts.push(part);
+        self
+    }
+
+    /// Follows the feed, without an end: over server-sent events where the backend is a service, else by waiting on the
+    /// feed.
+    pub fn follow(self) -> Result<Following> {
+        let Self { names, after, addresses, kind, parts } = self;
+        let globs: Vec<AddressGlob> = addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
+        #[cfg(feature = "client")]
+        if let Some(client) = names.client() {
+            let filter = nameservice_client::ChangeFilter { addresses: globs, kind, parts };
+            return Ok(Following(Source::Events(Box::new(client.follow(filter, after)))));
+        }
+        let filter = Filter { globs, kind, parts };
+        Ok(Following(Source::Feed(Feed { names, after, filter, found: VecDeque::new() })))
+    }
+}
+
+/// The change feed as it grows.
+#[derive(Debug)]
+pub struct Following(Source);
+
+#[derive(Debug)]
+enum Source {
+    #[cfg(feature = "client")]
+    Events(Box<nameservice_client::Follow>),
+    Feed(Feed),
+}
+
+#[derive(Debug)]
+struct Filter {
+    globs: Vec<AddressGlob>,
+    kind: Option<RecordKind>,
+    parts: Vec<ChangedPart>,
+}
+
+impl Filter {
+    fn matches(&self, change: &Change) -> bool {
+        (self.globs.is_empty() || self.globs.iter().any(|glob| glob.matches(&change.address)))
+            && self.kind.is_none_or(|kind| kind == change.identity.kind)
+            && (self.parts.is_empty() || self.parts.contains(&change.part))
+    }
+}
+
+#[derive(Debug)]
+struct Feed {
+    names: Nameservice,
+    after: Option<u64>,
+    filter: Filter,
+    found: VecDeque<Change>,
+}
+
+impl Following {
+    /// Waits for the next event.
+    pub async fn next(&mut self) -> Result<ChangeEvent> {
+        match &mut self.0 {
+            #[cfg(feature = "client")]
+            Source::Events(events) => Ok(match events.next().await? {
+                nameservice_client::Event::Change(change) => ChangeEvent::Change(change),
+                nameservice_client::Event::Gone { oldest } => ChangeEvent::Gone { oldest },
+                _ => ChangeEvent::Gone { oldest: events.position().unwrap_or_default() + 1 },
+            }),
+            Source::Feed(feed) => feed.next().await,
+        }
+    }
+
+    /// Returns the position up to which everything was returned, to begin after it later; `None` before the first event
+    /// of a reader that began now.
+    pub fn position(&self) -> Option<u64> {
+        match &self.0 {
+            #[cfg(feature = "client")]
+            Source::Events(events) => events.position(),
+            Source::Feed(feed) => feed.after,
+        }
+    }
+}
+
+impl Feed {
+    async fn next(&mut self) -> Result<ChangeEvent> {
+        let backend = self.names.backend().clone();
+        loop {
+            while let Some(change) = self.found.pop_front() {
+                self.after = Some(change.position);
+                if self.filter.matches(&change) {
+                    return Ok(ChangeEvent::Change(Box::new(change)));
+                }
+            }
+            let after = match self.after {
+                Some(after) => after,
+                None => {
+                    let now = backend.position().await?;
+                    self.after = Some(now);
+                    now
+                }
+            };
+            match backend.changes(after, Limit::default()).await? {
+                Run::Changes(changes) if changes.is_empty() => backend.wait(after, WAIT).await?,
+                Run::Changes(changes) => self.found.extend(changes),
+                Run::Gone { oldest } => {
+                    self.after = Some(oldest.saturating_sub(1));
+                    return Ok(ChangeEvent::Gone { oldest });
+                }
+            }
+        }
+    }
+}

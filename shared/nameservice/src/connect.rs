@@ -1,0 +1,65 @@
+use crate::{Error, Nameservice, Place, Result};
+
+/// How to connect.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// The bearer token for a service.
+    pub token: Option<String>,
+}
+
+impl Options {
+    /// Sets the bearer token for a service.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+}
+
+/// Opens the nameservice at a URL; [`Place`] lists the schemes.
+///
+/// A service and a table are not asked anything yet: the first operation shows whether they are there.
+pub async fn connect(url: &str) -> Result<Nameservice> {
+    connect_with(&url.parse()?, Options::default()).await
+}
+
+/// Opens the nameservice at a place.
+pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice> {
+    match place {
+        #[cfg(feature = "client")]
+        Place::Service(url) => {
+            let mut client = nameservice_client::Client::builder(url);
+            if let Some(token) = options.token {
+                client = client.token(token);
+            }
+            Ok(client.build().map_err(cannot_open(place))?.into())
+        }
+        #[cfg(feature = "dynamodb")]
+        Place::DynamoDb { table, region, endpoint, timeout } => {
+            let backend =
+                crate::DynamoDb::connect(table, region.as_deref(), endpoint.as_deref(), *timeout).await;
+            Ok(Nameservice::over(backend.map_err(cannot_open(place))?))
+        }
+        #[cfg(feature = "embedded")]
+        Place::Embedded(directory) => {
+            let directory = directory.clone();
+            let open = move || nameservice_embedded::Embedded::open(directory, nameservice_embedded::Options::default());
+            // It reads files.
+            let opened = tokio::task::spawn_blocking(open).await.map_err(cannot_open(place))?;
+            Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
+        }
+        #[cfg(feature = "embedded")]
+        Place::Memory => {
+            let opened = nameservice_embedded::Embedded::memory(nameservice_embedded::Options::default());
+            Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
+        }
+        #[allow(unreachable_patterns, reason = "of the features that are off")]
+        other => Err(cannot_open(other)("the library was built without this backend: see its cargo features")),
+    }
+}
+
+fn cannot_open<E: Into<nameservice_model::BoxError>>(place: &Place) -> impl Fn(E) -> Error {
+    let place = place.to_string();
+    move |source| Error::Connect { place: place.clone(), source: source.into() }
+}

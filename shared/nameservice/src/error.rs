@@ -1,0 +1,157 @@
+use std::convert::Infallible;
+
+use nameservice_model::{
+    BranchCreated, Committed, Created, Error as BackendError, InvalidAddress, InvalidContentId, InvalidGlob,
+    InvalidLimit, InvalidPayload, Leased, Published, PushOutcome, Released, Reset, Restored, Retracted,
+};
+
+use crate::InvalidPlace;
+
+/// The result of everything that [`Nameservice`](crate::Nameservice) and its handles do.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The backend failed, or the outcome of a write is unknown.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Nothing was written, for this reason.
+    #[error("nothing was written: {0}")]
+    Rejected(#[from] Rejection),
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+    /// The text is no content id.
+    #[error(transparent)]
+    ContentId(#[from] InvalidContentId),
+    /// The text is no pattern of addresses.
+    #[error(transparent)]
+    Glob(#[from] InvalidGlob),
+    /// The value cannot be stored.
+    #[error(transparent)]
+    Value(#[from] InvalidPayload),
+    /// The limit is 0.
+    #[error(transparent)]
+    Limit(#[from] InvalidLimit),
+    /// The URL names no backend.
+    #[error(transparent)]
+    Place(#[from] InvalidPlace),
+    /// The backend cannot be opened.
+    #[error("cannot open {place}")]
+    Connect {
+        /// Its URL.
+        place: String,
+        /// Why.
+        #[source]
+        source: nameservice_model::BoxError,
+    },
+}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// Why a write was not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// A record of this address exists.
+    #[error("a record of this address exists")]
+    AlreadyExists,
+    /// There is no such record.
+    #[error("there is no such record")]
+    Unknown,
+    /// The record is retracted.
+    #[error("the record is retracted")]
+    Retracted,
+    /// The record is of another kind.
+    #[error("the record is of another kind")]
+    WrongKind,
+    /// The current value is as new or newer.
+    #[error("the current value is as new or newer")]
+    Stale,
+    /// The expected value does not match.
+    #[error("the expected value does not match")]
+    Conflict,
+    /// The lease is not held.
+    #[error("the lease is not held")]
+    LeaseLost,
+    /// Another holder has a lease of the record.
+    #[error("another holder has a lease of the record")]
+    LeaseHeld,
+    /// Other records depend on it.
+    #[error("other records depend on it")]
+    HasDependents,
+    /// Dependencies are missing or retracted.
+    #[error("dependencies are missing or retracted")]
+    MissingDependencies,
+    /// The source of a branch has no commit.
+    #[error("the source has no commit")]
+    UnbornSource,
+    /// Operations of a transaction were rejected.
+    #[error("operations of the transaction were rejected")]
+    TransactionRejected,
+    /// An outcome that this version has no word for.
+    #[error("{0}")]
+    Other(&'static str),
+}
+
+/// The outcomes of writes, as errors for those who cannot go on with them. Of an outcome that is a success the caller
+/// should have taken the value.
+macro_rules! rejections {
+    ($($outcome:ty: { $($pattern:pat => $rejection:ident),* $(,)? })*) => {$(
+        impl From<$outcome> for Error {
+            #[allow(unreachable_patterns, reason = "outcomes may grow")]
+            fn from(outcome: $outcome) -> Self {
+                Self::Rejected(match outcome {
+                    $($pattern => Rejection::$rejection,)*
+                    _ => Rejection::Other("the outcome is not one that was asked for"),
+                })
+            }
+        }
+    )*};
+}
+
+impl<T> From<PushOutcome<T>> for Error {
+    fn from(outcome: PushOutcome<T>) -> Self {
+        Self::Rejected(match outcome {
+            PushOutcome::Stale { .. } => Rejection::Stale,
+            PushOutcome::Conflict { .. } => Rejection::Conflict,
+            PushOutcome::Unknown => Rejection::Unknown,
+            PushOutcome::Retracted => Rejection::Retracted,
+            PushOutcome::WrongKind(_) => Rejection::WrongKind,
+            PushOutcome::LeaseLost { .. } => Rejection::LeaseLost,
+            _ => Rejection::Other("the outcome is not one that was asked for"),
+        })
+    }
+}
+
+rejections! {
+    Created: { Created::AlreadyExists => AlreadyExists }
+    BranchCreated: {
+        BranchCreated::AlreadyExists => AlreadyExists,
+        BranchCreated::UnknownSource => Unknown,
+        BranchCreated::UnbornSource => UnbornSource,
+    }
+    Published: {
+        Published::Conflict { .. } => Conflict,
+        Published::MissingDependencies(_) => MissingDependencies,
+        Published::WrongKind { .. } => WrongKind,
+        Published::Retracted => Retracted,
+    }
+    Retracted: { Retracted::HasDependents => HasDependents, Retracted::Unknown => Unknown }
+    Restored: { Restored::Unknown => Unknown }
+    Reset: { Reset::Unknown => Unknown, Reset::Retracted => Retracted, Reset::WrongKind(_) => WrongKind }
+    Leased: {
+        Leased::Busy(_) => LeaseHeld,
+        Leased::Lost { .. } => LeaseLost,
+        Leased::Unknown => Unknown,
+        Leased::Retracted => Retracted,
+    }
+    Released: { Released::Lost { .. } => LeaseLost, Released::Unknown => Unknown, Released::Retracted => Retracted }
+    Committed: { Committed::Rejected(_) => TransactionRejected }
+}

@@ -1,0 +1,62 @@
+//! The nameservice: where the heads, indexes, states and configurations of ledgers and graph sources are.
+//!
+//! ```
+//! # async fn ten_lines() -> Result<(), nameservice::Error> {
+//! # let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+//! use nameservice::{ChangeEvent, PushOutcome};
+//!
+//! let ns = nameservice::connect("memory:").await?; // or https://…, dynamodb://TABLE, embedded:./data
+//! let mydb = ns.create_ledger("mydb").await?;
+//! match ns.head(&mydb.address)?.push(commit, 1).expect_unborn().await? {
+//!     PushOutcome::Updated { value, .. } => println!("at t {}", value.v),
+//!     PushOutcome::Conflict { actual } => eprintln!("overtaken: {actual:?}"),
+//!     other => return Err(other.into()),
+//! }
+//! let mut changes = ns.changes().after(0).address("mydb:*").follow()?;
+//! while let ChangeEvent::Change(change) = changes.next().await? {
+//!     println!("{} {} {}", change.position, change.address, change.part);
+//! #   if change.kind == nameservice::ChangeKind::Updated || change.watermark == 1 { break }
+//! }
+//! # Ok(()) }
+//! # #[cfg(feature = "embedded")]
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
+//! ```
+//!
+//! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`.
+//!
+//! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
+//! [`PushOutcome`]. Where an outcome is not what the caller can go on with, `Err(outcome.into())` makes it an [`Error`].
+//!
+//! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
+
+mod changes;
+mod connect;
+mod create;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
+mod error;
+mod handles;
+mod lease;
+mod names;
+mod place;
+
+pub use nameservice_model::*;
+
+#[cfg(feature = "client")]
+pub use nameservice_client as client;
+
+pub use changes::{ChangeEvent, Changes, Following};
+pub use connect::{Options, connect, connect_with};
+pub use create::{CreateLedger, PublishGraphSource};
+pub use error::{Error, Rejection, Result};
+pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
+pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
+pub use names::Nameservice;
+pub use place::{InvalidPlace, Place};
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::DynamoDb;
+
+/// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
+pub type BackendError = nameservice_model::Error;
+/// The result of an operation of a backend, as the traits return it.
+pub type BackendResult<T> = nameservice_model::Result<T>;
