@@ -3,6 +3,7 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use nameservice::Place;
 use nameservice_model::{Address, ContentId, LeaseName};
 
 use crate::values::{self, Beginning, RefValue};
@@ -12,11 +13,14 @@ Exit codes:
   0  done
   1  failed, unexpectedly; doctor: something is wrong
   2  bad usage or bad input
-  3  refused by what is in place: conflict, stale, already exists, has dependents, lease held or lost
+  3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost
   4  unknown record, source or route
   5  not allowed
   6  the record is retracted
-  7  unavailable, or the outcome of a write is unknown";
+  7  unavailable, or the outcome of a write is unknown
+  8  the position is beyond the end of the feed
+
+lease run exits with the code of its command; its own failures are explained on stderr.";
 
 /// Where the heads, indexes, states and configurations of ledgers and graph sources are.
 #[derive(Debug, Parser)]
@@ -35,8 +39,11 @@ pub struct Cli {
 
 /// Which nameservice is meant.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which nameservice")]
+#[command(next_help_heading = "Connection options")]
 pub struct TargetArgs {
+    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, embedded:DIR, or (serve) memory:
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
+    pub at: Option<Place>,
     /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
     // Read from the environment by hand, so that a table named on the command line goes before it.
     #[arg(long, global = true, value_name = "URL")]
@@ -158,8 +165,8 @@ impl Command {
     group = ArgGroup::new("audiences").args(["audience", "any_audience"]).requires("jwks"),
 )]
 pub struct ServeArgs {
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    /// Where to listen: ADDRESS:PORT, localhost:PORT, or a port of this machine alone
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = values::listen)]
     pub listen: SocketAddr,
     /// Keep everything in memory, and lose it at the end
     #[arg(long)]
@@ -185,10 +192,10 @@ pub struct ServeArgs {
     /// Let everybody do everything, from other machines too
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
-    /// Put the table's changes into the change feed too where the table is in AWS; there, a function does
+    /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
     #[arg(long)]
     pub consumer: bool,
-    /// Leave the change feed to somebody else
+    /// Run without the stream consumer
     #[arg(long, conflicts_with = "consumer")]
     pub no_consumer: bool,
     /// How long changes can be read: 7d, 36h, 90m, or a number of hours
@@ -282,14 +289,37 @@ pub enum KindArg {
     GraphSource,
 }
 
+/// The orders of a list.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SortArg {
+    /// By address
+    Address,
+    /// The last written first
+    Updated,
+    /// By state
+    State,
+}
+
 /// `list`
 #[derive(Debug, Args)]
 pub struct ListArgs {
+    /// Only records whose addresses match. They may contain * and ?: NAME:* is all branches of a name
+    #[arg(value_name = "ADDRESS")]
+    pub patterns: Vec<String>,
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Sort them; without it, they come in the order of the index
+    #[arg(long, value_enum)]
+    pub sort: Option<SortArg>,
+    /// Print how many there are
+    #[arg(long, conflicts_with_all = ["limit", "sort", "cursor"])]
+    pub count: bool,
     /// Only this kind
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// Only the branches of this name
-    #[arg(long)]
+    #[arg(long, value_parser = values::name)]
     pub name: Option<String>,
     /// Only graph sources of this type
     #[arg(long, value_name = "TYPE")]
@@ -544,8 +574,8 @@ pub struct HolderArgs {
 /// What is asked of a lease.
 #[derive(Debug, Args)]
 pub struct TermArgs {
-    /// For how long
-    #[arg(long, value_name = "SECONDS", default_value_t = nameservice_model::DEFAULT_TTL_SECONDS, value_parser = values::ttl())]
+    /// How long it lasts without a refresh: 5m, 90s, or a number of seconds
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::ttl)]
     pub ttl: u32,
     /// The t that it is wanted for
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(i64).range(0..))]
@@ -615,6 +645,9 @@ pub struct LeaseRunArgs {
     /// Wait until the lease is free
     #[arg(long)]
     pub wait: bool,
+    /// If the command fails, set this state before the lease is released
+    #[arg(long, value_name = "STATE")]
+    pub on_failure: Option<String>,
     /// The record
     pub address: Address,
     /// The command and its arguments
@@ -643,8 +676,21 @@ pub enum BranchCommand {
         #[arg(value_parser = values::name)]
         name: String,
     },
-    /// Delete a branch for good
-    Drop(WriteArgs),
+    /// Delete a branch
+    Drop(BranchDropArgs),
+}
+
+/// `branch drop`
+#[derive(Debug, Args)]
+pub struct BranchDropArgs {
+    /// The branch
+    pub address: Address,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
 }
 
 /// `branch create`
@@ -701,6 +747,9 @@ pub struct ResetArgs {
     /// The index: ID@T, or `unborn`
     #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
     pub index: RefValue,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,

@@ -16,6 +16,7 @@ const UNKNOWN: u8 = 4;
 const NOT_ALLOWED: u8 = 5;
 const RETRACTED: u8 = 6;
 const UNAVAILABLE: u8 = 7;
+const BEYOND_END: u8 = 8;
 
 /// Why a command was not done.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Failure {
         message: String,
     },
     /// Nothing was sent.
-    #[error("{url} cannot be reached; `nameservice serve` runs a service here, --url names another")]
+    #[error("cannot reach {url}; `nameservice serve` runs a service here, --url names another")]
     Unreachable {
         /// What was tried.
         url: String,
@@ -83,7 +84,7 @@ pub enum Failure {
         source: StoreError,
     },
     /// A lease was lost while a command ran under it.
-    #[error("the lease of `{address}` was lost: {reason}")]
+    #[error("lost the lease on {address}: {reason}; stopped the command")]
     LeaseLost {
         /// The record.
         address: String,
@@ -108,6 +109,14 @@ pub enum Failure {
     /// The doctor has found things that somebody should see to; they have been printed.
     #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
+    /// A position that the feed has not reached.
+    #[error("position {position} is beyond the end of the feed, whose oldest position is {oldest}")]
+    BeyondEnd {
+        /// Where to begin.
+        position: u64,
+        /// The oldest position that can be read.
+        oldest: u64,
+    },
     /// The result could not be printed.
     #[error("stdout cannot be written")]
     Output(#[source] io::Error),
@@ -125,6 +134,7 @@ impl Failure {
             Self::Refused(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
             Self::Stale(_) | Self::LeaseLost { .. } => CONFLICT,
+            Self::BeyondEnd { .. } => BEYOND_END,
             Self::Ended(code) => *code,
             // As shells tell a program that is missing from one that is no program.
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,

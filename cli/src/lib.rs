@@ -21,7 +21,14 @@ use clap::Parser as _;
 
 /// The whole program, from its command line to its exit code.
 pub async fn program() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
+            output::note(&output::usage(&error.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     output::init_logging(cli.command.serves());
     let json = cli.json;
     match commands::run(cli).await {

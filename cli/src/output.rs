@@ -7,12 +7,16 @@ use std::{
 
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
+use nameservice_api::{
+    Config, Head, Index, Record, Status, changes::Change, leases::Lease, requests::HeadValue,
+    transactions::OperationResult,
+};
 use nameservice_model::chain;
 use nameservice_store::doctor::{Finding, Fix};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::Failure;
+use crate::{commands::Operation, failure::Failure};
 
 /// Prints results.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +64,16 @@ pub fn report(failure: &Failure, json: bool) {
         return;
     }
     match failure.problem() {
-        Some(problem) if json => note(&serde_json::json!(problem).to_string()),
+        Some(problem) if json => note(&json!(problem).to_string()),
+        None if json && matches!(failure, Failure::Usage(_)) => note(&usage(&failure.to_string())),
         _ => note(&words_of(failure)),
     }
+}
+
+/// Returns a mistake on the command line as a problem document.
+pub fn usage(detail: &str) -> String {
+    let detail = detail.trim().trim_start_matches("error: ");
+    json!({"type": "about:blank", "title": "The command line cannot be used", "detail": detail}).to_string()
 }
 
 fn words_of(failure: &Failure) -> String {
@@ -71,7 +82,7 @@ fn words_of(failure: &Failure) -> String {
     let mut words = format!("error: {}", clean(&reason.join(" ")));
     let Some(problem) = failure.problem() else { return words };
     if let Some(actual) = failure.actual() {
-        let _ = write!(words, "\n  in place: {}", value(actual));
+        let _ = write!(words, "\n  current: {}", value(actual));
     }
     for member in ["dependents", "missing", "field"] {
         let texts: Vec<_> = match problem.members.get(member) {
@@ -85,7 +96,7 @@ fn words_of(failure: &Failure) -> String {
         }
     }
     if let Some(there) = problem.members.get("lease").filter(|lease| !lease.is_null()) {
-        let _ = write!(words, "\n  held: {}", lease(there));
+        let _ = write!(words, "\n  held: {}", lease_words(there));
     }
     if problem.status == 401 {
         words.push_str("\n  give a token with --token or NAMESERVICE_TOKEN");
@@ -104,8 +115,33 @@ pub fn init_logging(serving: bool) {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
 }
 
+/// Returns a head in words.
+pub fn head(head: Option<&Head>) -> String {
+    value(&json!(head))
+}
+
+/// Returns an index in words.
+pub fn index(index: Option<&Index>) -> String {
+    value(&json!(index))
+}
+
+/// Returns a status in words.
+pub fn status(status: Option<&Status>) -> String {
+    value(&json!(status))
+}
+
+/// Returns a configuration in words.
+pub fn config(config: Option<&Config>) -> String {
+    value(&json!(config))
+}
+
+/// Returns a head or an index that is asked for, in words.
+pub fn reference(value_wanted: &HeadValue) -> String {
+    value(&json!(value_wanted))
+}
+
 /// A value of a concern, in words: a head or an index, a status or a configuration, or nothing.
-pub fn value(value: &Value) -> String {
+fn value(value: &Value) -> String {
     if value.is_null() {
         return "no record".into();
     }
@@ -132,7 +168,11 @@ pub fn value(value: &Value) -> String {
 }
 
 /// A change in a line: position, time, address, what has changed, how, its watermark, and what is there now.
-pub fn change(change: &Value) -> String {
+pub fn change(change: &Change) -> String {
+    change_line(&json!(change))
+}
+
+fn change_line(change: &Value) -> String {
     let payload = change.get("payload").filter(|payload| !payload.is_null());
     let now = match (change["concern"].as_str(), payload) {
         _ if change["payload_omitted"] == true => "(too large for the feed: read the record)".to_owned(),
@@ -162,7 +202,11 @@ pub fn change(change: &Value) -> String {
 }
 
 /// A lease in words: `index_lock, by indexer-7 until 2026-01-01T00:00:00Z, for t 42`.
-pub fn lease(lease: &Value) -> String {
+pub fn lease(lease: &Lease) -> String {
+    lease_words(&json!(lease))
+}
+
+fn lease_words(lease: &Value) -> String {
     let until = lease["expires_at"].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let until = until.map_or_else(|| text(&lease["expires_at"]), |until| until.to_string());
     let mut words = format!("{}, by {} until {until}", text(&lease["name"]), text(&lease["holder"]));
@@ -173,22 +217,24 @@ pub fn lease(lease: &Value) -> String {
 }
 
 /// What came of the operations of a transaction, a line each.
-pub fn results(operations: &[Value], results: &[Value]) -> String {
+pub fn results(operations: &[Option<Operation>], results: &[OperationResult]) -> String {
     let mut table = plain_table();
-    table.set_header(["OPERATION", "ADDRESS", "RESULT", "IN PLACE"]);
+    table.set_header(["OPERATION", "ADDRESS", "RESULT", "CURRENT"]);
     for (i, result) in results.iter().enumerate() {
-        let operation = operations.get(i).unwrap_or(&Value::Null);
-        let mut name = text(&operation["op"]);
-        if let Some(concern) = operation["concern"].as_str() {
-            let _ = write!(name, " {}", clean(concern));
+        let (mut name, mut address) = ("-".to_owned(), "-".to_owned());
+        if let Some(operation) = operations.get(i).and_then(Option::as_ref) {
+            (name, address) = (clean(&operation.op), clean(&operation.address));
+            if let Some(concern) = &operation.concern {
+                let _ = write!(name, " {}", clean(concern));
+            }
         }
-        let in_place = match (result.get("value").or_else(|| result.get("actual")), result.get("lease")) {
-            (_, Some(there)) => lease(there),
-            (Some(there), None) => value(there),
+        let current = match (result.value.as_ref().or(result.actual.as_ref()), &result.lease) {
+            (_, Some(current)) => lease(current),
+            (Some(current), None) => value(current),
             (None, None) => String::new(),
         };
-        let replayed = if result["replayed"] == true { " before" } else { "" };
-        table.add_row([name, text(&operation["address"]), format!("{}{replayed}", text(&result["status"])), in_place]);
+        let replayed = if result.replayed { " before" } else { "" };
+        table.add_row([name, address, format!("{}{replayed}", text(&json!(result.status))), current]);
     }
     lines(table)
 }
@@ -245,7 +291,11 @@ fn split_state(payload: &Value) -> (Option<String>, Option<Value>) {
 }
 
 /// A whole record, a line for each thing to know.
-pub fn record(record: &Value) -> String {
+pub fn record(record: &Record) -> String {
+    record_rows(&json!(record))
+}
+
+fn record_rows(record: &Value) -> String {
     let mut table = plain_table();
     let mut row = |title: &str, words: String| {
         table.add_row([title.to_owned(), words]);
@@ -334,7 +384,7 @@ pub fn text(value: &Value) -> String {
 }
 
 /// Control characters could make a terminal do things.
-fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();
     }
@@ -388,13 +438,13 @@ mod tests {
         }))
         .unwrap();
         let words = words_of(&Failure::Refused(Box::new(problem)));
-        assert_eq!(words, format!("error: not as expected\n  in place: {ID} at t 7\n  dependents: a:main, b:main"));
+        assert_eq!(words, format!("error: not as expected\n  current: {ID} at t 7\n  dependents: a:main, b:main"));
     }
 
     #[test]
     fn a_change_is_a_line_whose_columns_stand_below_those_of_the_line_before() {
         let told = |concern: &str, watermark: i64, payload: Value| {
-            change(&json!({
+            change_line(&json!({
                 "position": 7, "address": "mydb:main", "kind": "ledger", "concern": concern, "change": "updated",
                 "watermark": watermark, "payload": payload, "occurred_at": "2026-01-01T00:00:00.123Z",
             }))

@@ -17,7 +17,13 @@ use nameservice_http::{App, Auth, service};
 use nameservice_model::{Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
-use crate::{args::TargetArgs, client::Client, consumer::Source, failure::Failure, routes};
+use crate::{
+    args::TargetArgs,
+    client::{self, Client},
+    consumer::Source,
+    failure::Failure,
+    routes,
+};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
@@ -76,6 +82,25 @@ pub struct Table {
 }
 
 impl TargetArgs {
+    /// Returns the same with the URL of `--at` as what it names.
+    pub fn resolved(mut self) -> Result<Self, Failure> {
+        match self.at.take() {
+            None => {}
+            Some(nameservice::Place::Service(url)) => self.url = Some(url),
+            Some(nameservice::Place::Embedded(directory)) => self.data = Some(directory),
+            Some(nameservice::Place::DynamoDb { table, region: None, endpoint, .. }) => {
+                self.table = Some(table);
+                self.aws = endpoint.is_none();
+                self.endpoint_url = endpoint;
+            }
+            Some(nameservice::Place::DynamoDb { .. }) => {
+                return Err(Failure::Usage("set the region with AWS_REGION or in the profile".into()));
+            }
+            Some(place) => return Err(Failure::Usage(format!("`{place}` is for serve alone"))),
+        }
+        Ok(self)
+    }
+
     /// The table that the command line names, if it names one.
     pub fn place(&self) -> Result<Option<Place>, Failure> {
         let data = self.data.clone().map(Place::Data);
@@ -99,13 +124,13 @@ impl TargetArgs {
                 return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
             }
             let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
-            return Client::remote(url.as_deref().unwrap_or(DEFAULT_URL), self.token.clone());
+            return client::remote(url.as_deref().unwrap_or(DEFAULT_URL), self.token.clone());
         };
         let opened = Opened::open(place, self.table.as_deref(), missing, None).await?;
         if let Opened::Table(table) = &opened {
             table.ping().await?;
         }
-        Ok(Client::in_process(service(routes::router(), opened.app(Auth::Open))))
+        client::in_process(service(routes::router(), opened.app(Auth::Open)))
     }
 }
 

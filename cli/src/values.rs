@@ -1,10 +1,16 @@
 //! Values of the command line that are more than text.
 
-use std::{fs, io::Read as _, time::Duration};
+use std::{
+    fs,
+    io::Read as _,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use jiff::{Span, SpanRelativeTo};
+use nameservice_api::requests::HeadValue;
 use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -35,12 +41,13 @@ impl RefValue {
             _ => Err(format!("`{t}` is not a t: a number from 1 on")),
         }
     }
+}
 
-    /// As the service writes it.
-    pub fn to_json(&self) -> Value {
-        match &self.0 {
-            Some((id, t)) => json!({"id": id.as_str(), "t": t}),
-            None => json!({"id": null, "t": 0}),
+impl From<RefValue> for HeadValue {
+    fn from(RefValue(value): RefValue) -> Self {
+        match value {
+            Some((id, t)) => Self { id: Some(id.as_str().to_owned()), t },
+            None => Self { id: None, t: 0 },
         }
     }
 }
@@ -70,18 +77,30 @@ impl Beginning {
 /// A time to keep something: `7d`, `36h`, `90 minutes`, or a number of hours.
 pub fn retention(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
-    let wrong = || format!("`{text}` is not a duration such as 7d, 36h or 90m, nor a number of hours");
-    let span = match text.parse::<u32>() {
-        Ok(hours) => Span::new().try_hours(hours).map_err(|_| wrong())?,
-        Err(_) => text.parse().map_err(|_| wrong())?,
+    let duration = match text.parse::<u32>() {
+        Ok(hours) => Duration::from_secs(u64::from(hours) * 3600),
+        Err(_) => duration(text).ok_or_else(|| wrong(text, "a number of hours"))?,
     };
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
-    let duration = Duration::try_from(duration).map_err(|_| wrong())?;
     match duration.as_secs() {
-        0 => Err("it is a second at least".to_owned()),
-        _ if duration > LONGEST => Err("it is a hundred years at most".to_owned()),
+        0 => Err("it must be at least 1s".to_owned()),
+        _ if duration > LONGEST => Err("it must be at most a hundred years".to_owned()),
         _ => Ok(duration),
     }
+}
+
+/// An address to listen on: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`. Without a host it is this machine's
+/// own address, which others cannot reach.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some(("", port)) => ("127.0.0.1", port),
+        Some((host, port)) => (host, port),
+        None => ("127.0.0.1", text),
+    };
+    let wrong = || format!("`{text}` is not ADDRESS:PORT, localhost:PORT, :PORT or PORT");
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let host = if host.eq_ignore_ascii_case("localhost") { "127.0.0.1" } else { host };
+    let host: IpAddr = host.trim_matches(['[', ']']).parse().map_err(|_| wrong())?;
+    Ok((host, port).into())
 }
 
 /// A name without a branch.
@@ -106,8 +125,24 @@ pub fn lease_name(text: &str) -> Result<LeaseName, String> {
 }
 
 /// How long a lease may last, in seconds.
-pub fn ttl() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(i64::from(MIN_TTL_SECONDS)..=i64::from(MAX_TTL_SECONDS))
+pub fn ttl(text: &str) -> Result<u32, String> {
+    let seconds = match text.parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => duration(text).ok_or_else(|| wrong(text, "a number of seconds"))?.as_secs(),
+    };
+    let seconds = u32::try_from(seconds).ok();
+    let seconds = seconds.filter(|seconds| (MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("it must be {MIN_TTL_SECONDS}s to {MAX_TTL_SECONDS}s"))
+}
+
+/// A duration such as `5m`; `None` for a text that is none.
+fn duration(text: &str) -> Option<Duration> {
+    let span: Span = text.parse().ok()?;
+    Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
+}
+
+fn wrong(text: &str, number: &str) -> String {
+    format!("`{text}` is not a duration such as 7d, 36h or 90m, nor {number}")
 }
 
 /// Reads a JSON object from a file, or from stdin for `-`.
@@ -154,9 +189,32 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_listens_on_this_machine_alone() {
+        for text in ["9000", ":9000", "localhost:9000", "127.0.0.1:9000"] {
+            assert_eq!(listen(text).unwrap().to_string(), "127.0.0.1:9000", "{text}");
+        }
+        assert_eq!(listen("[::1]:9000").unwrap().to_string(), "[::1]:9000");
+        assert_eq!(listen("0.0.0.0:80").unwrap().to_string(), "0.0.0.0:80");
+        for text in ["", ":", "x", "example.com:80", "1.2.3.4", "127.0.0.1:99999"] {
+            assert!(listen(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn leases_last_seconds_or_a_duration() {
+        for (text, seconds) in [("300", 300), ("5m", 300), ("90s", 90), ("1h", 3600)] {
+            assert_eq!(ttl(text), Ok(seconds), "{text}");
+        }
+        for text in ["0", "2h", "soon", "-1"] {
+            assert!(ttl(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn refs_are_an_id_at_a_t_or_unborn() {
-        assert_eq!(RefValue::parse(&format!("{ID}@12")).unwrap().to_json(), json!({"id": ID, "t": 12}));
-        assert_eq!(RefValue::parse("unborn").unwrap().to_json(), json!({"id": null, "t": 0}));
+        let read = |text: &str| serde_json::to_value(HeadValue::from(RefValue::parse(text).unwrap())).unwrap();
+        assert_eq!(read(&format!("{ID}@12")), serde_json::json!({"id": ID, "t": 12}));
+        assert_eq!(read("unborn"), serde_json::json!({"id": null, "t": 0}));
         for (text, reason) in [
             (ID.to_owned(), "ID@T"),
             (format!("{ID}@"), "is not a t"),

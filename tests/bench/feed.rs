@@ -20,8 +20,7 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use nameservice_cli::{
-    args::KeyArgs,
-    client::{Client, Request},
+    client::{self, Client, Request},
     consumer::{self, Pace, Running},
     serve::{self, Service},
     target::{Missing, Opened, Place, Table},
@@ -178,7 +177,7 @@ async fn measure(
 /// Reads the stream of events, and tells when which head came.
 async fn follow(client: &Client, address: &str) -> mpsc::UnboundedReceiver<(i64, Instant)> {
     let request = Request::get("events").query("address", Some(address)).query("concern", Some("head"));
-    let mut events = client.events(request).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let mut events = client.events(&request).await.unwrap_or_else(|failure| panic!("{failure}"));
     let (sender, arrivals) = mpsc::unbounded_channel();
     // The first block says where it begins.
     events.next().await.unwrap().unwrap();
@@ -197,9 +196,9 @@ async fn follow(client: &Client, address: &str) -> mpsc::UnboundedReceiver<(i64,
 
 async fn push(client: &Client, address: &str, t: i64) {
     let address = Address::parse(address).unwrap();
-    let request = Request::write(Method::PUT, "heads", &KeyArgs::default()).at(&address);
+    let request = Request::write(Method::PUT, "heads", None).at(&address);
     let body = json!({"new": {"id": cid(t).as_str(), "t": t}});
-    let answer = client.send(request.body(body)).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let answer: Value = client.send(&request.body(&body)).await.unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(answer["status"], "updated");
 }
 
@@ -239,7 +238,7 @@ impl Served {
     }
 
     fn client(&self) -> Client {
-        Client::remote(&self.service.url(), None).unwrap_or_else(|failure| panic!("{failure}"))
+        client::remote(&self.service.url(), None).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     async fn stop(self) {

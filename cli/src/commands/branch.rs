@@ -1,15 +1,16 @@
 //! `branch`
 
 use http::Method;
+use nameservice_api::{BranchDropped, Record, requests::NewBranch};
 use serde_json::json;
 
 use super::{
-    Session,
+    Session, confirm,
     list::{Pages, follow},
 };
 use crate::{
-    args::{BranchCommand, BranchCreateArgs, WriteArgs},
-    client::Request,
+    args::{BranchCommand, BranchCreateArgs, BranchDropArgs},
+    client::{Request, write},
     failure::Failure,
     output,
 };
@@ -24,25 +25,31 @@ pub(super) async fn run(session: &Session, command: BranchCommand) -> Result<(),
 
 async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure> {
     let BranchCreateArgs { address, from, at, key } = args;
-    let mut body = json!({"name": address.name(), "branch": address.branch(), "source": from});
-    if let Some(at) = at {
-        body["at"] = at.to_json();
-    }
-    let record = session.send(Request::write(Method::POST, "branches", &key).body(body)).await?;
-    session.output.answer(&record, || {
-        format!("created the branch {address} from {from}, head: {}", output::value(&record["head"]))
+    let body = NewBranch {
+        name: address.name().to_owned(),
+        branch: address.branch().to_owned(),
+        source: from.clone(),
+        at: at.map(Into::into),
+    };
+    let record = session.send::<Record>(write(Method::POST, "branches", &key).body(&body)).await?;
+    session.output.answer(&record.json, || {
+        format!("created the branch {address} from {from}, head: {}", output::head(record.head.as_ref()))
     })
 }
 
 async fn list(session: &Session, name: &str) -> Result<(), Failure> {
-    let Pages { items, .. } = follow(session, "branches", None, None, || Request::get("branches").rest(name)).await?;
+    let Pages { items, .. } = follow(session, None, None, || Request::get("branches").rest(name), |_| true).await?;
     session.output.answer(&json!({"branches": items}), || output::records(&items))
 }
 
-async fn drop_branch(session: &Session, args: WriteArgs) -> Result<(), Failure> {
-    let WriteArgs { address, key } = args;
-    let answer = session.send(Request::write(Method::DELETE, "branches", &key).at(&address)).await?;
-    session.output.answer(&answer, || {
-        format!("dropped the branch {address}; its source has {} left", output::text(&answer["parent_branches"]))
+async fn drop_branch(session: &Session, args: BranchDropArgs) -> Result<(), Failure> {
+    let BranchDropArgs { address, yes, key } = args;
+    if !yes {
+        let record = session.record(&address, None).await?;
+        confirm::ask(&address, &format!("delete the branch {address}, head: {}", output::head(record.head.as_ref())))?;
+    }
+    let dropped = session.send::<BranchDropped>(write(Method::DELETE, "branches", &key).at(&address)).await?;
+    session.output.answer(&dropped.json, || {
+        format!("dropped the branch {address}; its source has {} left", dropped.parent_branches)
     })
 }

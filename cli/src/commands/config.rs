@@ -1,40 +1,55 @@
 //! `config`
 
 use http::Method;
-use serde_json::{Value, json};
+use nameservice_api::{
+    Config, Kind, Record,
+    requests::{ConfigPush, ExpectedConfig, GraphSource, NewConfig},
+};
+use nameservice_model::ConcernKind;
 
-use super::{Session, push};
-use crate::{args::ConfigArgs, client::Request, failure::Failure, output, values};
+use super::{Session, incomplete, push};
+use crate::{args::ConfigArgs, client::write, failure::Failure, output, values};
 
 pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failure> {
     let ConfigArgs { address, config, expect_v, claim, key } = args;
     let Some(config) = config else {
-        let record = session.record(&address, Some("config")).await?;
-        return session.output.answer(&record["config"], || pretty(&record["config"]));
+        let record = session.record(&address, Some(ConcernKind::Config)).await?;
+        return session.output.answer(&record.json["config"], || pretty(record.config.as_ref()));
     };
-    let config = values::object(&config)?;
-    // It tells which kind of record it is, each having its own way to be configured, and what is in place.
-    let record = session.record(&address, Some("config")).await?;
-    let v = expect_v.map_or_else(|| record["config"]["v"].clone(), |v| json!(v));
-    if record["kind"] == "graph_source" {
+    let payload = values::object(&config)?;
+    // It shows which kind of record it is, each having its own way to be configured, and the current version.
+    let record = session.record(&address, Some(ConcernKind::Config)).await?;
+    let v = match expect_v {
+        Some(v) => v,
+        None => record.config.as_ref().ok_or_else(|| incomplete("config"))?.v,
+    };
+    if record.kind == Kind::GraphSource {
         if claim.claim(&address)?.is_some() {
             let reason = format!("{address} is a graph source: its configuration cannot be pushed under a lease");
             return Err(Failure::Usage(reason));
         }
         // The type never changes, and dependencies that are not named stay.
-        let body = json!({"source_type": record["source_type"], "config": config, "expected_v": v});
-        let record = session.send(Request::write(Method::PUT, "graph-sources", &key).at(&address).body(body)).await?;
-        return session.output.answer(&record, || format!("config of {address}: {}", output::value(&record["config"])));
+        let source_type = record.source_type.clone().ok_or_else(|| incomplete("source_type"))?;
+        let body = GraphSource { source_type, config: payload, dependencies: None, expected_v: Some(v) };
+        let request = write(Method::PUT, "graph-sources", &key).at(&address).body(&body);
+        let record = session.send::<Record>(request).await?;
+        return session
+            .output
+            .answer(&record.json, || format!("config of {address}: {}", output::config(record.config.as_ref())));
     }
-    let body = push::under(claim, &address, json!({"expected": {"v": v}, "new": {"payload": config}}))?;
-    let answer = session.send(Request::write(Method::PUT, "configs", &key).at(&address).body(body)).await?;
-    push::told(session, &format!("config of {address}"), &answer)
+    let push = ConfigPush {
+        expected: Some(Some(ExpectedConfig { v, payload: None })),
+        new: NewConfig { v: None, payload },
+        lease: claim.claim(&address)?,
+    };
+    let answer = session.send(write(Method::PUT, "configs", &key).at(&address).body(&push)).await?;
+    push::report(session, &format!("config of {address}"), &answer, |value: &Config| output::config(Some(value)))
 }
 
 /// A configuration on lines of its own, so that it can be read and piped on.
-fn pretty(config: &Value) -> String {
-    match &config["payload"] {
-        Value::Null => output::value(config),
-        payload => format!("{payload:#}"),
+fn pretty(config: Option<&Config>) -> String {
+    match config.and_then(|config| config.payload.as_ref()) {
+        None => output::config(config),
+        Some(payload) => format!("{payload:#}"),
     }
 }

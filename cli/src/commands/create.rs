@@ -1,13 +1,16 @@
 //! `create` and `publish`
 
 use http::Method;
+use nameservice_api::{
+    ProblemKind, Record,
+    requests::{GraphSource, NewLedger},
+};
 use nameservice_model::{Address, ContentId};
-use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
     args::{CreateArgs, KeyArgs, PublishArgs},
-    client::Request,
+    client::write,
     failure::Failure,
     output,
     values::{self, RefValue},
@@ -17,49 +20,51 @@ pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
     let CreateArgs { address, head, t, config, source_type, depends_on, key } = args;
     let config = config.as_deref().map(values::object).transpose()?;
     if let Some(source_type) = source_type {
-        let body = json!({
-            "source_type": source_type,
-            "config": config.unwrap_or_default(),
-            "dependencies": texts(&depends_on),
+        let body = GraphSource {
+            source_type,
+            config: config.unwrap_or_default(),
+            dependencies: Some(texts(&depends_on)),
             // Creating is not replacing.
-            "expected_v": 0,
-        });
-        return put_graph_source(session, &address, &key, body).await.map_err(|failure| match failure {
-            Failure::Refused(mut problem) if problem.type_uri.ends_with("/conflict") => {
+            expected_v: Some(0),
+        };
+        return put_graph_source(session, &address, &key, &body).await.map_err(|failure| match failure {
+            Failure::Refused(mut problem) if problem.kind() == Some(ProblemKind::Conflict) => {
                 problem.detail = format!("`{address}` exists; publish replaces its configuration");
                 Failure::Refused(problem)
             }
             failure => failure,
         });
     }
-    let mut body = json!({"address": address});
-    if let Some(head) = head {
-        body["head"] = born_head(&head, t).map_err(Failure::Usage)?.to_json();
-    }
-    if let Some(config) = config {
-        body["config"] = config.into();
-    }
-    let record = session.send(Request::write(Method::POST, "ledgers", &key).body(body)).await?;
-    session.output.answer(&record, || format!("created the ledger {address}, head: {}", output::value(&record["head"])))
+    let head = head.map(|head| born_head(&head, t).map_err(Failure::Usage)).transpose()?;
+    let body = NewLedger { address: address.to_string(), head: head.map(Into::into), config };
+    let record = session.send::<Record>(write(Method::POST, "ledgers", &key).body(&body)).await?;
+    session
+        .output
+        .answer(&record.json, || format!("created the ledger {address}, head: {}", output::head(record.head.as_ref())))
 }
 
 pub(super) async fn publish(session: &Session, args: PublishArgs) -> Result<(), Failure> {
     let PublishArgs { address, source_type, config, depends_on, no_dependencies, expect_v, key } = args;
-    let mut body = json!({"source_type": source_type, "config": values::object(&config)?});
-    if no_dependencies || !depends_on.is_empty() {
-        body["dependencies"] = texts(&depends_on);
-    }
-    if let Some(v) = expect_v {
-        body["expected_v"] = v.into();
-    }
-    put_graph_source(session, &address, &key, body).await
+    let body = GraphSource {
+        source_type,
+        config: values::object(&config)?,
+        dependencies: (no_dependencies || !depends_on.is_empty()).then(|| texts(&depends_on)),
+        expected_v: expect_v,
+    };
+    put_graph_source(session, &address, &key, &body).await
 }
 
-async fn put_graph_source(session: &Session, address: &Address, key: &KeyArgs, body: Value) -> Result<(), Failure> {
-    let record = session.send(Request::write(Method::PUT, "graph-sources", key).at(address).body(body)).await?;
-    session.output.answer(&record, || {
-        let config = output::value(&record["config"]);
-        format!("published the graph source {address}, {}, config: {config}", output::text(&record["source_type"]))
+async fn put_graph_source(
+    session: &Session,
+    address: &Address,
+    key: &KeyArgs,
+    body: &GraphSource,
+) -> Result<(), Failure> {
+    let record = session.send::<Record>(write(Method::PUT, "graph-sources", key).at(address).body(body)).await?;
+    session.output.answer(&record.json, || {
+        let source_type = record.source_type.as_deref().unwrap_or("-");
+        let config = output::config(record.config.as_ref());
+        format!("published the graph source {address}, {}, config: {config}", output::clean(source_type))
     })
 }
 
@@ -74,6 +79,6 @@ fn born_head(head: &str, t: Option<i64>) -> Result<RefValue, String> {
     }
 }
 
-fn texts(addresses: &[Address]) -> Value {
-    addresses.iter().map(Address::as_str).collect()
+fn texts(addresses: &[Address]) -> Vec<String> {
+    addresses.iter().map(Address::to_string).collect()
 }

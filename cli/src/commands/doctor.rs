@@ -254,7 +254,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
     let mut find = |code, severity, what: String, mend: &str| {
         findings.push(Finding::general(code, severity, what, mend.to_owned()));
     };
-    match service.send(Request::get("health").query("deep", Some(true))).await {
+    match send(service, Request::get("health").query("deep", Some(true))).await {
         Ok(health) if health["status"] == "ok" => {}
         Ok(health) => find(
             "service-unhealthy",
@@ -274,7 +274,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
             }
         }
     }
-    match service.send(Request::get("openapi.json")).await {
+    match send(service, Request::get("openapi.json")).await {
         Ok(document) if document["openapi"].is_string() => {
             let (theirs, ours) = (&document["info"]["version"], env!("CARGO_PKG_VERSION"));
             if *theirs != ours {
@@ -320,4 +320,8 @@ impl Report {
             words.join("\n")
         })
     }
+}
+
+async fn send(service: &Client, request: Request) -> Result<Value, Failure> {
+    Ok(service.send(&request).await?)
 }

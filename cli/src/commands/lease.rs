@@ -2,13 +2,28 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http::Method;
-use nameservice_model::{Address, LeaseName, is_lease_member};
+use nameservice::{LeaseKeeper, LeaseLost};
+use nameservice_api::{
+    ProblemKind,
+    leases::{Claim, Held, Lease, Wanted},
+};
+use nameservice_client::{ChangeFilter, Client, Event};
+use nameservice_model::{
+    Address, AddressGlob, Call, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error as BackendError, LeaseClaim,
+    LeaseRequest, NewStatus, Object, PushOutcome, Released, Status, StatusPayload, StatusPublisher as _, StatusPush,
+    chain, is_lease_member,
+};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::Session;
 use crate::{
@@ -17,7 +32,7 @@ use crate::{
         LeaseRunArgs, TermArgs,
     },
     child::{self, Running, Signals},
-    client::Request,
+    client::{Request, write},
     failure::Failure,
     output, values,
 };
@@ -27,84 +42,85 @@ const NAME: &str = "NAMESERVICE_LEASE_NAME";
 const HOLDER: &str = "NAMESERVICE_LEASE_HOLDER";
 const TOKEN: &str = "NAMESERVICE_LEASE_TOKEN";
 
-/// How long a command that was told to end may take.
+/// How long a command that must end may take.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often a lease that somebody else holds is asked for.
+/// How often a lease that another holds is asked for.
 const ASK_AGAIN: Duration = Duration::from_millis(800);
 /// How long after its end, so that clocks which nearly agree do not miss it.
 const MARGIN: Duration = Duration::from_millis(20);
-/// The longest pause after a refresh that was not answered.
-const REFRESH_AGAIN: Duration = Duration::from_secs(1);
-/// How long the end waits for the lease to be given back: it ends by itself, too.
-const GIVE_BACK: Duration = Duration::from_secs(5);
+/// How long the end waits for the lease to be released: it expires anyway.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a status that others change meanwhile is set.
+const MAX_STATUS_PUSHES: usize = 5;
 
 pub(super) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
     match command {
         LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, key }) => {
-            let held = session.send(take(&address, &holder, &term, None, &key)).await?;
-            granted(session, &address, &held)
+            let request = request(&holder, &term)?;
+            let held = session.send::<Held>(ask(&address, &Wanted::new(&request, None), &key)).await?;
+            session.output.answer(&held.json, || granted(&address, &held))
         }
         LeaseCommand::Refresh(LeaseRefreshArgs { address, holder, lease_token, term, key }) => {
-            let held = session.send(take(&address, &holder, &term, Some(lease_token), &key)).await?;
-            granted(session, &address, &held)
+            let request = request(&holder, &term)?;
+            let held = session.send::<Held>(ask(&address, &Wanted::new(&request, Some(lease_token)), &key)).await?;
+            session.output.answer(&held.json, || granted(&address, &held))
         }
         LeaseCommand::Release(LeaseReleaseArgs { address, holder, lease_token, key }) => {
-            let answer = session.send(give_back(&address, &holder, lease_token, &key)).await?;
+            let request = write(Method::DELETE, "leases", &key)
+                .at(&address)
+                .query("name", Some(&holder.name))
+                .query("holder", Some(&holder.holder))
+                .query("token", Some(lease_token));
+            let answer = session.send::<Value>(request).await?;
             if answer.is_null() && session.output.is_json() {
                 // The service answers without a body.
                 return Ok(());
             }
-            session.output.answer(&answer, || format!("{} of {address} is free", holder.name.as_str()))
+            session.output.answer(&answer.json, || format!("{} of {address} is free", holder.name))
         }
         LeaseCommand::Show(args) => show(session, &args.address).await,
         LeaseCommand::Run(args) => run_under(session, args).await,
     }
 }
 
-fn take(address: &Address, holder: &HolderArgs, term: &TermArgs, token: Option<i64>, key: &KeyArgs) -> Request {
-    let mut body = json!({"name": holder.name.as_str(), "holder": holder.holder, "ttl_seconds": term.ttl});
-    for (member, number) in [("target_t", term.target_t), ("token", token)] {
-        if let Some(number) = number {
-            body[member] = number.into();
-        }
-    }
-    Request::write(Method::PUT, "leases", key).at(address).body(body)
+fn request(holder: &HolderArgs, term: &TermArgs) -> Result<LeaseRequest, Failure> {
+    let request = LeaseRequest::new(holder.name.clone(), holder.holder.as_str());
+    let request = request.and_then(|request| request.with_ttl_seconds(term.ttl));
+    let request = request.and_then(|request| match term.target_t {
+        Some(t) => request.with_target_t(t),
+        None => Ok(request),
+    });
+    request.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-fn give_back(address: &Address, holder: &HolderArgs, token: i64, key: &KeyArgs) -> Request {
-    Request::write(Method::DELETE, "leases", key)
-        .at(address)
-        .query("name", Some(holder.name.as_str()))
-        .query("holder", Some(&holder.holder))
-        .query("token", Some(token))
+fn ask(address: &Address, wanted: &Wanted, key: &KeyArgs) -> Request {
+    write(Method::PUT, "leases", key).at(address).body(wanted)
 }
 
-fn granted(session: &Session, address: &Address, held: &Value) -> Result<(), Failure> {
-    session.output.answer(held, || {
-        format!("{address}: {}, token {}", output::lease(&held["lease"]), output::text(&held["token"]))
-    })
+fn granted(address: &Address, held: &Held) -> String {
+    format!("{address}: {}, token {}", output::lease(&held.lease), held.token)
 }
 
 async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
-    let record = session.record(address, Some("status")).await?;
-    let payload = &record["status"]["payload"];
-    let lease = payload.as_object().into_iter().flatten().find_map(|(name, lease)| {
+    let record = session.record(address, Some(ConcernKind::Status)).await?;
+    let payload = record.status.as_ref().map(|status| &status.payload).and_then(Value::as_object);
+    let lease = payload.into_iter().flatten().find_map(|(name, lease)| {
         let mut lease = Some(lease).filter(|lease| lease.is_object() && is_lease_member(name, lease))?.clone();
         lease["name"] = name.as_str().into();
         Some(lease)
     });
-    let answer = json!({"lease": lease});
-    // Whether it has run out is for the service's clock to say.
-    session.output.answer(&answer, || match &answer["lease"] {
-        Value::Null => format!("{address}: nobody holds a lease"),
-        lease => format!("{address}: {}", output::lease(lease)),
-    })
+    let words = match lease.as_ref().and_then(|lease| serde_json::from_value::<Lease>(lease.clone()).ok()) {
+        // Whether it has expired is for the service's clock to say.
+        Some(lease) => format!("{address}: {}", output::lease(&lease)),
+        None => format!("{address}: nobody holds a lease"),
+    };
+    session.output.answer(&json!({"lease": lease}), || words)
 }
 
 impl ClaimArgs {
     /// The claim that a push to a record makes: as the command line says, or that of the `lease run` around it where
     /// the record is the one that it has leased.
-    pub(super) fn claim(self, address: &Address) -> Result<Option<Value>, Failure> {
+    pub(super) fn claim(self, address: &Address) -> Result<Option<Claim>, Failure> {
         self.claim_within(address, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
@@ -112,10 +128,10 @@ impl ClaimArgs {
         self,
         address: &Address,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Claim>, Failure> {
         let Self { lease_name, lease_holder, lease_token } = self;
         if let (Some(name), Some(holder), Some(token)) = (lease_name, lease_holder, lease_token) {
-            return Ok(Some(claim(&name, &holder, token)));
+            return Ok(Some(Claim { name, holder, token }));
         }
         let (Some(leased), Some(name), Some(holder), Some(token)) =
             (variable(ADDRESS), variable(NAME), variable(HOLDER), variable(TOKEN))
@@ -128,70 +144,60 @@ impl ClaimArgs {
         let unusable = |name: &str, reason: &str| Failure::Usage(format!("{name} cannot be used: {reason}"));
         let name = values::lease_name(&name).map_err(|reason| unusable(NAME, &reason))?;
         let token = token.parse().map_err(|_| unusable(TOKEN, "it is not a number"))?;
-        Ok(Some(claim(&name, &holder, token)))
+        Ok(Some(Claim { name, holder, token }))
     }
 }
 
-fn claim(name: &LeaseName, holder: &str, token: i64) -> Value {
-    json!({"name": name.as_str(), "holder": holder, "token": token})
-}
-
-/// A lease that this process holds.
-struct Held {
-    token: i64,
-    /// By this process's clock, which runs on while the process is stopped. Counted from before the request was sent:
-    /// the service counts from later on.
-    runs_out: Instant,
-}
-
-/// How the command has ended, or why it must.
-enum End {
-    Exited(std::process::ExitStatus),
-    /// The service says that the lease is not this process's any more.
-    Lost(String),
-    /// No refresh has arrived in time.
-    RanOut,
-}
-
 async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure> {
-    let LeaseRunArgs { holder, term, wait, address, command } = args;
+    let LeaseRunArgs { holder, term, wait, on_failure, address, command } = args;
+    let request = request(&holder, &term)?;
+    // Before the lease: a state that cannot be set is a mistake of the command line.
+    if let Some(state) = &on_failure {
+        NewStatus::new(StatusPayload::state(state))
+            .map_err(|error| Failure::Usage(format!("--on-failure: {error}")))?;
+    }
     // From here on: a signal between the lease and the command must not leave the lease behind.
     let mut signals = Signals::listen().map_err(Failure::Watch)?;
-    let mut held = acquire(session, &address, &holder, &term, wait, &mut signals).await?;
+    let mut keeper = acquire(session, &address, &request, wait, &mut signals).await?;
+    let claim = keeper.claim();
     let environment = BTreeMap::from([
         (ADDRESS, address.to_string()),
-        (NAME, holder.name.as_str().to_owned()),
-        (HOLDER, holder.holder.clone()),
-        (TOKEN, held.token.to_string()),
+        (NAME, claim.name.to_string()),
+        (HOLDER, claim.holder.clone()),
+        (TOKEN, claim.token.to_string()),
     ]);
     let mut running = match Running::start(&command, environment) {
         Ok(running) => running,
         Err(source) => {
-            release(session, &address, &holder, held.token).await;
+            release(&address, keeper).await;
             let program = command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
             return Err(Failure::Start { program, source });
         }
     };
-    let lost = |reason: String| Failure::LeaseLost { address: address.to_string(), reason };
-    match watch(session, &address, &holder, &term, &mut held, &mut running, &mut signals).await? {
-        End::Exited(status) => {
-            if let Some(reason) = release(session, &address, &holder, held.token).await {
+    let lost = |lost: LeaseLost| Failure::LeaseLost { address: address.to_string(), reason: lost.to_string() };
+    // Refreshes are far apart: the record's events show sooner that the lease was taken.
+    let check = keeper.check();
+    let following = tokio::spawn(notice_loss(session.client.clone(), address.clone(), claim.clone(), check));
+    let ended = watch(&address, &mut keeper, &mut running, &mut signals).await;
+    following.abort();
+    match ended? {
+        Ok(status) => {
+            let code = child::exit_code(status);
+            if let Some(state) = on_failure.filter(|_| code != 0) {
+                mark_failed(&session.client, &address, &claim, &state, code).await;
+            }
+            if let Some(reason) = release(&address, keeper).await {
                 return Err(lost(reason));
             }
-            match child::exit_code(status) {
-                0 => Ok(()),
-                code => Err(Failure::Ended(code)),
+            if code == 0 { Ok(()) } else { Err(Failure::Ended(code)) }
+        }
+        Err(reason) => {
+            running.stop(GRACE).await.map_err(Failure::Watch)?;
+            if reason == LeaseLost::Expired {
+                // It may still be the current one: others need not wait for it then.
+                release(&address, keeper).await;
             }
-        }
-        End::Lost(reason) => {
-            running.stop(GRACE).await.map_err(Failure::Watch)?;
             Err(lost(reason))
-        }
-        End::RanOut => {
-            running.stop(GRACE).await.map_err(Failure::Watch)?;
-            // It may still be the current one: others need not wait for it then.
-            release(session, &address, &holder, held.token).await;
-            Err(lost("it has run out before it could be refreshed".into()))
         }
     }
 }
@@ -199,25 +205,27 @@ async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure>
 async fn acquire(
     session: &Session,
     address: &Address,
-    holder: &HolderArgs,
-    term: &TermArgs,
+    request: &LeaseRequest,
     wait: bool,
     signals: &mut Signals,
-) -> Result<Held, Failure> {
-    let mut told = false;
+) -> Result<LeaseKeeper<Client>, Failure> {
+    let mut noted = false;
     loop {
         let asked = Instant::now();
-        let again = match session.send(take(address, holder, term, None, &KeyArgs::default())).await {
-            Ok(answer) => {
-                let token = answer["token"].as_i64().ok_or_else(|| Failure::BadAnswer("it has no token".into()))?;
-                return Ok(Held { token, runs_out: asked + ttl(term) });
+        let wanted = ask(address, &Wanted::new(request, None), &KeyArgs::default());
+        let again = match session.send::<Held>(wanted).await {
+            Ok(held) => {
+                let client = Arc::new(session.client.clone());
+                return Ok(LeaseKeeper::held(client, address.clone(), request.clone(), held.value.into(), asked));
             }
-            Err(Failure::Refused(problem)) if wait && problem.type_uri.ends_with("/lease-held") => {
-                if !told {
-                    output::note(&format!("waiting: {}", problem.detail));
-                    told = true;
+            Err(Failure::Refused(problem)) if wait && problem.kind() == Some(ProblemKind::LeaseHeld) => {
+                let lease = problem.members.get("lease").and_then(|lease| Lease::deserialize(lease).ok());
+                if !noted {
+                    let by = lease.as_ref().map_or_else(|| problem.detail.clone(), output::lease);
+                    output::note(&format!("waiting: {address} is locked: {by}"));
+                    noted = true;
                 }
-                ask_again(&problem.members)
+                ask_again(lease.as_ref())
             }
             Err(failure) => return Err(failure),
         };
@@ -229,101 +237,132 @@ async fn acquire(
 }
 
 /// When to ask again for a lease that is held: soon, and sooner where it ends before, as far as the two clocks agree.
-fn ask_again(refusal: &serde_json::Map<String, Value>) -> Duration {
-    let expires = refusal.get("lease").and_then(|lease| lease["expires_at"].as_u64()).unwrap_or_default();
+fn ask_again(lease: Option<&Lease>) -> Duration {
+    let expires = lease.and_then(|lease| u64::try_from(lease.expires_at).ok()).unwrap_or_default();
     let ends = UNIX_EPOCH + Duration::from_secs(expires) + MARGIN;
     ends.duration_since(SystemTime::now()).map_or(ASK_AGAIN, |left| left.clamp(MARGIN, ASK_AGAIN))
 }
 
-fn ttl(term: &TermArgs) -> Duration {
-    Duration::from_secs(term.ttl.into())
-}
-
-/// Refreshes the lease while the command runs: until either ends.
+/// Keeps the lease while the command runs. Returns the command's exit status, or how the lease was lost.
 async fn watch(
-    session: &Session,
     address: &Address,
-    holder: &HolderArgs,
-    term: &TermArgs,
-    held: &mut Held,
+    keeper: &mut LeaseKeeper<Client>,
     running: &mut Running,
     signals: &mut Signals,
-) -> Result<End, Failure> {
-    let interval = ttl(term) / 3;
-    let again = (interval / 2).min(REFRESH_AGAIN);
-    let mut due = held.runs_out - ttl(term) + interval;
-    let token = held.token;
-    // The `t` was told when the lease was taken, and stays.
-    let term = TermArgs { ttl: term.ttl, target_t: None };
-    let mut told = false;
+) -> Result<Result<std::process::ExitStatus, LeaseLost>, Failure> {
+    let mut noted = false;
+    let kept = keeper.keep(|error| {
+        if !noted {
+            output::note(&format!("the lease of {address} is not refreshed: {}", chain(&error)));
+            noted = true;
+        }
+    });
+    tokio::pin!(kept);
     loop {
-        let at = due;
-        let refresh = async {
-            sleep_until(at).await;
-            let asked = Instant::now();
-            (asked, session.send(take(address, holder, &term, Some(token), &KeyArgs::default())).await)
-        };
-        tokio::pin!(refresh);
-        let (asked, answer) = loop {
-            tokio::select! {
-                biased;
-                status = running.wait() => return status.map(End::Exited).map_err(Failure::Watch),
-                // Before the refresh: a process that was stopped may find both times past.
-                () = sleep_until(held.runs_out) => return Ok(End::RanOut),
-                signal = signals.next() => running.pass(signal),
-                answered = &mut refresh => break answered,
-            }
-        };
-        match answer {
-            Ok(_) => {
-                held.runs_out = asked + ttl(&term);
-                due = asked + interval;
-                told = false;
-            }
-            Err(failure) if takes_away(&failure) => return Ok(End::Lost(failure.to_string())),
-            Err(failure) => {
-                if !told {
-                    output::note(&format!(
-                        "the lease of {address} is not refreshed: {}",
-                        nameservice_model::chain(&failure)
-                    ));
-                    told = true;
+        tokio::select! {
+            biased;
+            status = running.wait() => return status.map(Ok).map_err(Failure::Watch),
+            lost = &mut kept => return Ok(Err(lost)),
+            signal = signals.next() => running.pass(signal),
+        }
+    }
+}
+
+/// Follows the record, and makes the keeper ask for its lease at once where another holder shows in its status, or where
+/// the record goes.
+async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check: Arc<Notify>) {
+    let Ok(glob) = AddressGlob::parse(address.as_str()) else { return };
+    let filter = ChangeFilter {
+        addresses: vec![glob],
+        parts: vec![ChangedPart::Meta, ChangedPart::Concern(ConcernKind::Status)],
+        ..ChangeFilter::default()
+    };
+    let mut changes = client.follow(filter, None);
+    loop {
+        match changes.next().await {
+            Ok(Event::Change(change)) => {
+                let held = match &change.payload {
+                    ChangePayload::Value(payload) => match payload.get(claim.name.as_str()) {
+                        Some(lease) => lease["holder"] == claim.holder.as_str(),
+                        // Another lease, or a service whose changes do not show leases.
+                        None => payload
+                            .as_object()
+                            .is_none_or(|payload| !payload.iter().any(|(name, value)| is_lease_member(name, value))),
+                    },
+                    _ => true,
+                };
+                if !held || matches!(change.kind, ChangeKind::Retracted | ChangeKind::Purged) {
+                    check.notify_one();
                 }
-                due = Instant::now() + again;
+            }
+            Ok(_) => check.notify_one(),
+            Err(error) => {
+                // The refreshes still notice.
+                tracing::debug!(error = %chain(&error), "the events of the record cannot be followed");
+                return;
             }
         }
     }
 }
 
-/// Whether the service has said that the lease is gone: it is another one's, or its record is retracted or purged.
-fn takes_away(failure: &Failure) -> bool {
-    failure.problem().is_some_and(|problem| {
-        ["/lease-lost", "/retracted", "/unknown-record"].iter().any(|kind| problem.type_uri.ends_with(kind))
-    })
+/// Sets the state of a record whose command has failed, keeping its metadata.
+async fn mark_failed(client: &Client, address: &Address, claim: &LeaseClaim, state: &str, code: u8) {
+    let note = |reason: &str| output::note(&format!("the state of {address} was not set to {state}: {reason}"));
+    for _ in 0..MAX_STATUS_PUSHES {
+        match push_state(client, address, claim, state, code).await {
+            Ok(Some(PushOutcome::Updated { .. })) => return,
+            Ok(Some(PushOutcome::Conflict { actual: Some(_) })) => {}
+            Ok(Some(PushOutcome::LeaseLost { .. })) => return note("the lease was lost"),
+            Ok(_) => return note("the record is not there"),
+            Err(error) => return note(&chain(&error)),
+        }
+    }
+    note("others change it all the time");
 }
 
-/// Gives the lease back. If it was another one's by then, says so.
-async fn release(session: &Session, address: &Address, holder: &HolderArgs, token: i64) -> Option<String> {
-    let request = give_back(address, holder, token, &KeyArgs::default());
-    let failure = match timeout(GIVE_BACK, session.send(request)).await {
-        Ok(Ok(_)) => return None,
-        Ok(Err(failure)) if takes_away(&failure) => return Some(failure.to_string()),
-        Ok(Err(failure)) => nameservice_model::chain(&failure),
+async fn push_state(
+    client: &Client,
+    address: &Address,
+    claim: &LeaseClaim,
+    state: &str,
+    code: u8,
+) -> Result<Option<PushOutcome<StatusPayload>>, BackendError> {
+    let Some(current) = client.status(address).await? else { return Ok(None) };
+    let mut meta: Object = current.payload.map(|payload| payload.without_leases().meta).unwrap_or_default();
+    meta.insert("exit_code".into(), code.into());
+    let invalid = |error: nameservice_model::InvalidPayload| BackendError::Store {
+        operation: "set a state",
+        source: error.into(),
+    };
+    let new = NewStatus::new(StatusPayload { state: state.to_owned(), meta }).map_err(invalid)?;
+    let push = StatusPush::cas(Status::stored(current.v, None), new).under(claim.clone()).map_err(invalid)?;
+    client.push_status(&Call::fresh(), address, &push).await.map(Some)
+}
+
+/// Releases the lease. If it was another one's by then, returns how it was lost.
+async fn release(address: &Address, keeper: LeaseKeeper<Client>) -> Option<LeaseLost> {
+    let failure = match timeout(RELEASE_TIMEOUT, keeper.release()).await {
+        Ok(Ok(Released::Released)) => return None,
+        Ok(Ok(Released::Lost { lease })) => return Some(LeaseLost::Taken(lease)),
+        Ok(Ok(_)) => return Some(LeaseLost::RecordGone),
+        Ok(Err(error)) => chain(&error),
         Err(_) => "no answer".into(),
     };
-    output::note(&format!("the lease of {address} was not given back, and ends by itself: {failure}"));
+    output::note(&format!("the lease of {address} was not released, and will expire: {failure}"));
     None
 }
 
 #[cfg(test)]
 mod tests {
+    use nameservice_model::LeaseName;
+
     use super::*;
 
     const SET: [(&str, &str); 4] = [(ADDRESS, "mydb"), (NAME, "index_lock"), (HOLDER, "h"), (TOKEN, "7")];
 
     fn within(args: ClaimArgs, address: &str, set: &[(&str, &str)]) -> Result<Option<Value>, Failure> {
         let variable = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        args.claim_within(&Address::parse(address).unwrap(), variable)
+        Ok(args.claim_within(&Address::parse(address).unwrap(), variable)?.map(|claim| json!(claim)))
     }
 
     #[test]

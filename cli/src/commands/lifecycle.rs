@@ -1,70 +1,67 @@
 //! `retract`, `restore`, `purge` and `reset`
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-
 use http::Method;
-use nameservice_model::Address;
-use serde_json::json;
+use nameservice_api::{
+    Record,
+    requests::{Retraction, Snapshot},
+};
+use serde_json::Value;
 
-use super::Session;
+use super::{Session, confirm};
 use crate::{
     args::{PurgeArgs, ResetArgs, RetractArgs, WriteArgs},
-    client::Request,
+    client::write,
     failure::Failure,
     output,
 };
 
 pub(super) async fn retract(session: &Session, args: RetractArgs) -> Result<(), Failure> {
     let RetractArgs { address, reason, key } = args;
-    let mut request = Request::write(Method::POST, "retractions", &key).at(&address);
-    if let Some(reason) = reason {
-        request = request.body(json!({"reason": reason}));
+    let mut request = write(Method::POST, "retractions", &key).at(&address);
+    if reason.is_some() {
+        request = request.body(&Retraction { reason });
     }
-    let record = session.send(request).await?;
-    session.output.answer(&record, || format!("{address} is retracted; restore undoes it"))
+    let record = session.send::<Record>(request).await?;
+    session.output.answer(&record.json, || format!("{address} is retracted; restore undoes it"))
 }
 
 pub(super) async fn restore(session: &Session, args: WriteArgs) -> Result<(), Failure> {
     let WriteArgs { address, key } = args;
-    let record = session.send(Request::write(Method::POST, "restorations", &key).at(&address)).await?;
-    session.output.answer(&record, || format!("{address} is live"))
+    let record = session.send::<Record>(write(Method::POST, "restorations", &key).at(&address)).await?;
+    session.output.answer(&record.json, || format!("{address} is live"))
 }
 
 pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Failure> {
     let PurgeArgs { address, yes, key } = args;
     if !yes {
-        confirm(&address)?;
+        let record = session.record(&address, None).await?;
+        confirm::ask(&address, &format!("delete {address} for good:\n{}", output::record(&record)))?;
     }
-    let answer = session.send(Request::write(Method::DELETE, "records", &key).at(&address)).await?;
+    let answer = session.send::<Value>(write(Method::DELETE, "records", &key).at(&address)).await?;
     if answer.is_null() && session.output.is_json() {
         // The service answers without a body.
         return Ok(());
     }
-    session.output.answer(&answer, || format!("{address} is gone"))
+    session.output.answer(&answer.json, || format!("{address} is gone"))
 }
 
 pub(super) async fn reset(session: &Session, args: ResetArgs) -> Result<(), Failure> {
-    let ResetArgs { address, head, index, key } = args;
-    let body = json!({"head": head.to_json(), "index": index.to_json()});
-    let answer = session.send(Request::write(Method::POST, "resets", &key).at(&address).body(body)).await?;
-    session.output.answer(&answer, || {
-        let (head, index) = (output::value(&answer["head"]), output::value(&answer["index"]));
+    let ResetArgs { address, head, index, yes, key } = args;
+    let body = Snapshot { head: head.into(), index: index.into() };
+    if !yes {
+        let record = session.record(&address, None).await?;
+        let what = format!(
+            "reset {address}\n  head:  {} -> {}\n  index: {} -> {}",
+            output::head(record.head.as_ref()),
+            output::reference(&body.head),
+            output::index(record.index.as_ref()),
+            output::reference(&body.index),
+        );
+        confirm::ask(&address, &what)?;
+    }
+    let record = session.send::<Record>(write(Method::POST, "resets", &key).at(&address).body(&body)).await?;
+    session.output.answer(&record.json, || {
+        let (head, index) = (output::head(record.head.as_ref()), output::index(record.index.as_ref()));
         format!("reset {address}, head: {head}, index: {index}")
     })
-}
-
-/// Asks, where there is somebody to ask.
-fn confirm(address: &Address) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::Usage(format!("{address} would be gone for good: confirm with --yes")));
-    }
-    let mut stderr = io::stderr().lock();
-    let asked = write!(stderr, "{address} will be gone for good. Type its address to go on: ");
-    asked.and_then(|()| stderr.flush()).map_err(Failure::Output)?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(Failure::Output)?;
-    match Address::parse(answer.trim()) {
-        Ok(confirmed) if confirmed == *address => Ok(()),
-        _ => Err(Failure::Usage("nothing was purged".into())),
-    }
 }

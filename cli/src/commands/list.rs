@@ -1,10 +1,13 @@
 //! `list` and `snapshot`: pages, followed to their end.
 
+use nameservice_api::{Listed, Status};
+use nameservice_model::{Address, AddressGlob};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
-    args::{KindArg, ListArgs},
+    args::{KindArg, ListArgs, SortArg},
     client::Request,
     failure::Failure,
     output,
@@ -15,33 +18,40 @@ const MAX_PAGE: u64 = 1_000;
 
 /// What pages added up to.
 pub(super) struct Pages {
+    /// The entries as the service wrote them.
     pub(super) items: Vec<Value>,
-    /// Where to go on, if the limit came before the end.
+    /// The cursor of the next page, if the limit came before the end.
     pub(super) cursor: Option<String>,
-    /// The last page, for what it tells besides.
-    pub(super) last: Value,
+    /// The position of a snapshot.
+    position: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(alias = "branches")]
+    records: Vec<Value>,
+    cursor: Option<String>,
+    position: Option<u64>,
 }
 
 /// Reads pages until there are `limit` items, or no more.
 pub(super) async fn follow(
     session: &Session,
-    member: &str,
     limit: Option<u64>,
     mut cursor: Option<String>,
     request: impl Fn() -> Request,
+    wanted: impl Fn(&Value) -> bool,
 ) -> Result<Pages, Failure> {
     let mut items = Vec::new();
     loop {
         let left = limit.map_or(MAX_PAGE, |limit| limit.saturating_sub(items.len() as u64));
-        let page = request().query("limit", Some(left.min(MAX_PAGE))).query("cursor", cursor.as_deref());
-        let mut page = session.send(page).await?;
-        if let Some(Value::Array(found)) = page.get_mut(member).map(Value::take) {
-            items.extend(found);
-        }
-        cursor = page["cursor"].as_str().map(str::to_owned);
+        let request = request().query("limit", Some(left.min(MAX_PAGE))).query("cursor", cursor.as_deref());
+        let Page { records, cursor: next, position } = session.send::<Page>(request).await?.value;
+        items.extend(records.into_iter().filter(&wanted));
+        cursor = next;
         let enough = limit.is_some_and(|limit| items.len() as u64 >= limit);
         if cursor.is_none() || enough {
-            return Ok(Pages { items, cursor, last: page });
+            return Ok(Pages { items, cursor, position });
         }
     }
 }
@@ -52,35 +62,84 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
             KindArg::Ledger => "ledger",
             KindArg::GraphSource => "graph_source",
         });
+        let full = args.full || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
         Request::get("records")
             .query("kind", kind)
             .query("name", args.name.as_deref())
             .query("source_type", args.source_type.as_deref())
             .query("state", args.state.as_deref())
             .query("retracted", args.retracted)
-            .query("view", args.full.then_some("full"))
+            .query("view", full.then_some("full"))
     };
-    let pages = follow(session, "records", args.limit, args.cursor.clone(), request).await?;
-    show(session, pages, |_| {})
+    let patterns = args.patterns.iter().map(|text| AddressGlob::parse(text)).collect::<Result<Vec<_>, _>>();
+    let patterns = patterns.map_err(|error| Failure::Usage(error.to_string()))?;
+    let wanted = |entry: &Value| {
+        let Some(address) = entry["address"].as_str() else { return true };
+        let matches = |glob: &AddressGlob| Address::parse(address).is_ok_and(|address| glob.matches(&address));
+        (patterns.is_empty() || patterns.iter().any(matches))
+            && args.prefix.as_ref().is_none_or(|prefix| address.starts_with(prefix))
+    };
+    // What is sorted or counted is read to its end first.
+    let limit = args.limit.filter(|_| args.sort.is_none() && !args.count);
+    let mut pages = follow(session, limit, args.cursor.clone(), request, wanted).await?;
+    if args.count {
+        let count = pages.items.len();
+        return session.output.answer(&json!({"count": count}), || count.to_string());
+    }
+    if let Some(sort) = args.sort {
+        sort_by(&mut pages.items, sort)?;
+        pages.items.truncate(args.limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX));
+    }
+    show(session, pages)
+}
+
+/// Sorts by address, or by what comes first to those who look: the last written, or the state.
+fn sort_by(items: &mut [Value], sort: SortArg) -> Result<(), Failure> {
+    let key = |item: &Value| -> Result<(String, String), Failure> {
+        let listed = Listed::deserialize(item).map_err(|error| Failure::BadAnswer(error.into()))?;
+        Ok(match (sort, listed) {
+            (SortArg::Updated, Listed::Full(record)) => (record.updated_at, record.address),
+            (SortArg::State, Listed::Full(record)) => (state(record.status.as_ref()), record.address),
+            (_, Listed::Full(record)) => (String::new(), record.address),
+            (_, Listed::Summary(summary)) => (String::new(), summary.address),
+        })
+    };
+    let mut failed = None;
+    items.sort_by_cached_key(|item| {
+        key(item).unwrap_or_else(|error| {
+            failed = Some(error);
+            Default::default()
+        })
+    });
+    if matches!(sort, SortArg::Updated) {
+        items.reverse();
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn state(status: Option<&Status>) -> String {
+    status.and_then(|status| status.payload.get("state")?.as_str()).unwrap_or_default().to_owned()
 }
 
 pub(super) async fn snapshot(session: &Session) -> Result<(), Failure> {
-    let pages = follow(session, "records", None, None, || Request::get("snapshot")).await?;
-    let position = pages.last["position"].clone();
-    show(session, pages, |answer| answer["position"] = position)
+    let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
+    show(session, pages)
 }
 
-fn show(session: &Session, pages: Pages, complete: impl FnOnce(&mut Value)) -> Result<(), Failure> {
-    let more = pages.cursor.is_some();
-    let mut answer = json!({"records": pages.items});
-    if let Some(cursor) = pages.cursor {
-        answer["cursor"] = cursor.into();
+fn show(session: &Session, pages: Pages) -> Result<(), Failure> {
+    let Pages { items, cursor, position } = pages;
+    let mut answer = json!({"records": items});
+    if let Some(cursor) = &cursor {
+        answer["cursor"] = cursor.as_str().into();
     }
-    complete(&mut answer);
-    let records = answer["records"].as_array().map(Vec::as_slice).unwrap_or_default();
-    session.output.answer(&answer, || match (records, more) {
+    if let Some(position) = position {
+        answer["position"] = position.into();
+    }
+    session.output.answer(&answer, || match (items.as_slice(), &cursor) {
         ([], _) => "no records".into(),
-        (records, false) => output::records(records),
-        (records, true) => format!("{}\n… and more", output::records(records)),
+        (records, None) => output::records(records),
+        (records, Some(cursor)) => {
+            format!("{}\n… and more: --cursor {cursor}", output::records(records))
+        }
     })
 }

@@ -2,6 +2,7 @@
 
 mod branch;
 mod config;
+mod confirm;
 mod create;
 mod doctor;
 mod lease;
@@ -14,7 +15,11 @@ mod status;
 mod transaction;
 mod watch;
 
-use nameservice_model::Address;
+use std::ops::Deref;
+
+use nameservice_api::Record;
+use nameservice_model::{Address, ConcernKind};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -25,6 +30,8 @@ use crate::{
     serve,
     target::Missing,
 };
+
+pub use transaction::Operation;
 
 /// What a command works with.
 struct Session {
@@ -37,19 +44,48 @@ impl Session {
         Ok(Self { client: target.client(missing).await?, output: Output::new(json) })
     }
 
-    async fn send(&self, request: Request) -> Result<Value, Failure> {
-        self.client.send(request).await
+    /// Sends a request and reads its answer, which stays as the service wrote it for those who print it.
+    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<Answer<T>, Failure> {
+        let json: Value = self.client.send(&request).await?;
+        let value = T::deserialize(&json).map_err(|error| Failure::BadAnswer(error.into()))?;
+        Ok(Answer { json, value })
     }
 
     /// The record as it is, or as much of it as these concerns.
-    async fn record(&self, address: &Address, concerns: Option<&str>) -> Result<Value, Failure> {
-        self.send(Request::get("records").at(address).query("concerns", concerns)).await
+    async fn record(&self, address: &Address, concern: Option<ConcernKind>) -> Result<Answer<Record>, Failure> {
+        self.send(Request::get("records").at(address).query("concerns", concern)).await
     }
+}
+
+/// An answer: its JSON as it came, and what it means.
+struct Answer<T> {
+    json: Value,
+    value: T,
+}
+
+impl<T> Deref for Answer<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// The error of an answer that lacks a part which it always has.
+fn incomplete(part: &'static str) -> Failure {
+    Failure::BadAnswer(format!("it has no `{part}`").into())
 }
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<(), Failure> {
-    let Cli { command, target, json } = cli;
+    let Cli { mut command, mut target, json } = cli;
+    if let Command::Serve(args) = &mut command
+        && target.at == Some(nameservice::Place::Memory)
+    {
+        target.at = None;
+        args.memory = true;
+    }
+    let target = target.resolved()?;
     let command = match command {
         Command::Serve(args) => return serve::run(args, target).await,
         Command::Init => return service::init(&target, Output::new(json)).await,

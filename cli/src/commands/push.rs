@@ -1,13 +1,18 @@
 //! `push`
 
-use http::Method;
-use nameservice_model::Address;
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use super::Session;
+use http::Method;
+use nameservice_api::{
+    Head, Index, PushAnswer, PushStatus,
+    requests::{ExpectedIndex, GraphValue, HeadPush, HeadValue, IndexPush, NewIndex},
+};
+use serde_json::Value;
+
+use super::{Answer, Session};
 use crate::{
-    args::{ClaimArgs, ExpectArgs, KeyArgs, PushCommand, PushHeadArgs, PushIndexArgs},
-    client::Request,
+    args::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs},
+    client::write,
     failure::Failure,
     output,
     values::{self, RefValue},
@@ -16,80 +21,81 @@ use crate::{
 pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {
         PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, key }) => {
-            let body = json!({"new": RefValue::new(id, t).to_json()});
-            let body = under(claim, &address, with(expect, body))?;
-            send(session, "head", "heads", &address, &key, body).await
+            let push = HeadPush {
+                expected: expected(expect),
+                new: RefValue::new(id, t).into(),
+                lease: claim.claim(&address)?,
+            };
+            let answer = session.send(write(Method::PUT, "heads", &key).at(&address).body(&push)).await?;
+            report(session, &format!("head of {address}"), &answer, |head: &Head| output::head(Some(head)))
         }
         PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, key }) => {
-            let mut body = json!({"new": RefValue::new(id, t).to_json()});
-            if let Some(graphs) = graphs {
-                body["new"]["graphs"] = values::object(&graphs)?.into();
-            }
-            if allow_equal {
-                body["allow_equal"] = true.into();
-            }
-            let body = under(claim, &address, with(expect, body))?;
-            send(session, "index", "indexes", &address, &key, body).await
+            let HeadValue { id, t } = RefValue::new(id, t).into();
+            let graphs = match graphs {
+                Some(graphs) => {
+                    let text = Value::Object(values::object(&graphs)?).to_string();
+                    nameservice_api::json::from_slice::<BTreeMap<String, Option<GraphValue>>>(text.as_bytes())
+                        .map_err(|error| Failure::Usage(format!("--graphs: {error}")))?
+                }
+                None => Default::default(),
+            };
+            let expected = expected(expect).map(|expected| {
+                expected.map(|HeadValue { id, t }| ExpectedIndex { id, t, rev: None, graphs: Default::default() })
+            });
+            let new = NewIndex { id, t, graphs };
+            let push = IndexPush { expected, new, allow_equal, lease: claim.claim(&address)? };
+            let answer = session.send(write(Method::PUT, "indexes", &key).at(&address).body(&push)).await?;
+            report(session, &format!("index of {address}"), &answer, |index: &Index| output::index(Some(index)))
         }
     }
 }
 
-/// Adds the expectation. None at all means: anything older.
-fn with(expect: ExpectArgs, mut body: Value) -> Value {
+/// What a push expects: nothing at all is any older value, `Some(None)` is no record.
+fn expected(expect: ExpectArgs) -> Option<Option<HeadValue>> {
     if expect.expect_none {
-        body["expected"] = Value::Null;
+        Some(None)
     } else if expect.expect_unborn {
-        body["expected"] = RefValue::UNBORN.to_json();
-    } else if let Some(expected) = expect.expect {
-        body["expected"] = expected.to_json();
+        Some(Some(RefValue::UNBORN.into()))
+    } else {
+        expect.expect.map(|expected| Some(expected.into()))
     }
-    body
 }
 
-/// Adds the lease under which a push is made, if there is one.
-pub(super) fn under(claim: ClaimArgs, address: &Address, mut body: Value) -> Result<Value, Failure> {
-    if let Some(claim) = claim.claim(address)? {
-        body["lease"] = claim;
-    }
-    Ok(body)
-}
-
-async fn send(
+/// Prints the answer to a push. A stale one is printed like any other, and is a failure to scripts.
+pub(super) fn report<T>(
     session: &Session,
-    concern: &str,
-    path: &str,
-    address: &Address,
-    key: &KeyArgs,
-    body: Value,
+    what: &str,
+    answer: &Answer<PushAnswer<T>>,
+    words: impl Fn(&T) -> String,
 ) -> Result<(), Failure> {
-    let answer = session.send(Request::write(Method::PUT, path, key).at(address).body(body)).await?;
-    told(session, &format!("{concern} of {address}"), &answer)
-}
-
-/// Tells the answer to a push. A stale one is printed like any other, and is a failure to scripts.
-pub(super) fn told(session: &Session, what: &str, answer: &Value) -> Result<(), Failure> {
-    let value = output::value(&answer["value"]);
-    if answer["status"] == "stale" {
-        session.output.json_only(answer)?;
+    let value = words(&answer.value.value);
+    if answer.status == PushStatus::Stale {
+        session.output.json_only(&answer.json)?;
         return Err(Failure::Stale(format!("the {what} is {value}, which")));
     }
-    let already = if answer["replayed"] == true { " (it was in place already)" } else { "" };
-    session.output.answer(answer, || format!("{what}: {value}{already}"))
+    let already = if answer.replayed { " (it was stored already)" } else { "" };
+    session.output.answer(&answer.json, || format!("{what}: {value}{already}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn an_expectation_is_left_out_null_unborn_or_a_value() {
-        let expect = |expect: Option<RefValue>, expect_none, expect_unborn| {
-            with(ExpectArgs { expect, expect_none, expect_unborn }, json!({"new": 1}))
+        let body = |expect: Option<RefValue>, expect_none, expect_unborn| {
+            let expected = expected(ExpectArgs { expect, expect_none, expect_unborn });
+            let new = HeadValue { id: None, t: 1 };
+            let mut body = json!(HeadPush { expected, new, lease: None });
+            body.as_object_mut().unwrap().remove("new");
+            body
         };
-        assert_eq!(expect(None, false, false), json!({"new": 1}));
-        assert_eq!(expect(None, true, false), json!({"new": 1, "expected": null}));
-        assert_eq!(expect(None, false, true), json!({"new": 1, "expected": {"id": null, "t": 0}}));
+        assert_eq!(body(None, false, false), json!({}));
+        assert_eq!(body(None, true, false), json!({"expected": null}));
+        assert_eq!(body(None, false, true), json!({"expected": {"id": null, "t": 0}}));
         let unborn = Some(RefValue::UNBORN);
-        assert_eq!(expect(unborn, false, false), json!({"new": 1, "expected": {"id": null, "t": 0}}));
+        assert_eq!(body(unborn, false, false), json!({"expected": {"id": null, "t": 0}}));
     }
 }

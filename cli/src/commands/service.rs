@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use nameservice_embedded::{OpenError, Options};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::Session;
@@ -16,6 +17,11 @@ use crate::{
     routes,
     target::{Local, Missing, Opened, Place},
 };
+
+#[derive(Deserialize)]
+struct Health {
+    status: String,
+}
 
 pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let Some(place) = target.place()? else {
@@ -62,8 +68,8 @@ async fn drop_off_the_runtime(local: Local) {
 }
 
 pub(super) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
-    let health = session.send(Request::get("health").query("deep", args.deep.then_some(true))).await?;
-    session.output.answer(&health, || output::text(&health["status"]))
+    let health = session.send::<Health>(Request::get("health").query("deep", args.deep.then_some(true))).await?;
+    session.output.answer(&health.json, || output::clean(&health.status))
 }
 
 pub(super) fn openapi() -> Result<(), Failure> {

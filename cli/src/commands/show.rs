@@ -7,5 +7,5 @@ use crate::{failure::Failure, output};
 
 pub(super) async fn run(session: &Session, address: &Address) -> Result<(), Failure> {
     let record = session.record(address, None).await?;
-    session.output.answer(&record, || output::record(&record))
+    session.output.answer(&record.json, || output::record(&record))
 }

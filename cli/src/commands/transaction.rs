@@ -1,22 +1,39 @@
 //! `transaction`
 
 use http::Method;
+use nameservice_api::transactions::{OperationResult, TransactionAnswer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Session;
-use crate::{args::TransactionArgs, client::Request, failure::Failure, output, values};
+use crate::{args::TransactionArgs, client::write, failure::Failure, output, values};
+
+/// What a table of results shows of an operation.
+#[derive(Deserialize)]
+pub struct Operation {
+    /// `push_head`, …
+    pub op: String,
+    /// The record.
+    pub address: String,
+    /// Of a check.
+    pub concern: Option<String>,
+}
 
 pub(super) async fn run(session: &Session, args: TransactionArgs) -> Result<(), Failure> {
     let TransactionArgs { file, key } = args;
     let transaction: Value = values::object_in(&file)?.into();
-    let operations = transaction["operations"].as_array().cloned().unwrap_or_default();
-    let table = |results: &Value| output::results(&operations, results.as_array().map_or(&[], Vec::as_slice));
-    match session.send(Request::write(Method::POST, "transactions", &key).body(transaction)).await {
-        Ok(answer) => session.output.answer(&answer, || table(&answer["results"])),
+    // What cannot be read here is for the service to reject, naming the field.
+    let operations: Vec<_> = transaction["operations"].as_array().into_iter().flatten().collect();
+    let operations: Vec<_> = operations.into_iter().map(|operation| Operation::deserialize(operation).ok()).collect();
+    let table = |results: &[OperationResult]| output::results(&operations, results);
+    let request = write(Method::POST, "transactions", &key).body(&transaction);
+    match session.send::<TransactionAnswer>(request).await {
+        Ok(answer) => session.output.answer(&answer.json, || table(&answer.results)),
         Err(failure) => {
             let results = failure.problem().and_then(|problem| problem.members.get("results"));
+            let results = results.and_then(|results| Vec::<OperationResult>::deserialize(results).ok());
             if let Some(results) = results.filter(|_| !session.output.is_json()) {
-                output::print(&table(results))?;
+                output::print(&table(&results))?;
             }
             Err(failure)
         }

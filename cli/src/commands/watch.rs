@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use nameservice_api::ProblemDocument;
+use nameservice_api::changes::{Change, Changes, History};
 use nameservice_model::chain;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,6 +37,7 @@ pub(super) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Fail
             Beginning::At(position) => Some(position.saturating_sub(1)),
         },
         anywhere: args.from == Beginning::Start,
+        by_hand: matches!(args.from, Beginning::At(_)),
         is_down: false,
     };
     tokio::select! {
@@ -49,8 +53,15 @@ struct Watching<'a> {
     after: Option<u64>,
     /// Nobody has asked for what is gone.
     anywhere: bool,
+    /// The command line has named the position, and nothing was read since.
+    by_hand: bool,
     /// It was told that the service cannot be reached.
     is_down: bool,
+}
+
+#[derive(Deserialize)]
+struct Expired {
+    oldest: u64,
 }
 
 /// How a stream came to its end.
@@ -88,6 +99,10 @@ impl Watching<'_> {
                     output::note(&format!("{reason}; trying again until it answers"));
                 }
                 End::Broken(_) => {}
+                // Asked for by hand, and never read: a mistake rather than a feed that has begun anew.
+                End::Gone(oldest) if self.by_hand && self.after.is_some_and(|after| oldest <= after) => {
+                    return Err(Failure::BeyondEnd { position: self.after.unwrap_or_default() + 1, oldest });
+                }
                 End::Gone(oldest) => self.skip_to(oldest),
             }
             sleep(pause).await;
@@ -98,7 +113,7 @@ impl Watching<'_> {
     /// Prints one stream to its end.
     async fn follow(&mut self, has_begun: &mut bool) -> Result<End, Failure> {
         let request = filtered(Request::get("events"), &self.filter).resume(self.after);
-        let mut events = self.session.client.events(request).await?;
+        let mut events = self.session.client.events(&request).await?;
         *has_begun = true;
         if std::mem::take(&mut self.is_down) {
             let from = self.after.map(|after| format!(", going on after position {after}")).unwrap_or_default();
@@ -115,13 +130,12 @@ impl Watching<'_> {
             match event.event.as_deref() {
                 Some("change") => self.print(data)?,
                 Some("expired") => {
-                    let told: Value = parsed(data)?;
-                    let oldest = told["oldest"].as_u64().ok_or_else(|| bad_answer("`expired` without `oldest`"))?;
+                    let Expired { oldest } = parsed(data)?;
                     return Ok(End::Gone(oldest));
                 }
                 Some("error") => {
-                    let problem: Value = parsed(data)?;
-                    return Ok(End::Broken(format!("the service has failed: {}", output::text(&problem["detail"]))));
+                    let problem: ProblemDocument = parsed(data)?;
+                    return Ok(End::Broken(format!("the service has failed: {}", output::clean(&problem.detail))));
                 }
                 _ => {}
             }
@@ -129,13 +143,16 @@ impl Watching<'_> {
             if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
                 self.after = Some(id);
                 self.anywhere = false;
+                self.by_hand = false;
             }
         }
     }
 
     fn print(&self, data: &str) -> Result<(), Failure> {
-        let change: Value = parsed(data)?;
-        output::print(&if self.session.output.is_json() { change.to_string() } else { output::change(&change) })
+        if self.session.output.is_json() {
+            return output::print(&parsed::<Value>(data)?.to_string());
+        }
+        output::print(&output::change(&parsed::<Change>(data)?))
     }
 
     fn skip_to(&mut self, oldest: u64) {
@@ -156,8 +173,8 @@ pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
     let mut found = Vec::new();
     loop {
         let request = filtered(Request::get("changes"), &args.filter);
-        let page = session.send(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
-        let mut page = match (page, args.after) {
+        let page = session.send::<Changes>(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
+        let page = match (page, args.after) {
             (Ok(page), _) => page,
             // Only what there is was asked for.
             (Err(failure), None) if found.is_empty() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
@@ -166,8 +183,8 @@ pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
             }
             (Err(failure), _) => return Err(failure),
         };
-        let more = take_changes(session, &mut page, &mut found)?;
-        let position = page["position"].as_u64().ok_or_else(|| bad_answer("no `position`"))?;
+        let more = take_changes(session, &page.json, &page.changes, &mut found)?;
+        let position = page.position;
         if position <= after && !more {
             let told = json!({"changes": found, "position": position});
             return session.output.json_only(&told);
@@ -180,9 +197,9 @@ pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
     let (mut after, mut found) = (args.after, Vec::new());
     loop {
         let request = Request::get("history").at(&args.address).query("concern", args.concern.map(concern));
-        let mut page = session.send(request.query("after", after).query("limit", Some(MAX_PAGE))).await?;
-        take_changes(session, &mut page, &mut found)?;
-        match page["position"].as_u64() {
+        let page = session.send::<History>(request.query("after", after).query("limit", Some(MAX_PAGE))).await?;
+        take_changes(session, &page.json, &page.changes, &mut found)?;
+        match page.position {
             Some(position) if Some(position) > after => after = Some(position),
             _ => return session.output.json_only(&json!({"changes": found})),
         }
@@ -190,11 +207,10 @@ pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
 }
 
 /// Prints the changes of a page for people; keeps them for programs. True if there were any.
-fn take_changes(session: &Session, page: &mut Value, found: &mut Vec<Value>) -> Result<bool, Failure> {
-    let Value::Array(changes) = page["changes"].take() else { return Err(bad_answer("no `changes`")) };
+fn take_changes(session: &Session, page: &Value, changes: &[Change], found: &mut Vec<Value>) -> Result<bool, Failure> {
     let any = !changes.is_empty();
     if session.output.is_json() {
-        found.extend(changes);
+        found.extend(page["changes"].as_array().into_iter().flatten().cloned());
     } else if any {
         output::print(&changes.iter().map(output::change).collect::<Vec<_>>().join("\n"))?;
     }
@@ -237,10 +253,6 @@ fn gone(failure: &Failure) -> Option<u64> {
     failure.problem().filter(|problem| problem.status == 410)?.members.get("oldest")?.as_u64()
 }
 
-fn parsed(data: &str) -> Result<Value, Failure> {
+fn parsed<T: DeserializeOwned>(data: &str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(|error| Failure::BadAnswer(error.into()))
-}
-
-fn bad_answer(reason: &str) -> Failure {
-    Failure::BadAnswer(reason.into())
 }

@@ -50,19 +50,19 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("create mydb", 3, "exists"),
     ("show mydb", 0, "nothing yet"),
     ("push head mydb ID 5", 0, "at t 5"),
-    ("push head mydb ID 5", 0, "in place already"),
+    ("push head mydb ID 5", 0, "stored already"),
     ("push head mydb OTHER 5", 3, "stale: the head of mydb:main is bafybei"),
-    ("push head mydb OTHER 6 --expect OTHER@4", 3, "in place: bafybei"),
+    ("push head mydb OTHER 6 --expect OTHER@4", 3, "current: bafybei"),
     ("push head mydb OTHER 6 --expect-unborn", 3, "at t 5"),
     ("push head mydb OTHER 6 --expect ID@5", 0, "at t 6"),
     ("push head nowhere ID 1", 4, "no record"),
     ("push head fresh ID 1 --expect-none", 0, "at t 1"),
-    ("push head fresh ID 2 --expect-none", 3, "in place"),
+    ("push head fresh ID 2 --expect-none", 3, "current"),
     ("push index mydb ID 6", 0, "at t 6"),
     ("push index mydb OTHER 6", 3, "stale"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 1"),
     ("status mydb indexing --meta {\"by\":\"me\"}", 0, "indexing {\"by\":\"me\"} (v 2)"),
-    ("status mydb ready --expect-v 1", 3, "in place: indexing"),
+    ("status mydb ready --expect-v 1", 3, "current: indexing"),
     ("status mydb", 0, "indexing"),
     ("config mydb {\"a\":1}", 0, "{\"a\":1} (v 1)"),
     ("config mydb [1]", 2, "a JSON object is wanted"),
@@ -71,14 +71,15 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("create search --source-type f:Bm25Index", 3, "exists"),
     ("create lost --source-type f:Bm25Index --depends-on gone --depends-on mydb", 3, "gone:main"),
     ("config search {\"k\":1}", 0, "{\"k\":1} (v 2)"),
-    ("publish search --source-type f:Bm25Index --config {\"k\":2} --expect-v 1", 3, "in place: {\"k\":1}"),
+    ("publish search --source-type f:Bm25Index --config {\"k\":2} --expect-v 1", 3, "current: {\"k\":1}"),
     ("show search", 0, "mydb:main"),
     ("branch create mydb:dev", 0, "created the branch mydb:dev"),
     ("branch create mydb:dev", 3, "exists"),
     ("branch create mydb:x --from nowhere", 4, "nowhere"),
     ("branch list mydb", 0, "mydb:dev"),
     ("retract mydb", 3, "search:main"),
-    ("branch drop mydb:dev", 0, "0 left"),
+    ("branch drop mydb:dev", 2, "--yes"),
+    ("branch drop mydb:dev --yes", 0, "0 left"),
     ("purge search", 2, "confirm with --yes"),
     ("purge search --yes", 0, "gone"),
     ("retract mydb --reason tidy", 0, "retracted"),
@@ -86,7 +87,8 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("list --retracted", 0, "mydb:main"),
     ("list --retracted=false --kind ledger", 0, "fresh:main"),
     ("restore mydb", 0, "live"),
-    ("reset mydb --head ID@2 --index unborn", 0, "at t 2"),
+    ("reset mydb --head ID@2 --index unborn", 2, "-> bafybei"),
+    ("reset mydb --head ID@2 --index unborn --yes", 0, "at t 2"),
     ("list --full", 0, "t 2 bafy…5fbzdi"),
     ("list --name none", 0, "no records"),
     ("snapshot", 0, "mydb:main"),
@@ -396,12 +398,12 @@ mod leases {
             assert_eq!(stdout.read_line(&mut line).unwrap(), 0);
             let (status, stderr) = told(first);
             assert_eq!(status.code(), Some(3), "{stderr}");
-            assert!(stderr.contains("was lost"), "{stderr}");
+            assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
             let late = "push head mydb OTHER 9 --lease-name index_lock --lease-holder first --lease-token 1";
             assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
             let (status, stderr) = told(second);
             assert_eq!(status.code(), Some(0), "{stderr}");
-            assert!(stderr.starts_with("waiting: `first` holds a lease"), "{stderr}");
+            assert!(stderr.starts_with("waiting: mydb:main is locked"), "{stderr}");
             assert!(run(&["--url", url], "show mydb").1.contains("at t 1"));
             assert!(run(&["--url", url], "lease show mydb").1.contains("nobody"));
         });
@@ -451,7 +453,7 @@ mod leases {
         service.kill();
         let (status, stderr) = told(process);
         assert_eq!(status.code(), Some(3), "{stderr}");
-        assert!(stderr.contains("is not refreshed") && stderr.contains("has run out"), "{stderr}");
+        assert!(stderr.contains("is not refreshed") && stderr.contains("it expired"), "{stderr}");
         assert!((1_500..4_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }
 }

@@ -21,12 +21,29 @@ pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, In
         if let Some(end) = reason.rfind(" at line ") {
             reason.truncate(end);
         }
+        let reason = plain(&reason);
         let field = field(&error.path().to_string(), &reason);
         let field = if at.is_empty() || field.is_empty() { format!("{at}{field}") } else { format!("{at}.{field}") };
         Invalid::body(&field, reason)
     })?;
     json.end().map_err(|error| Invalid::body("", error))?;
     Ok(value)
+}
+
+/// Returns serde's sentence without the names of Rust's types.
+fn plain(reason: &str) -> String {
+    let Some((found, expected)) = reason.split_once(", expected ") else { return reason.to_owned() };
+    let expected = match expected {
+        "i64" | "u64" | "u32" | "i32" | "usize" => "a whole number",
+        "f64" => "a number",
+        "a string" | "a borrowed string" => "a string",
+        "a boolean" => "true or false",
+        "a map" | "map" => "an object",
+        "a sequence" | "sequence" => "an array",
+        expected if expected.starts_with("struct ") => "an object",
+        expected => expected,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// Returns the field that is wrong. serde's path ends above a field that is missing, unknown or repeated: then its

@@ -14,6 +14,8 @@ mod feed;
 mod follow;
 mod outcomes;
 mod request;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub use client::{Client, ClientBuilder, Events, Retries};

@@ -64,7 +64,8 @@ impl Changes {
     /// feed.
     pub fn follow(self) -> Result<Following> {
         let Self { names, after, addresses, kind, parts } = self;
-        let globs: Vec<AddressGlob> = addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
+        let globs: Vec<AddressGlob> =
+            addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
         #[cfg(feature = "client")]
         if let Some(client) = names.client() {
             let filter = nameservice_client::ChangeFilter { addresses: globs, kind, parts };

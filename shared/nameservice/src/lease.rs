@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use nameservice_model::{
-    Address, Backend, BoxError, Call, Error as BackendError, Lease, LeaseClaim, LeaseName, LeasePublisher,
+    Address, Backend, BoxError, Call, Error as BackendError, Held, Lease, LeaseClaim, LeaseName, LeasePublisher,
     LeaseRequest, Leased, Object, Released,
 };
 use tokio::{
@@ -66,14 +66,23 @@ impl std::fmt::Display for LeaseLost {
 
 impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
     /// Acquires a lease that is free, expired, or held by the same holder.
-    pub async fn acquire(publisher: Arc<P>, address: Address, request: LeaseRequest) -> Result<Acquired<P>, BackendError> {
+    pub async fn acquire(
+        publisher: Arc<P>,
+        address: Address,
+        request: LeaseRequest,
+    ) -> Result<Acquired<P>, BackendError> {
         let asked = Instant::now();
         let held = match publisher.acquire_lease(&Call::fresh(), &address, &request).await? {
             Leased::Held(held) => held,
             other => return Ok(Acquired::NotHeld(other)),
         };
+        Ok(Acquired::Held(Self::held(publisher, address, request, held, asked)))
+    }
+
+    /// Keeps a lease that was granted to a request which was sent at this time.
+    pub fn held(publisher: Arc<P>, address: Address, request: LeaseRequest, held: Held, asked: Instant) -> Self {
         let ttl = ttl(&request);
-        Ok(Acquired::Held(Self {
+        Self {
             publisher,
             address,
             request,
@@ -82,7 +91,7 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
             expires: asked + ttl,
             due: asked + ttl / 3,
             check: Arc::new(Notify::new()),
-        }))
+        }
     }
 
     /// Returns the claim that pushes make under this lease.

@@ -18,8 +18,7 @@
 //! #   if change.kind == nameservice::ChangeKind::Updated || change.watermark == 1 { break }
 //! }
 //! # Ok(()) }
-//! # #[cfg(feature = "embedded")]
-//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
+//! # // RUN: tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
 //! ```
 //!
 //! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`.
@@ -48,13 +47,13 @@ pub use nameservice_client as client;
 pub use changes::{ChangeEvent, Changes, Following};
 pub use connect::{Options, connect, connect_with};
 pub use create::{CreateLedger, PublishGraphSource};
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::DynamoDb;
 pub use error::{Error, Rejection, Result};
 pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
 pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
 pub use names::Nameservice;
 pub use place::{InvalidPlace, Place};
-#[cfg(feature = "dynamodb")]
-pub use dynamodb::DynamoDb;
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;

@@ -1,0 +1,166 @@
+//! The client over a transport that answers as it is told: what lost answers mean, and what is repeated.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Response, header};
+use http_body_util::{BodyExt as _, Full};
+use nameservice_model::{
+    Address, AdminPublisher as _, Call, ContentId, Error, Head, HeadPush, LeaseClaim, LeaseName, LeasePublisher as _,
+    LeaseRequest, Leased, NameService as _, NewHead, Purged, PushOutcome, RefPublisher as _,
+};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::{Body, ChangeFilter, Client, Event, Transport, TransportError};
+
+const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+/// What becomes of a request.
+enum Reply {
+    Lost,
+    Unreachable,
+    Answer(u16, Value),
+    Events(&'static str),
+}
+
+/// Answers in this order, the last one again and again, and keeps what was sent.
+#[derive(Clone, Default)]
+struct Script {
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    sent: Arc<Mutex<Vec<(String, Option<String>)>>>,
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Script")
+    }
+}
+
+#[async_trait]
+impl Transport for Script {
+    async fn send(&self, request: http::Request<Bytes>, _: Duration) -> Result<Response<Body>, TransportError> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let kept = header("idempotency-key").or_else(|| header("last-event-id"));
+        self.sent.lock().await.push((request.uri().to_string(), kept));
+        let mut replies = self.replies.lock().await;
+        let (status, content_type, body) = match replies.pop_front().expect("no reply is left") {
+            Reply::Lost => return Err(TransportError::Lost("cut off".into())),
+            Reply::Unreachable => {
+                replies.push_front(Reply::Unreachable);
+                return Err(TransportError::Unreachable { url: "http://x".into(), source: "nobody".into() });
+            }
+            Reply::Answer(status, body) => (status, "application/json", body.to_string()),
+            Reply::Events(text) => (200, "text/event-stream", text.to_owned()),
+        };
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync();
+        Ok(Response::builder().status(status).header(header::CONTENT_TYPE, content_type).body(body).unwrap())
+    }
+}
+
+fn client(replies: impl IntoIterator<Item = Reply>) -> (Client, Script) {
+    let script = Script { replies: Arc::new(Mutex::new(replies.into_iter().collect())), ..Script::default() };
+    (Client::over(script.clone()).build().unwrap(), script)
+}
+
+fn problem(status: u16, slug: &str, members: Value) -> Reply {
+    let mut body = json!({
+        "type": format!("https://nameservice.dev/problems/{slug}"), "title": "t", "status": status, "detail": "d",
+    });
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    Reply::Answer(status, body)
+}
+
+fn mydb() -> Address {
+    Address::parse("mydb").unwrap()
+}
+
+fn push(t: i64) -> HeadPush {
+    let new = NewHead::new(ContentId::parse(ID).unwrap(), t).unwrap();
+    HeadPush::cas(Head::new(t - 1, ContentId::parse(ID).unwrap()), new)
+}
+
+fn conflict(t: i64) -> Reply {
+    problem(409, "conflict", json!({"actual": {"id": ID, "t": t}}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_was_lost_is_repeated_under_its_key() {
+    let updated = json!({"status": "updated", "value": {"id": ID, "t": 6}, "replayed": true});
+    let (client, script) = client([Reply::Lost, Reply::Answer(200, updated)]);
+    let outcome = client.push_head(&Call::fresh(), &mydb(), &push(6)).await.unwrap();
+    assert!(matches!(outcome, PushOutcome::Updated { replayed: true, .. }), "{outcome:?}");
+    let sent = script.sent.lock().await;
+    assert_eq!(sent.len(), 2);
+    assert!(sent[0].1.is_some() && sent[0] == sent[1], "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_certain_unless_a_lost_attempt_may_be_behind_it() {
+    let push_over =
+        |replies: Vec<Reply>| async { client(replies).0.push_head(&Call::fresh(), &mydb(), &push(6)).await };
+    let certain = push_over(vec![conflict(100)]).await.unwrap();
+    assert!(matches!(certain, PushOutcome::Conflict { actual: Some(actual) } if actual.v == 100));
+    // The service remembers four writes: with fewer since, it would have recognised the call.
+    let recognised = push_over(vec![Reply::Lost, conflict(9)]).await.unwrap();
+    assert!(matches!(recognised, PushOutcome::Conflict { .. }), "{recognised:?}");
+    let unknown = push_over(vec![Reply::Lost, conflict(10)]).await;
+    assert!(matches!(unknown, Err(Error::OutcomeUnknown { .. })), "{unknown:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_never_answered_is_unknown_and_one_that_was_never_sent_is_unavailable() {
+    let (client_lost, _) = client((0..200).map(|_| Reply::Lost));
+    let lost = client_lost.push_head(&Call::fresh(), &mydb(), &push(6)).await;
+    assert!(matches!(lost, Err(Error::OutcomeUnknown { .. })), "{lost:?}");
+    let (client_unsent, _) = client([Reply::Unreachable]);
+    let unsent = client_unsent.push_head(&Call::fresh(), &mydb(), &push(6)).await;
+    assert!(matches!(unsent, Err(Error::Unavailable { .. })), "{unsent:?}");
+    let (client_both, _) = client([Reply::Lost, Reply::Unreachable]);
+    let both = client_both.push_head(&Call::fresh(), &mydb(), &push(6)).await;
+    assert!(matches!(both, Err(Error::OutcomeUnknown { .. })), "the first attempt may have been applied: {both:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_no_errors() {
+    let unknown = || problem(404, "unknown-record", json!({}));
+    assert_eq!(client([unknown()]).0.lookup(&mydb()).await.unwrap(), None);
+    assert_eq!(client([unknown()]).0.purge(&Call::fresh(), &mydb()).await.unwrap(), Purged::Unknown);
+    let purged = client([Reply::Lost, unknown()]).0.purge(&Call::fresh(), &mydb()).await.unwrap();
+    assert_eq!(purged, Purged::Purged, "by the attempt whose answer was lost");
+    let lease = json!({"name": "index_lock", "holder": "other", "acquired_at": 1, "expires_at": 2});
+    let request = LeaseRequest::new(LeaseName::INDEX, "i1").unwrap();
+    let held = client([problem(409, "lease-held", json!({"lease": lease}))]);
+    let leased = held.0.acquire_lease(&Call::fresh(), &mydb(), &request).await.unwrap();
+    assert!(matches!(leased, Leased::Busy(lease) if lease.holder == "other"));
+    let claim: LeaseClaim = request.claim(1);
+    let gone = client([problem(410, "retracted", json!({}))]).0;
+    let outcome = gone.push_head(&Call::fresh(), &mydb(), &push(6).under(claim).unwrap()).await.unwrap();
+    assert_eq!(outcome, PushOutcome::Retracted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_used_for_another_request_is_an_error_of_its_own() {
+    let (client, _) = client([problem(422, "idempotency-key-reused", json!({}))]);
+    let outcome = client.push_head(&Call::fresh(), &mydb(), &push(6)).await;
+    assert!(matches!(outcome, Err(Error::IdempotencyKeyReused { .. })), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_resumes_after_the_last_event_that_it_returned() {
+    let begun = ": open\n\nid: 7\n\n";
+    let change = "id: 8\nevent: change\ndata: {\"position\":8,\"address\":\"mydb:main\",\"kind\":\"ledger\",\"name\":\"mydb\",\
+                  \"branch\":\"main\",\"concern\":\"head\",\"change\":\"updated\",\"watermark\":3,\
+                  \"occurred_at\":\"2026-01-01T00:00:00Z\",\"recorded_at\":\"2026-01-01T00:00:00Z\"}\n\n";
+    let gone = "event: expired\ndata: {\"oldest\":20}\n\n";
+    let replies = [Reply::Events(begun), Reply::Lost, Reply::Events(change), Reply::Events(gone)];
+    let (client, script) = client(replies);
+    let mut follow = client.follow(ChangeFilter::default(), None);
+    let Event::Change(found) = follow.next().await.unwrap() else { panic!("no change") };
+    assert_eq!((found.position, follow.position()), (8, Some(8)));
+    assert_eq!(follow.next().await.unwrap(), Event::Gone { oldest: 20 });
+    assert_eq!(follow.position(), Some(19));
+    let resumed: Vec<_> = script.sent.lock().await.iter().map(|(_, id)| id.clone()).collect();
+    assert_eq!(resumed, [None, Some("7".into()), Some("7".into()), Some("8".into())]);
+}

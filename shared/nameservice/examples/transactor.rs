@@ -1,0 +1,40 @@
+//! Publishes commits: reads the head, pushes the next by compare-and-set, and decides again where another was faster.
+//!
+//! ```sh
+//! cargo run -p nameservice --example transactor -- memory:
+//! ```
+
+use nameservice::{ContentId, Error, Head, PushOutcome, Rejection};
+
+/// Sample commits; a transactor has written them to its storage before.
+const COMMITS: [&str; 2] = [
+    "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi",
+    "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
+];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
+    let ns = nameservice::connect(&url).await?;
+    match ns.create_ledger("example").await {
+        Ok(_) | Err(Error::Rejected(Rejection::AlreadyExists)) => {}
+        Err(error) => return Err(error),
+    }
+    let head = ns.head("example")?;
+    for commit in COMMITS {
+        let commit: ContentId = commit.parse()?;
+        let mut current = head.get().await?.unwrap_or_else(Head::unborn);
+        loop {
+            match head.push(commit.clone(), current.v + 1).expect(current).await? {
+                PushOutcome::Updated { value, .. } => {
+                    println!("published t {}", value.v);
+                    break;
+                }
+                // Another transactor was faster: a real one would apply its transaction to the new head first.
+                PushOutcome::Conflict { actual: Some(actual) } => current = actual,
+                other => return Err(other.into()),
+            }
+        }
+    }
+    Ok(())
+}
