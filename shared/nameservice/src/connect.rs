@@ -25,6 +25,7 @@ pub async fn connect(url: &str) -> Result<Nameservice> {
 }
 
 /// Opens the nameservice at a place.
+#[cfg_attr(not(feature = "client"), allow(unused_variables, reason = "the token is for services"))]
 pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice> {
     match place {
         #[cfg(feature = "client")]
@@ -39,6 +40,20 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
         Place::DynamoDb { table, region, endpoint, timeout } => {
             let backend = crate::DynamoDb::connect(table, region.as_deref(), endpoint.as_deref(), *timeout).await;
             Ok(Nameservice::over(backend.map_err(cannot_open(place))?))
+        }
+        #[cfg(feature = "embedded")]
+        Place::Embedded(directory) => {
+            let directory = directory.clone();
+            let open =
+                move || nameservice_embedded::Embedded::open(directory, nameservice_embedded::Options::default());
+            // It reads files.
+            let opened = tokio::task::spawn_blocking(open).await.map_err(cannot_open(place))?;
+            Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
+        }
+        #[cfg(feature = "embedded")]
+        Place::Memory => {
+            let opened = nameservice_embedded::Embedded::memory(nameservice_embedded::Options::default());
+            Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
         }
         #[allow(unreachable_patterns, reason = "of the features that are off")]
         other => Err(cannot_open(other)("the library was built without this backend: see its cargo features")),

@@ -15,10 +15,11 @@
 //! let mut changes = ns.changes().after(0).address("mydb:*").follow()?;
 //! while let ChangeEvent::Change(change) = changes.next().await? {
 //!     println!("{} {} {}", change.position, change.address, change.part);
-//! #   if change.kind == nameservice::ChangeKind::Updated || change.watermark == 1 { break }
+//! #   if change.watermark == 1 && change.part == nameservice::ChangedPart::Concern(nameservice::ConcernKind::Head) { break }
 //! }
 //! # Ok(()) }
-//! # // RUN: tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
+//! # #[cfg(feature = "embedded")]
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
 //! ```
 //!
 //! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`.
@@ -38,6 +39,7 @@ mod handles;
 mod lease;
 mod names;
 mod place;
+pub mod traits;
 
 pub use nameservice_model::*;
 
