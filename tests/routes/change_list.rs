@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use nameservice_feed::Entry;
@@ -340,10 +343,10 @@ async fn a_parameter_that_cannot_be_is_named() {
 #[tokio::test]
 async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
     let table = Table::fresh().await;
-    let listen = "127.0.0.1:0".parse().unwrap();
+    let listener = nameservice_cli::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let auth = nameservice_http::Auth::Open;
-    let service =
-        nameservice_cli::serve::start(listen, table.store.clone(), table.feed.clone(), auth, None).await.unwrap();
+    let app = nameservice_http::App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
+    let service = nameservice_cli::serve::start(listener, app, None).unwrap();
     let client = nameservice_tests::service::client();
     let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
     let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
