@@ -12,6 +12,8 @@ use crate::{
 };
 
 const READ: &str = "read the feed";
+/// The most changes of one answer: a reader that wants more goes on after the last.
+const MAX_CHANGES: usize = 4_096;
 /// How many changes of other parts a history looks through for one answer.
 const HISTORY_LOOKS: usize = 5_000;
 
@@ -23,6 +25,7 @@ impl ChangeFeed for Embedded {
 
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let shared = &self.inner.shared;
+        let limit = limit.get().min(MAX_CHANGES);
         let position = shared.published.load().position();
         if after == position {
             return Ok(Run::Changes(Vec::new()));
@@ -31,11 +34,11 @@ impl ChangeFeed for Embedded {
         if after > position {
             return Ok(Run::Gone { oldest: self.oldest(position).await? });
         }
-        let changes = match (shared.recent.after(after, limit.get()), &self.inner.readers) {
+        let changes = match (shared.recent.after(after, limit), &self.inner.readers) {
             (Some(entries), _) => decode(entries)?,
             (None, Some(readers)) => {
                 let readers = readers.clone();
-                blocking(move || readers.changes(after, position, limit.get())).await?
+                blocking(move || readers.changes(after, position, limit)).await?
             }
             (None, None) => Vec::new(),
         };
@@ -57,7 +60,7 @@ impl ChangeFeed for Embedded {
 
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let position = self.inner.shared.published.load().position();
-        let (after, limit) = (query.after, query.limit.get());
+        let (after, limit) = (query.after, query.limit.get().min(MAX_CHANGES));
         let looks = if query.part.is_some() { limit.max(HISTORY_LOOKS) } else { limit };
         let found = match &self.inner.readers {
             Some(readers) => {

@@ -198,7 +198,7 @@ impl Run {
             }
             batch.records.extend(touched.into_iter().map(|touched| (touched.id, touched.record)));
             match batch.is_empty() {
-                // It stands on what is durable, and wrote nothing.
+                // It depends on durable values alone, and wrote nothing.
                 true => drop(job.answer.send(outcome)),
                 false => pending.push((job.answer, outcome)),
             }

@@ -37,8 +37,8 @@ async fn a_sound_log_has_no_findings_at_rest_and_while_it_is_served() {
     let (examined, found) = names.examine().await.unwrap();
     assert_eq!((examined.records, found), (3, vec![]));
     assert_eq!(examined.changes, examined.position);
-    let refused = examine(directory.path(), false, &mut |_| {}).unwrap_err();
-    assert!(matches!(refused, OpenError::InUse { .. }), "{refused:?}");
+    let rejected = examine(directory.path(), false, &mut |_| {}).unwrap_err();
+    assert!(matches!(rejected, OpenError::InUse { .. }), "{rejected:?}");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn rejected(directory: &Path) -> OpenError {
+fn rejection(directory: &Path) -> OpenError {
     let before = contents(directory);
     let one = Embedded::open(directory, Options::default()).unwrap_err();
     let other = Embedded::open_existing(directory, Options::default()).unwrap_err();
@@ -47,9 +47,9 @@ async fn a_directory_serves_one_process_at_a_time() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("a/b");
     let names = open(&directory);
-    let refused = Embedded::open(&directory, Options::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::InUse { .. }), "{refused:?}");
-    assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+    let rejected = Embedded::open(&directory, Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::InUse { .. }), "{rejected:?}");
+    assert!(rejected.to_string().contains(&format!("process {}", std::process::id())), "{rejected}");
     drop(names);
     drop(open(&directory));
 }
@@ -68,8 +68,8 @@ fn a_directory_that_is_created_is_its_owners_alone() {
 fn opening_what_exists_creates_nothing() {
     let parent = tempfile::tempdir().unwrap();
     for directory in [parent.path().to_owned(), parent.path().join("missing")] {
-        let refused = Embedded::open_existing(&directory, Options::default()).unwrap_err();
-        assert!(matches!(refused, OpenError::Missing { .. }), "{refused:?}");
+        let rejected = Embedded::open_existing(&directory, Options::default()).unwrap_err();
+        assert!(matches!(rejected, OpenError::Missing { .. }), "{rejected:?}");
     }
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
@@ -78,9 +78,9 @@ fn opening_what_exists_creates_nothing() {
 fn a_directory_of_the_former_engine_is_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("nameservice.db"), b"SQLite format 3\0 and more").unwrap();
-    let refused = rejected(directory.path());
-    assert!(matches!(refused, OpenError::FormerEngine { .. }), "{refused:?}");
-    assert!(refused.to_string().contains("earlier version"), "{refused}");
+    let rejected = rejection(directory.path());
+    assert!(matches!(rejected, OpenError::FormerEngine { .. }), "{rejected:?}");
+    assert!(rejected.to_string().contains("earlier version"), "{rejected}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "not even a lock");
 }
 
@@ -88,9 +88,9 @@ fn a_directory_of_the_former_engine_is_left_as_it_is() {
 fn a_path_that_is_no_directory_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for path in [file.path().to_owned(), file.path().join("data")] {
-        let refused = Embedded::open(&path, Options::default()).unwrap_err();
-        assert!(matches!(refused, OpenError::Io { .. }), "{refused:?}");
-        assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
+        let rejected = Embedded::open(&path, Options::default()).unwrap_err();
+        assert!(matches!(rejected, OpenError::Io { .. }), "{rejected:?}");
+        assert!(rejected.to_string().contains(path.to_str().unwrap()), "{rejected}");
     }
 }
 
@@ -101,8 +101,8 @@ async fn a_log_of_a_newer_format_is_named_and_left_as_it_is() {
     let mut bytes = fs::read(&file).unwrap();
     bytes[60..64].copy_from_slice(&9_u32.to_be_bytes());
     fs::write(&file, bytes).unwrap();
-    let refused = rejected(directory.path());
-    assert!(matches!(refused, OpenError::NewerFormat { found: 9, known: 1, .. }), "{refused:?}");
+    let rejected = rejection(directory.path());
+    assert!(matches!(rejected, OpenError::NewerFormat { found: 9, known: 1, .. }), "{rejected:?}");
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn a_file_that_is_no_log_is_named_and_left_as_it_is() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(LOG_FILE), &bytes).unwrap();
-        let refused = rejected(directory.path());
-        assert!(matches!(refused, OpenError::NotALog { .. }), "{} bytes: {refused:?}", bytes.len());
+        let rejected = rejection(directory.path());
+        assert!(matches!(rejected, OpenError::NotALog { .. }), "{} bytes: {rejected:?}", bytes.len());
     }
 }
 
@@ -132,8 +132,8 @@ async fn a_truncated_or_overwritten_log_is_damaged_and_left_as_it_is() {
     let whole = fs::read(&file).unwrap();
     for length in [whole.len() / 2, whole.len() - 4096, 4096, 512] {
         fs::write(&file, &whole[..length]).unwrap();
-        let refused = Embedded::open(directory.path(), Options::default()).unwrap_err();
-        assert!(matches!(refused, OpenError::Damaged { .. }), "{length} bytes: {refused:?}");
+        let rejected = Embedded::open(directory.path(), Options::default()).unwrap_err();
+        assert!(matches!(rejected, OpenError::Damaged { .. }), "{length} bytes: {rejected:?}");
         assert_eq!(fs::read(&file).unwrap(), whole[..length]);
     }
     // A record's own bytes: SQLite has no sums over them, the row's form is what shows it.
@@ -155,8 +155,8 @@ async fn a_row_that_cannot_be_read_is_damage() {
         let connection = Connection::open(directory.path().join(LOG_FILE)).unwrap();
         connection.execute_batch(damage).unwrap();
         drop(connection);
-        let refused = Embedded::open_existing(directory.path(), Options::default()).unwrap_err();
-        assert!(matches!(refused, OpenError::Damaged { .. }), "{damage}: {refused:?}");
+        let rejected = Embedded::open_existing(directory.path(), Options::default()).unwrap_err();
+        assert!(matches!(rejected, OpenError::Damaged { .. }), "{damage}: {rejected:?}");
     }
 }
 
@@ -214,8 +214,8 @@ async fn a_backup_of_a_served_directory_is_consistent_and_opens() {
     assert_eq!((copy.view().position(), copy.view().len()), (position, 200));
     pushed(&copy, "b", 1).await;
     assert!(head_of(&names, "b").await.is_none());
-    let refused = names.backup(&to).await.unwrap_err();
-    assert!(matches!(refused, BackupError::Exists { .. }), "{refused:?}");
+    let rejected = names.backup(&to).await.unwrap_err();
+    assert!(matches!(rejected, BackupError::Exists { .. }), "{rejected:?}");
     let memory = Embedded::memory(Options::default()).unwrap();
     assert!(matches!(memory.backup(parent.path().join("x")).await, Err(BackupError::InMemory)));
     assert!(!parent.path().join("x").exists());
