@@ -196,6 +196,56 @@ async fn a_released_lease_is_free_and_its_token_is_spent() {
 }
 
 #[tokio::test]
+async fn a_release_leaves_a_state_alone_that_is_no_longer_the_leases() {
+    let table = ledger().await.proxied().await;
+    let store = &table.store;
+    held(store, "one").await;
+    let failed = cas(Status::stored(2, None), status_with(3, "error", json!({ "error": "disk full" })));
+    store.push_status(&Call::fresh(), &at(DB), &failed).await.unwrap().applied();
+    table.proxy.take_operations();
+    assert_eq!(release(store, "one", 1).await, Released::Released);
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"; 2], "a second request where the state is another");
+    assert_eq!(status_of(store).await, (4, "error".into()));
+    let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
+    assert_eq!(payload.meta, object(json!({ "error": "disk full" })));
+    // Where it is still the lease's, one request is enough.
+    held(store, "two").await;
+    table.proxy.take_operations();
+    assert_eq!(release(store, "two", 2).await, Released::Released);
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
+    assert_eq!(status_of(store).await, (6, "ready".into()));
+}
+
+#[tokio::test]
+async fn a_lease_may_have_any_name_and_carry_metadata() {
+    let table = ledger().await.proxied().await;
+    let store = &table.store;
+    let name = LeaseName::parse("compaction_lock").unwrap();
+    let request = LeaseRequest::new(name.clone(), "one").unwrap();
+    store.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap().applied();
+    assert_eq!(status_of(store).await, (2, "compaction".into()));
+    table.proxy.take_operations();
+    let progress = request.clone().with_meta(object(json!({ "progress": 0.5 }))).unwrap();
+    store.refresh_lease(&Call::fresh(), &at(DB), &progress, 1).await.unwrap().applied();
+    assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
+    let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
+    assert_eq!((&payload.meta["progress"], &payload.meta["compaction_lock"]["holder"]), (&json!(0.5), &json!("one")));
+    // A refresh without metadata leaves it.
+    store.refresh_lease(&Call::fresh(), &at(DB), &request, 1).await.unwrap().applied();
+    let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
+    assert_eq!(payload.meta["progress"], json!(0.5));
+    // What was read with its lease can be expected.
+    let read = store.status(&at(DB)).await.unwrap().unwrap();
+    store.push_status(&Call::fresh(), &at(DB), &cas(read, status(5, "compaction"))).await.unwrap().applied();
+    let claim = claim_of(name, "one", 1);
+    store.release_lease(&Call::fresh(), &at(DB), &claim).await.unwrap().applied();
+    assert_eq!(status_of(store).await, (6, "ready".into()));
+    let migration = LeaseRequest::new(LeaseName::MIGRATION, "one").unwrap();
+    store.acquire_lease(&Call::fresh(), &at(DB), &migration).await.unwrap().applied();
+    assert_eq!(status_of(store).await, (7, "migrating".into()));
+}
+
+#[tokio::test]
 async fn an_unknown_record_has_no_lease_and_gets_none() {
     let table = Table::fresh().await;
     assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);

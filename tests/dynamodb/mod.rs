@@ -6,6 +6,7 @@ mod create;
 mod fluree_rows;
 mod graph_source;
 mod head;
+mod idempotency;
 mod index;
 mod layout;
 mod lists;

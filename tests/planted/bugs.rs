@@ -43,7 +43,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a push of a head drops its condition, and the head goes back",
         CONCERNS,
-        "(None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.new.v),",
+        "(None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.desired().t()),",
         "(None, Expected::Older | Expected::NoRecord) => {}",
         &["contract::head", "history::whatever"],
     ),
@@ -200,8 +200,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a transaction is refused only where all of it is",
         TRANSACTIONS,
-        "outcomes.iter().any(OperationOutcome::refuses)",
-        "outcomes.iter().all(OperationOutcome::refuses)",
+        "outcomes.iter().any(OperationOutcome::rejects)",
+        "outcomes.iter().all(OperationOutcome::rejects)",
         &["transactions::", "model::"],
     ),
     bug(

@@ -74,14 +74,14 @@ async fn a_key_speaks_for_its_exact_request_alone() {
     }
     let status = |state: &str| json!({ "expected": { "v": 1 }, "new": { "payload": { "state": state } } });
     keyed_put(&service, "key-1", "/v1/statuses/mydb", status("a")).await.expect(200);
-    // Another body, another key, none, another way to write the same body: all are other requests.
-    keyed_put(&service, "key-1", "/v1/statuses/mydb", status("b")).await.problem(409, "conflict");
+    // Another body, another way to write the same body: other requests under the same key.
+    keyed_put(&service, "key-1", "/v1/statuses/mydb", status("b")).await.problem(422, "idempotency-key-reused");
     keyed_put(&service, "key-2", "/v1/statuses/mydb", status("a")).await.problem(409, "conflict");
     service.put("/v1/statuses/mydb", status("a")).await.problem(409, "conflict");
     let spaced = format!("{} ", status("a"));
     let headers = [("idempotency-key", "key-1"), ("content-type", "application/json")];
     let answer = raw(&service, &Method::PUT, "/v1/statuses/mydb", &headers, spaced.as_bytes()).await;
-    answer.problem(409, "conflict");
+    answer.problem(422, "idempotency-key-reused");
     // The same key for another record is good.
     let other = keyed_put(&service, "key-1", "/v1/statuses/other", status("a")).await.expect(200);
     assert_eq!(other.get("replayed"), None);

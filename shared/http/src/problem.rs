@@ -358,6 +358,10 @@ impl From<Error> for Problem {
         match error {
             Error::OutcomeUnknown { .. } => Self::outcome_unknown(error),
             Error::Unavailable { .. } => Self::unavailable(error),
+            Error::IdempotencyKeyReused { .. } => Self::new(
+                Kind::IdempotencyKeyReused,
+                "nothing was written: repeat a key only with the same method, path and body, and use a new one otherwise",
+            ),
             Error::TooLarge => {
                 Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")
             }

@@ -10,7 +10,13 @@ use crate::problem::Kind;
 pub const READS: &[Kind] = &[Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
 /// What a writing route may answer besides.
 pub const WRITES: &[Kind] =
-    &[Kind::InvalidIdempotencyKey, Kind::AddressNotCovered, Kind::PayloadTooLarge, Kind::OutcomeUnknown];
+    &[
+        Kind::InvalidIdempotencyKey,
+        Kind::IdempotencyKeyReused,
+        Kind::AddressNotCovered,
+        Kind::PayloadTooLarge,
+        Kind::OutcomeUnknown,
+    ];
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 

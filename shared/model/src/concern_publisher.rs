@@ -102,3 +102,157 @@ pub async fn push_with_retry<P: ConcernPublisher + ?Sized>(
     let actual = publisher.get_concern(address, new.concern()).await?;
     Ok(OperationOutcome::Conflict { actual })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::Value;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        Config, ContentId, Expected, Head, Index, IndexRoot, NewHead, NewStatus, PushOutcome, Status, StatusPayload,
+    };
+
+    fn id() -> ContentId {
+        ContentId::parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi").unwrap()
+    }
+
+    fn head(t: i64) -> Head {
+        Head::new(t, id())
+    }
+
+    /// A head and a status, and those who are faster: each push finds the next of them written first.
+    #[derive(Default)]
+    struct Fake {
+        head: Mutex<Option<Head>>,
+        status_v: Mutex<i64>,
+        faster: Mutex<Vec<Head>>,
+        busy: Mutex<usize>,
+        pushes: Mutex<usize>,
+    }
+
+    #[async_trait]
+    impl RefPublisher for Fake {
+        async fn head(&self, _: &Address) -> Result<Option<Head>> {
+            Ok(self.head.lock().unwrap().clone())
+        }
+
+        async fn index(&self, _: &Address) -> Result<Option<Index>> {
+            Ok(None)
+        }
+
+        async fn push_head(&self, _: &Call, _: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
+            *self.pushes.lock().unwrap() += 1;
+            let mut head = self.head.lock().unwrap();
+            if let Some(faster) = self.faster.lock().unwrap().pop() {
+                *head = Some(faster);
+            }
+            let matches = match push.expected() {
+                Expected::Value(expected) => head.as_ref() == Some(expected) && push.desired().t() > expected.v,
+                Expected::NoRecord => head.is_none(),
+                Expected::Older => false,
+            };
+            if !matches {
+                return Ok(PushOutcome::Conflict { actual: head.clone() });
+            }
+            let value = push.desired().value();
+            *head = Some(value.clone());
+            Ok(PushOutcome::Updated { value, replayed: false })
+        }
+
+        async fn push_index(&self, _: &Call, _: &Address, _: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
+            Err(Error::OutcomeUnknown { operation: "push an index", source: None })
+        }
+    }
+
+    #[async_trait]
+    impl StatusPublisher for Fake {
+        async fn status(&self, _: &Address) -> Result<Option<Status>> {
+            Ok(Some(Status::new(*self.status_v.lock().unwrap(), StatusPayload::state("ready"))))
+        }
+
+        async fn push_status(&self, _: &Call, _: &Address, push: &StatusPush) -> Result<PushOutcome<StatusPayload>> {
+            *self.pushes.lock().unwrap() += 1;
+            let (mut v, mut busy) = (self.status_v.lock().unwrap(), self.busy.lock().unwrap());
+            if *busy > 0 {
+                *busy -= 1;
+                *v += 1;
+                let actual = Some(Status::new(*v, StatusPayload::state("ready")));
+                return Ok(PushOutcome::Conflict { actual });
+            }
+            *v = push.new_v();
+            Ok(PushOutcome::Updated { value: push.new_value(), replayed: false })
+        }
+    }
+
+    #[async_trait]
+    impl ConfigPublisher for Fake {
+        async fn config(&self, _: &Address) -> Result<Option<Config>> {
+            Ok(None)
+        }
+
+        async fn push_config(&self, _: &Call, _: &Address, _: &ConfigPush) -> Result<PushOutcome<Value>> {
+            Ok(PushOutcome::Unknown)
+        }
+    }
+
+    async fn retry(fake: &Fake, new: impl Into<NewConcern>, max_retries: usize) -> Result<OperationOutcome> {
+        push_with_retry(fake, &Address::parse("mydb").unwrap(), &new.into(), max_retries).await
+    }
+
+    fn new_head(t: i64) -> NewHead {
+        NewHead::new(id(), t).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newer_value_is_fast_forwarded_over_whatever_came_in_between() {
+        let fake = Fake { head: Some(head(1)).into(), faster: vec![head(3), head(2)].into(), ..Fake::default() };
+        let outcome = retry(&fake, new_head(9), 10).await.unwrap();
+        assert_eq!(outcome, OperationOutcome::Updated { value: head(9).into(), replayed: false });
+        assert_eq!(*fake.pushes.lock().unwrap(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_has_been_overtaken_is_a_conflict_at_once() {
+        for there in [head(9), head(10)] {
+            let fake = Fake { head: Some(head(1)).into(), faster: vec![there.clone()].into(), ..Fake::default() };
+            let begun = Instant::now();
+            let outcome = retry(&fake, new_head(9), 10).await.unwrap();
+            assert_eq!(outcome, OperationOutcome::Conflict { actual: Some(there.into()) });
+            assert_eq!((*fake.pushes.lock().unwrap(), begun.elapsed()), (1, Duration::ZERO));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_are_bounded_with_growing_pauses_between_them() {
+        let fake = Fake { status_v: 1.into(), busy: usize::MAX.into(), ..Fake::default() };
+        let begun = Instant::now();
+        let new = NewStatus::new(StatusPayload::state("error")).unwrap();
+        let outcome = retry(&fake, new.clone(), 5).await.unwrap();
+        assert!(matches!(outcome, OperationOutcome::Conflict { actual: Some(ConcernState::Status(_)) }), "{outcome:?}");
+        assert_eq!(*fake.pushes.lock().unwrap(), 5);
+        // Four pauses of 20, 40, 80 and 160 ms, each with as much again at most.
+        let paused = begun.elapsed();
+        assert!((Duration::from_millis(300)..Duration::from_millis(610)).contains(&paused), "{paused:?}");
+        // Nothing is sent where nothing may be.
+        assert!(matches!(retry(&fake, new, 0).await.unwrap(), OperationOutcome::Conflict { .. }));
+        assert_eq!(*fake.pushes.lock().unwrap(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_is_not_there_is_created_by_a_head_and_not_by_a_config() {
+        let fake = Fake::default();
+        let outcome = retry(&fake, new_head(1), 3).await.unwrap();
+        assert_eq!(outcome, OperationOutcome::Updated { value: head(1).into(), replayed: false });
+        let config = crate::NewConfig::new(crate::Object::new()).unwrap();
+        assert_eq!(retry(&fake, config, 3).await.unwrap(), OperationOutcome::Unknown);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_outcome_ends_the_retries() {
+        let new = crate::NewIndex::new(id(), 1).unwrap();
+        assert!(matches!(retry(&Fake::default(), new, 3).await, Err(Error::OutcomeUnknown { .. })));
+    }
+}

@@ -121,6 +121,10 @@ impl Concern for HeadConcern {
         push.desired().value()
     }
 
+    fn left_by(_item: &Item, push: &HeadPush) -> Head {
+        push.desired().value()
+    }
+
     fn state(value: Head) -> ConcernState {
         ConcernState::Head(value)
     }
@@ -284,6 +288,15 @@ impl Concern for IndexConcern {
         }
     }
 
+    fn left_by(item: &Item, push: &IndexPush) -> Index {
+        let new = push.desired();
+        // Only ours write the revision and the named graphs.
+        let mut ours = item.clone();
+        ours.insert(ATTR_INDEX_ID.to_owned(), string(new.id().as_str()));
+        ours.insert(ATTR_INDEX_T.to_owned(), number(new.t()));
+        items::index(&ours)
+    }
+
     fn state(value: Index) -> ConcernState {
         ConcernState::Index(value)
     }
@@ -433,6 +446,18 @@ impl Concern for StatusConcern {
         push.new_value()
     }
 
+    fn left_by(item: &Item, push: &StatusPush) -> Status {
+        let value = push.new_value();
+        let mut ours = item.clone();
+        ours.insert(ATTR_STATUS_V.to_owned(), number(value.v));
+        if let Some(payload) = value.payload {
+            ours.insert(ATTR_STATUS.to_owned(), string(payload.state));
+            ours.insert(ATTR_STATUS_META.to_owned(), items::map(&payload.meta));
+        }
+        // With the lease, which only ours write.
+        items::status(&ours)
+    }
+
     fn state(value: Status) -> ConcernState {
         ConcernState::Status(value)
     }
@@ -523,6 +548,10 @@ impl Concern for ConfigConcern {
     }
 
     fn written(_item: &Item, push: &ConfigPush) -> Config {
+        push.new_value()
+    }
+
+    fn left_by(_item: &Item, push: &ConfigPush) -> Config {
         push.new_value()
     }
 

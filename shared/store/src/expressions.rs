@@ -126,7 +126,7 @@ impl Expression {
         self.set(ATTR_UPDATED_AT_MS, number(now_ms));
     }
 
-    /// Remembers this call in the item and the three before it, and refuses to apply a call that is remembered.
+    /// Remembers this call in the item and the three before it, and rejects a call whose key is remembered.
     pub(crate) fn by_call(&mut self, request_id: &RequestId) {
         let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
         let this = self.value(string(request_id.as_str()));
@@ -145,11 +145,13 @@ impl Expression {
         self.conditions.push(condition);
     }
 
-    /// The condition half of [`Self::by_call`].
+    /// The condition half of [`Self::by_call`]: none of the calls that the item remembers has the caller and the key
+    /// of this one. Whether it was this very call or another request is decided from the item that comes back.
     pub(crate) fn not_by_call(&mut self, request_id: &RequestId) {
-        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute)).join(", ");
-        let this = self.value(string(request_id.as_str()));
-        self.require(format!("NOT ({this} IN ({ids}))"));
+        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
+        let prefix = self.value(string(request_id.prefix()));
+        let remembered = ids.map(|id| format!("begins_with({id}, {prefix})")).join(" OR ");
+        self.require(format!("NOT ({remembered})"));
     }
 
     pub(crate) fn exists(&mut self, attribute: &str) {

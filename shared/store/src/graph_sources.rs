@@ -8,7 +8,7 @@ use crate::{
     client::Attempts,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    push::{MAX_PLANS, contended},
+    push::{MAX_PLANS, contended, key_reused},
     records::{Orphans, Part, found, put_new},
     references::{References, counted},
     schema::*,
@@ -100,6 +100,9 @@ impl Store {
             let first = items::integer(&config, ATTR_CONFIG_V) == Some(1);
             let published = if first { Published::Created } else { Published::Updated };
             return Ok(found.record().map(|record| published(Box::new(record))));
+        }
+        if items::reuses_key(&config, &call.request_id) {
+            return Err(key_reused(PUBLISH, *attempts));
         }
         if items::flag(meta, ATTR_RETRACTED) {
             return attempts.refuse(PUBLISH, Some(Published::Retracted));

@@ -249,7 +249,13 @@ pub(crate) fn remembers(item: &Item, request_id: &RequestId) -> bool {
     ATTR_REQUEST_IDS.iter().any(|attribute| text(item, attribute) == Some(request_id.as_str()))
 }
 
-/// Whether this call was the last to write the item.
+/// Whether the item remembers another request under the key of this call.
+pub(crate) fn reuses_key(item: &Item, request_id: &RequestId) -> bool {
+    let ids = ATTR_REQUEST_IDS.iter().filter_map(|attribute| text(item, attribute));
+    !remembers(item, request_id) && ids.into_iter().any(|id| request_id.shares_key_with(id))
+}
+
+/// Whether this call was the last of ours to write the item.
 pub(crate) fn written_last_by(item: &Item, request_id: &RequestId) -> bool {
     text(item, ATTR_REQUEST_IDS[0]) == Some(request_id.as_str())
 }

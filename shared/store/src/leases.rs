@@ -14,7 +14,7 @@ use crate::{
     concerns::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
-    push::{MAX_PLANS, contended},
+    push::{MAX_PLANS, contended, key_reused},
     records::{Part, refused_at},
     schema::*,
 };
@@ -108,17 +108,20 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut seen = None;
         for _ in 0..MAX_PLANS {
-            let mut acquire = take(&lease, call, now);
+            let mut acquire = take(&lease, request, call, now);
             acquire.add(ATTR_LEASE_TOKEN, 1);
             acquire.is_number(ATTR_LEASE_TOKEN);
             acquire.live();
             free_for(&mut acquire, seen.as_ref(), request.holder(), now);
             let item = match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
-                Ok(item) => return held(&item),
+                Ok(item) => return held(ACQUIRE, &item),
                 Err(item) => item.unwrap_or_default(),
             };
             if items::remembers(&item, &call.request_id) {
                 return repeated(&item, call, ACQUIRE);
+            }
+            if items::reuses_key(&item, &call.request_id) {
+                return Err(key_reused(ACQUIRE, attempts));
             }
             if items::flag(&item, ATTR_RETRACTED) {
                 return attempts.refuse(ACQUIRE, Leased::Retracted);
@@ -129,7 +132,9 @@ impl Store {
                 }
                 _ if items::integer(&item, ATTR_LEASE_TOKEN).is_some() => seen = Some(item),
                 _ => {
-                    if let Some(leased) = self.acquire_first(call, address, &lease, &item, now, &mut attempts).await? {
+                    if let Some(leased) =
+                        self.acquire_first(call, address, (request, &lease), &item, now, &mut attempts).await?
+                    {
                         return Ok(leased);
                     }
                 }
@@ -144,7 +149,7 @@ impl Store {
         &self,
         call: &Call,
         address: &Address,
-        lease: &Lease,
+        (request, lease): (&LeaseRequest, &Lease),
         seen: &Item,
         now: i64,
         attempts: &mut Attempts,
@@ -154,7 +159,7 @@ impl Store {
         let mut check = Expression::new();
         check.record_exists();
         check.live();
-        let mut put = take(lease, call, now);
+        let mut put = take(lease, request, call, now);
         put.set(ATTR_LEASE_TOKEN, number(FIRST));
         if seen.is_empty() {
             put.not_exists(ATTR_PK);
@@ -196,17 +201,19 @@ impl Store {
         if let Some(t) = request.target_t() {
             refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
         }
+        put_meta(&mut refresh, request);
         refresh.add_from(ATTR_STATUS_V, 1, 1);
         refresh.by_call(&call.request_id);
         refresh.touch(now);
         let mut attempts = Attempts::default();
         match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
-            Ok(item) => held(&item),
+            Ok(item) => held(REFRESH, &item),
             Err(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
                 // Whoever has written since: the lease is as this call has left it, or was extended further.
                 Some(held) if held.token == token => Ok(Leased::Held(held)),
                 _ => repeated(&item, call, REFRESH),
             },
+            Err(Some(item)) if items::reuses_key(&item, &call.request_id) => Err(key_reused(REFRESH, attempts)),
             Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(REFRESH, Leased::Retracted),
             Err(Some(item)) => attempts.refuse(REFRESH, Leased::Lost { lease: items::lease(&item) }),
             Err(None) => match self.read_record(REFRESH, address).await?.meta() {
@@ -216,26 +223,55 @@ impl Store {
         }
     }
 
+    /// Releases a lease. The state becomes `ready` where it is still the lease's: that is what the first request
+    /// expects, and the item that comes back with its failure shows whether a second one may leave the state alone.
     pub(crate) async fn release(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
-        let mut release = Expression::new();
-        release.live();
-        release.lease_is(claim);
-        release.remove(ATTR_LEASE);
-        release.set(ATTR_STATUS, string(StatusPayload::READY));
-        release.add_from(ATTR_STATUS_V, 1, 1);
-        release.by_call(&call.request_id);
-        release.touch(self.now_ms());
+        let now = self.now_ms();
         let mut attempts = Attempts::default();
-        match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
-            Ok(_) => Ok(Released::Released),
-            Err(Some(item)) if items::remembers(&item, &call.request_id) => Ok(Released::Released),
-            Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(RELEASE, Released::Retracted),
-            Err(Some(item)) => attempts.refuse(RELEASE, Released::Lost { lease: items::lease(&item) }),
-            Err(None) => match self.read_record(RELEASE, address).await?.meta() {
-                Some(_) => attempts.refuse(RELEASE, Released::Lost { lease: None }),
-                None => attempts.refuse(RELEASE, Released::Unknown),
-            },
+        let mut seen: Option<Item> = None;
+        for _ in 0..MAX_PLANS {
+            let mut release = Expression::new();
+            release.live();
+            release.lease_is(claim);
+            release.remove(ATTR_LEASE);
+            match seen.as_ref().filter(|item| items::text(item, ATTR_STATUS) != Some(claim.name.state())) {
+                Some(item) => as_seen(&mut release, item, &[ATTR_STATUS]),
+                None => {
+                    release.equals(ATTR_STATUS, string(claim.name.state()));
+                    release.set(ATTR_STATUS, string(StatusPayload::READY));
+                }
+            }
+            release.add_from(ATTR_STATUS_V, 1, 1);
+            release.by_call(&call.request_id);
+            release.touch(now);
+            let item = match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
+                Ok(_) => return Ok(Released::Released),
+                Err(Some(item)) => item,
+                Err(None) => {
+                    return match self.read_record(RELEASE, address).await?.meta() {
+                        Some(_) => attempts.refuse(RELEASE, Released::Lost { lease: None }),
+                        None => attempts.refuse(RELEASE, Released::Unknown),
+                    };
+                }
+            };
+            if items::remembers(&item, &call.request_id) {
+                return Ok(Released::Released);
+            }
+            if items::reuses_key(&item, &call.request_id) {
+                return Err(key_reused(RELEASE, attempts));
+            }
+            if items::flag(&item, ATTR_RETRACTED) {
+                return attempts.refuse(RELEASE, Released::Retracted);
+            }
+            let held = items::held(&item).filter(|held| {
+                held.token == claim.token && held.lease.name == claim.name && held.lease.holder == claim.holder
+            });
+            if held.is_none() {
+                return attempts.refuse(RELEASE, Released::Lost { lease: items::lease(&item) });
+            }
+            seen = Some(item);
         }
+        Err(contended(RELEASE, attempts))
     }
 }
 
@@ -244,15 +280,23 @@ fn status_key(address: &Address) -> Key {
 }
 
 /// The update that takes a lease, and shows it in the state. The token is the caller's to set.
-fn take(lease: &Lease, call: &Call, now: i64) -> Expression {
+fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64) -> Expression {
     let mut take = Expression::new();
     take.set(ATTR_LEASE, items::lease_attribute(lease));
     take.set(ATTR_STATUS, string(lease.name.state()));
+    put_meta(&mut take, request);
     // A row without a counter reads as v 1.
     take.add_from(ATTR_STATUS_V, 1, 1);
     take.by_call(&call.request_id);
     take.touch(now);
     take
+}
+
+/// Sets the status's metadata that a request brings.
+fn put_meta(expression: &mut Expression, request: &LeaseRequest) {
+    if let Some(meta) = request.meta() {
+        expression.put(ATTR_STATUS_META, (!meta.is_empty()).then(|| items::map(meta)));
+    }
 }
 
 /// The condition that a lease can be had. What cannot be read as a lease is none: nobody can claim it, and the next
@@ -274,14 +318,14 @@ fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
     -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
 }
 
-fn held(item: &Item) -> Result<Leased> {
-    items::held(item).map(Leased::Held).ok_or_else(|| unreadable(ACQUIRE))
+fn held(operation: &'static str, item: &Item) -> Result<Leased> {
+    items::held(item).map(Leased::Held).ok_or_else(|| unreadable(operation))
 }
 
 /// The item remembers this call. Only if nobody has written since is the token on it the one that this call was given.
 fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
     if items::written_last_by(item, &call.request_id) {
-        return held(item);
+        return held(operation, item);
     }
     Err(Error::OutcomeUnknown { operation, source: None })
 }

@@ -12,7 +12,7 @@ use crate::{
     expressions::{Expression, Key},
     items::{self, number, string},
     push::contended,
-    records::{NewLedger, Orphans, Part, any_remembers, refused_at},
+    records::{NewLedger, Orphans, Part, any_remembers, check_key, refused_at},
     schema::*,
 };
 
@@ -34,7 +34,10 @@ impl Store {
         match self.transact(CREATE, actions, &mut attempts).await? {
             Ok(()) => Ok(created(items.record())),
             Err(failed) if any_remembers(&failed, call) => Ok(created(items.record())),
-            Err(_) => attempts.refuse(CREATE, Created::AlreadyExists),
+            Err(failed) => {
+                check_key(CREATE, &failed, call, attempts)?;
+                attempts.refuse(CREATE, Created::AlreadyExists)
+            }
         }
     }
 
@@ -72,6 +75,7 @@ impl Store {
         if any_remembers(&failed, call) {
             return Ok(branched(items.record()));
         }
+        check_key(BRANCH, &failed, call, attempts)?;
         let refusal = match refused_at(&failed, &Part::Meta) {
             Some(_) => BranchCreated::AlreadyExists,
             None => BranchCreated::UnknownSource,
@@ -113,6 +117,7 @@ impl Store {
         if any_remembers(&failed, call) {
             return Ok(done);
         }
+        check_key(RESET, &failed, call, attempts)?;
         let refusal = match refused_at(&failed, &Part::Meta) {
             Some(Failed(meta)) => match meta.as_ref().and_then(items::kind) {
                 None => Reset::Unknown,

@@ -13,7 +13,7 @@ use crate::{
     client::Attempts,
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},
-    records::{NewLedger, Orphans, Part, any_remembers, found},
+    records::{NewLedger, Orphans, Part, any_remembers, check_key, found},
     schema::*,
 };
 
@@ -53,6 +53,10 @@ pub(crate) trait Concern: Send + Sync {
 
     /// The value that a push leaves on an item.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
+
+    /// The value that a push has left on an item that no other push of ours has written since. Fluree may have: it
+    /// replaces values and leaves the ids of our calls.
+    fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
     /// As much of the item that a push was applied to as its expectation tells, for [`Concern::written`]; `None` where
     /// that is not enough.
@@ -265,9 +269,9 @@ impl Store {
             let found = found(&failed);
             let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
             if any_remembers(&failed, call) {
-                let row = if items::written_last_by(&row, &call.request_id) { &row } else { &asked };
-                return Ok(PushOutcome::Updated { value: C::read(row), replayed: !attempts.uncertain });
+                return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
             }
+            check_key(C::OPERATION, &failed, call, attempts)?;
             // Orphans alone refused: the second transaction puts over them.
             let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else { continue };
             if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
@@ -295,9 +299,12 @@ fn refused<C: Concern>(
     attempts: Attempts,
     planned: Option<&Item>,
 ) -> Result<Option<PushOutcome<C::Payload>>> {
+    if items::reuses_key(item, &call.request_id) {
+        return Err(key_reused(C::OPERATION, attempts));
+    }
     if items::remembers(item, &call.request_id) {
         let value = if items::written_last_by(item, &call.request_id) {
-            C::read(item)
+            C::left_by(item, push)
         } else {
             // Others have written since; what this call had written follows from what it was applied to.
             match planned.cloned().or_else(|| C::presumed(push)) {
@@ -319,6 +326,15 @@ fn refused<C: Concern>(
         Judgement::Stale => attempts.refuse(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
         Judgement::Conflict => attempts.refuse(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
         Judgement::Admissible => Ok(None),
+    }
+}
+
+/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
+/// unknown outcome.
+pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source: None },
+        false => Error::IdempotencyKeyReused { operation },
     }
 }
 

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::{
     Store,
-    client::Failed,
+    client::{Attempts, Failed},
     concerns::IndexConcern,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::Concern,
+    push::{Concern, key_reused},
     schema::*,
 };
 
@@ -198,6 +198,17 @@ pub(crate) fn found(failed: &[(Part, Failed)]) -> Option<RecordItems> {
 /// Whether any of the items that refused shows that this call had been there before.
 pub(crate) fn any_remembers(failed: &[(Part, Failed)], call: &Call) -> bool {
     failed.iter().any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)))
+}
+
+/// Fails where any of the items that failed remembers another request under the key of this call.
+pub(crate) fn check_key<L>(
+    operation: &'static str,
+    failed: &[(L, Failed)],
+    call: &Call,
+    attempts: Attempts,
+) -> Result<()> {
+    let reused = |Failed(item): &Failed| item.as_ref().is_some_and(|item| items::reuses_key(item, &call.request_id));
+    if failed.iter().any(|(_, failed)| reused(failed)) { Err(key_reused(operation, attempts)) } else { Ok(()) }
 }
 
 /// How a part of a transaction was refused, if it was.

@@ -12,7 +12,7 @@ use crate::{
     concerns::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::{MAX_PLANS, contended},
+    push::{MAX_PLANS, contended, key_reused},
     records::{Part, boolean, refused_at},
     references::{is_referenced, require_unreferenced},
     schema::*,
@@ -35,11 +35,12 @@ impl Store {
             // Fluree retracts by the meta alone; then the marks are still to be set.
             if items::flag(meta, ATTR_RETRACTED) && unmarked(&items, kind).is_empty() {
                 let by_this_call = status_remembers(&items, call);
-                return outcome(&items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
+                return outcome(RETRACT, &items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
             }
             if is_referenced(meta) {
                 return Ok(Retracted::HasDependents);
             }
+            check_status_key(RETRACT, &items, call, attempts)?;
             let now = self.now_ms();
             let mut retract = Expression::new();
             retract.record_exists();
@@ -56,7 +57,7 @@ impl Store {
                     }
                     items.patch(SK_META, |meta| mark_item(meta, true, now));
                     items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
-                    return outcome(&items, Retracted::Retracted);
+                    return outcome(RETRACT, &items, Retracted::Retracted);
                 }
                 Err(failed) => {
                     if let Some(Failed(Some(meta))) = refused_at(&failed, &Part::Meta)
@@ -77,8 +78,13 @@ impl Store {
             let Some((meta, kind)) = items.meta() else { return Ok(Restored::Unknown) };
             if !items::flag(meta, ATTR_RETRACTED) {
                 let by_this_call = status_remembers(&items, call);
-                return outcome(&items, if by_this_call { Restored::Restored } else { Restored::NotRetracted });
+                return outcome(
+                    RESTORE,
+                    &items,
+                    if by_this_call { Restored::Restored } else { Restored::NotRetracted },
+                );
             }
+            check_status_key(RESTORE, &items, call, attempts)?;
             let now = self.now_ms();
             let mut restore = Expression::new();
             restore.record_exists();
@@ -99,7 +105,7 @@ impl Store {
             if self.transact(RESTORE, actions, &mut attempts).await?.is_ok() {
                 items.patch(SK_META, |meta| mark_item(meta, false, now));
                 items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
-                return outcome(&items, Restored::Restored);
+                return outcome(RESTORE, &items, Restored::Restored);
             }
         }
         Err(contended(RESTORE, attempts))
@@ -156,6 +162,14 @@ fn status_remembers(items: &RecordItems, call: &Call) -> bool {
     items.concern(ConcernKind::Status).is_some_and(|item| items::remembers(item, &call.request_id))
 }
 
+/// Fails where the status remembers another request under the key of this call.
+fn check_status_key(operation: &'static str, items: &RecordItems, call: &Call, attempts: Attempts) -> Result<()> {
+    match items.concern(ConcernKind::Status) {
+        Some(item) if items::reuses_key(item, &call.request_id) => Err(key_reused(operation, attempts)),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn status_v(items: &RecordItems) -> i64 {
     items::status(&items.concern_or_empty(ConcernKind::Status)).v
 }
@@ -183,7 +197,12 @@ fn put_status(item: &mut Item, status: &Status) {
     }
 }
 
-fn outcome<T>(items: &RecordItems, make: impl FnOnce(Box<nameservice_model::Record>) -> T) -> Result<T> {
-    let record = items.record().ok_or(Error::Store { operation: RETRACT, source: "a record without a meta".into() })?;
+/// The record of these items, as an outcome of the operation.
+fn outcome<T>(
+    operation: &'static str,
+    items: &RecordItems,
+    make: impl FnOnce(Box<nameservice_model::Record>) -> T,
+) -> Result<T> {
+    let record = items.record().ok_or(Error::Store { operation, source: "a record without a meta".into() })?;
     Ok(make(Box::new(record)))
 }

@@ -16,6 +16,7 @@ use crate::{
     expressions::{Expression, Key},
     items::{self, Item},
     push::{Concern, Judgement, MAX_PLANS, contended},
+    records::check_key,
     schema::*,
 };
 
@@ -26,6 +27,8 @@ trait Planned: Send + Sync {
     fn judge(&self, item: &Item) -> Judgement;
     fn read(&self, item: &Item) -> ConcernState;
     fn written(&self, found: &Item) -> ConcernState;
+    /// The value that it has left on an item that no other push of ours has written since.
+    fn left_by(&self, item: &Item) -> ConcernState;
     /// The condition that the concern is as it is on this item.
     fn unchanged(&self, expression: &mut Expression, item: &Item);
     /// Whether it cannot be planned without knowing the item.
@@ -57,6 +60,10 @@ impl<C: Concern> Planned for Pushing<'_, C> {
 
     fn written(&self, found: &Item) -> ConcernState {
         C::state(C::written(found, self.0))
+    }
+
+    fn left_by(&self, item: &Item) -> ConcernState {
+        C::state(C::left_by(item, self.0))
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
@@ -106,6 +113,10 @@ impl<C: Concern> Planned for Checking<C> {
 
     fn written(&self, found: &Item) -> ConcernState {
         self.read(found)
+    }
+
+    fn left_by(&self, item: &Item) -> ConcernState {
+        self.read(item)
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
@@ -229,6 +240,7 @@ impl Store {
                 let outcomes = pending.iter().map(|pending| repeated(pending, &failed, call, attempts));
                 return Ok(Committed::Committed(outcomes.collect()));
             }
+            check_key(name, &failed, call, attempts)?;
             let mut outcomes = Vec::with_capacity(pending.len());
             for pending in &mut pending {
                 outcomes.push(self.judge_operation(name, pending, &failed, now).await?);
@@ -373,7 +385,7 @@ fn repeated(pending: &Pending<'_>, failed: &[(Key, Failed)], call: &Call, attemp
     }
     let item = failed.iter().find(|(key, _)| *key == pending.key()).and_then(|(_, Failed(item))| item.as_ref());
     let value = match item.filter(|item| items::written_last_by(item, &call.request_id)) {
-        Some(item) => pending.planned.read(item),
+        Some(item) => pending.planned.left_by(item),
         None => pending.planned.written(&pending.found),
     };
     OperationOutcome::Updated { value, replayed: !attempts.uncertain }
