@@ -22,7 +22,11 @@ const fn bug(
     Bug { name, file, find, put, tests }
 }
 
-const CONCERNS: &str = "shared/store/src/concerns.rs";
+const CONCERN: &str = "shared/store/src/concern/mod.rs";
+const CONFIG: &str = "shared/store/src/concern/config.rs";
+const HEAD: &str = "shared/store/src/concern/head.rs";
+const INDEX: &str = "shared/store/src/concern/index.rs";
+const STATUS: &str = "shared/store/src/concern/status.rs";
 const EXPRESSIONS: &str = "shared/store/src/expressions.rs";
 const PUSH: &str = "shared/store/src/push.rs";
 const SENDING: &str = "shared/dynamo/src/sending.rs";
@@ -42,14 +46,14 @@ pub(crate) const BUGS: &[Bug] = &[
     // ---- pushes ----
     bug(
         "a push of a head drops its condition, and the head goes back",
-        CONCERNS,
+        HEAD,
         "(None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.desired().t()),",
         "(None, Expected::Older | Expected::NoRecord) => {}",
         &["contract::head", "history::whatever"],
     ),
     bug(
         "a stale head is answered as updated",
-        CONCERNS,
+        HEAD,
         "Expected::Older => Judgement::Stale,",
         "Expected::Older => Judgement::InPlace,",
         &["contract::head", "model::"],
@@ -63,28 +67,28 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "an expectation compares t alone",
-        CONCERNS,
+        CONCERN,
         "                expression.equals(self.id, string(id.as_str()));\n",
         "",
         &["contract::head", "contract::index"],
     ),
     bug(
         "an expected counter is not compared",
-        CONCERNS,
+        STATUS,
         "            v => expression.equals(ATTR_STATUS_V, number(v)),",
         "            _ => {}",
         &["contract::status", "history::whatever"],
     ),
     bug(
         "an advance of an index keeps the revision",
-        CONCERNS,
+        INDEX,
         "                expression.set(ATTR_REV, number(0));\n",
         "",
         &["contract::index", "model::"],
     ),
     bug(
         "a ledger's push reaches the config of a graph source",
-        CONCERNS,
+        CONFIG,
         "        expression.is(ATTR_CONFIG_JSON, None);",
         "        let _ = expression;",
         &["contract::config", "contract::graph_source", "model::"],

@@ -86,7 +86,7 @@ async fn a_head_that_cannot_be_names_its_field_and_changes_nothing() {
         (json!({ "new": commit(2), "allow_equal": true }), "allow_equal"),
         (json!({ "new": commit(2), "lease": { "name": "index_lock", "holder": "h" } }), "lease.token"),
         (json!({ "new": commit(2), "lease": { "name": "index_lock", "holder": " ", "token": 1 } }), "lease.holder"),
-        (json!({ "new": commit(2), "lease": { "name": "other", "holder": "h", "token": 1 } }), "lease.name"),
+        (json!({ "new": commit(2), "lease": { "name": "Other", "holder": "h", "token": 1 } }), "lease.name"),
         (json!({ "new": commit(2), "lease": { "name": "index_lock", "holder": "h", "token": 0 } }), "lease.token"),
     ] {
         refuses(service.put(HEADS, body).await, "invalid-body", field);

@@ -43,7 +43,7 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
         0..10 => {
             let born = new_head(random.random_range(1..4));
             let head = random.random_bool(0.5).then_some(&born);
-            store.create_ledger(&call, &ledger, head, None).await.unwrap().applied();
+            drop(store.create_ledger(&call, &ledger, head, None).await.unwrap());
         }
         10..28 => {
             let t = t_of(&store.lookup(&ledger).await.unwrap()) + random.random_range(-1..3i64);
@@ -56,26 +56,26 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
             let t = record.as_ref().map_or(0, |record| record.index.v) + random.random_range(0..2i64);
             let id = nameservice_tests::cids::id_of(&format!("i{n}"));
             let push = IndexPush::overwrite(NewIndex::new(id, t.max(1)).unwrap());
-            store.push_index(&call, &any, &push).await.unwrap().applied();
+            drop(store.push_index(&call, &any, &push).await.unwrap());
         }
         38..46 => {
             if let Some(record) = &record {
                 let current = store.status(&any).await.unwrap().unwrap_or(record.status.clone());
                 let new = status_with(current.v + 1, "indexing", json!({ "step": n, "token": "hidden" }));
                 let expected = ConcernValue::stored(current.v, None);
-                store.push_status(&call, &any, &cas(expected, new)).await.unwrap().applied();
+                drop(store.push_status(&call, &any, &cas(expected, new)).await.unwrap());
             }
         }
         46..52 => {
             if let Some(current) = store.config(&ledger).await.unwrap() {
                 let new = ConcernValue::new(current.v + 1, json!({ "default_context_id": cid(n).as_str(), "n": n }));
                 let expected = ConcernValue::stored(current.v, None);
-                store.push_config(&call, &ledger, &cas(expected, new)).await.unwrap().applied();
+                drop(store.push_config(&call, &ledger, &cas(expected, new)).await.unwrap());
             }
         }
         52..60 => {
             let depends: &[&str] = if random.random_bool(0.3) { &["a:main"] } else { &[] };
-            store.publish_graph_source(&call, &bm25(&source, json!({ "n": n }), depends)).await.unwrap().applied();
+            drop(store.publish_graph_source(&call, &bm25(&source, json!({ "n": n }), depends)).await.unwrap());
         }
         60..64 => drop(store.retract(&call, &any, Some("over")).await.unwrap()),
         64..68 => drop(store.restore(&call, &any).await.unwrap()),

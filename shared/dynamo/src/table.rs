@@ -12,12 +12,14 @@ use aws_sdk_dynamodb::{
     },
 };
 use nameservice_model::{BoxError, Error, Result};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::Sender;
 
 const ENSURE: &str = "create or check the table";
 const POLL: Duration = Duration::from_millis(200);
+/// How long a table may take to become usable. DynamoDB takes seconds.
+const ACTIVE_WITHIN: Duration = Duration::from_secs(120);
 
 /// What a table looks like: from this it is created, checked and used. The table's own keys are strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,12 +376,7 @@ impl Sender {
     }
 
     async fn wait_until_active(&self) -> Result<()> {
-        loop {
-            match self.describe().await?.and_then(|table| table.table_status) {
-                Some(TableStatus::Active | TableStatus::Updating) => return Ok(()),
-                _ => sleep(POLL).await,
-            }
-        }
+        until_active(async || Ok(self.describe().await?.and_then(|table| table.table_status))).await
     }
 
     async fn enable_ttl(&self, attribute: &str) -> Result<()> {
@@ -469,5 +466,68 @@ pub fn is_missing_table(error: &Error) -> bool {
 }
 
 fn is_unsupported(error: &Error) -> bool {
-    matches!(code_of(error), Some("UnknownOperationException" | "UnknownOperation" | "UnrecognizedClientException"))
+    // Not `UnrecognizedClientException`: that is AWS's word for credentials it does not know.
+    matches!(code_of(error), Some("UnknownOperationException" | "UnknownOperation"))
+}
+
+/// Waits until a table can be used; an error once it took too long, or where it is being deleted.
+async fn until_active(status: impl AsyncFn() -> Result<Option<TableStatus>>) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let found = match status().await? {
+            Some(TableStatus::Active | TableStatus::Updating) => return Ok(()),
+            Some(TableStatus::Creating) => "being created".to_owned(),
+            None => "missing".to_owned(),
+            Some(other) => {
+                let source = format!("the table is in state {}", other.as_str()).into();
+                return Err(Error::Store { operation: ENSURE, source });
+            }
+        };
+        if begun.elapsed() >= ACTIVE_WITHIN {
+            let source = format!("the table is still {found} after {} s", ACTIVE_WITHIN.as_secs()).into();
+            return Err(Error::Unavailable { operation: ENSURE, source: Some(source) });
+        }
+        sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::{
+        error::ErrorMetadata, operation::describe_continuous_backups::DescribeContinuousBackupsError,
+    };
+    use aws_smithy_runtime_api::{client::orchestrator::HttpResponse, http::StatusCode};
+    use tokio::sync::Mutex;
+
+    use super::*;
+
+    fn failed_with(code: &str) -> Error {
+        let error = DescribeContinuousBackupsError::generic(ErrorMetadata::builder().code(code).build());
+        let response = HttpResponse::new(StatusCode::try_from(400).unwrap(), "".into());
+        Error::Store { operation: ENSURE, source: SdkError::service_error(error, response).into() }
+    }
+
+    #[test]
+    fn credentials_that_aws_does_not_know_are_not_an_operation_that_an_engine_lacks() {
+        assert!(is_unsupported(&failed_with("UnknownOperationException")));
+        assert!(!is_unsupported(&failed_with("UnrecognizedClientException")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_that_never_becomes_active_is_an_error() {
+        let begun = Instant::now();
+        let ended = until_active(async || Ok(Some(TableStatus::Creating))).await;
+        assert!(matches!(ended, Err(Error::Unavailable { .. })), "{ended:?}");
+        assert_eq!(begun.elapsed(), ACTIVE_WITHIN);
+        let ended = until_active(async || Ok(Some(TableStatus::Deleting))).await;
+        assert!(matches!(ended, Err(Error::Store { .. })), "{ended:?}");
+        assert_eq!(begun.elapsed(), ACTIVE_WITHIN, "nothing to wait for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_is_used_once_it_is_active() {
+        let seen = Mutex::new(vec![TableStatus::Active, TableStatus::Creating, TableStatus::Creating]);
+        until_active(async || Ok(seen.lock().await.pop())).await.unwrap();
+        assert!(seen.lock().await.is_empty());
+    }
 }

@@ -57,22 +57,29 @@ impl Expression {
     }
 
     fn name(&mut self, attribute: &str) -> String {
+        // Rows of others may have attributes with names that no alias can have.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if attribute.starts_with('_') || !attribute.bytes().all(plain) {
+            return self.numbered(attribute);
+        }
         let alias = format!("#{attribute}");
         self.names.insert(alias.clone(), attribute.to_owned());
         alias
     }
 
+    /// An alias for any name. It cannot clash with those made from names, which do not begin with `_`.
+    fn numbered(&mut self, name: &str) -> String {
+        if let Some((alias, _)) = self.names.iter().find(|(alias, of)| alias.starts_with("#_") && *of == name) {
+            return alias.clone();
+        }
+        let alias = format!("#_{}", self.names.len());
+        self.names.insert(alias.clone(), name.to_owned());
+        alias
+    }
+
     /// A path into a map whose member is named by a caller: that name needs an alias that cannot clash.
     fn member(&mut self, attribute: &str, member: &str) -> String {
-        let map = self.name(attribute);
-        let alias = match self.names.iter().find(|(alias, name)| alias.starts_with("#_") && *name == member) {
-            Some((alias, _)) => alias.clone(),
-            None => {
-                let alias = format!("#_{}", self.names.len());
-                self.names.insert(alias.clone(), member.to_owned());
-                alias
-            }
-        };
+        let (map, alias) = (self.name(attribute), self.numbered(member));
         format!("{map}.{alias}")
     }
 
@@ -445,5 +452,24 @@ impl Action {
             Self::Check(check) => item.condition_check(check.table_name(table).build()?),
         }
         .build())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_attribute_name_has_an_alias_of_its_own() {
+        let mut expression = Expression::new();
+        let names = ["plain", "a:b", "a.b", "a b", "#a", "_0", "_1", "größe", "-", "plain"];
+        let aliases = names.map(|name| expression.name(name));
+        for (name, alias) in names.iter().zip(&aliases) {
+            assert_eq!(expression.names[alias], *name);
+            assert!(alias[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{alias}");
+        }
+        assert_eq!(expression.names.len(), names.len() - 1);
+        assert_eq!(expression.name("a:b"), aliases[1]);
+        assert_eq!(expression.member("plain", "a:b"), format!("#plain.{}", aliases[1]));
     }
 }

@@ -1,6 +1,6 @@
 //! Publishing graph sources.
 
-use nameservice_model::{Address, Call, ConcernKind, GraphSourcePublication, Published, RecordKind, Result};
+use nameservice_model::{Address, Call, ConcernKind, Error, GraphSourcePublication, Published, RecordKind, Result};
 use serde_json::Value;
 
 use crate::{
@@ -62,7 +62,7 @@ impl Store {
             let mut actions = put_new(&all, call, orphans);
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PUBLISH, actions, attempts).await? {
-                Ok(()) => return Ok(Ok(created(all))),
+                Ok(()) => return created(all).map(Ok),
                 Err(failed) => failed,
             };
             if let Some(existing) = found(&failed) {
@@ -188,11 +188,9 @@ fn config_text(publication: &GraphSourcePublication) -> aws_sdk_dynamodb::types:
 }
 
 /// The meta of a new graph source always makes a record of its items.
-fn created(all: Vec<Item>) -> Published {
-    match RecordItems::new(all).record() {
-        Some(record) => Published::Created(Box::new(record)),
-        None => Published::Conflict { actual: None },
-    }
+fn created(all: Vec<Item>) -> Result<Published> {
+    let none = || Error::Store { operation: PUBLISH, source: "the items of a new record make no record".into() };
+    RecordItems::new(all).record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
 }
 
 /// On the condition that nobody else has touched what the plan was made from.

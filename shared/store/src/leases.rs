@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::as_seen,
+    concern::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
     push::{MAX_PLANS, contended, key_reused},

@@ -1,16 +1,16 @@
 //! Creating ledgers and branches, and resetting heads.
 
 use nameservice_model::{
-    Address, BranchCreated, Call, ConcernKind, Created, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex, Record,
-    RecordKind, Reset, ResetTo, Result,
+    Address, BranchCreated, Call, ConcernKind, Created, Error, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex,
+    Record, RecordKind, Reset, ResetTo, Result,
 };
 
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::graphs_attribute,
+    concern::graphs_attribute,
     expressions::{Expression, Key},
-    items::{self, number, string},
+    items::{self, RecordItems, number, string},
     push::contended,
     records::{NewLedger, Orphans, Part, any_remembers, check_key, refused_at},
     schema::*,
@@ -32,8 +32,8 @@ impl Store {
         let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
         let mut attempts = Attempts::default();
         match self.transact(CREATE, actions, &mut attempts).await? {
-            Ok(()) => Ok(created(items.record())),
-            Err(failed) if any_remembers(&failed, call) => Ok(created(items.record())),
+            Ok(()) => put_record(CREATE, &items).map(Created::Created),
+            Err(failed) if any_remembers(&failed, call) => put_record(CREATE, &items).map(Created::Created),
             Err(failed) => {
                 check_key(CREATE, &failed, call, attempts)?;
                 attempts.refuse(CREATE, Created::AlreadyExists)
@@ -69,11 +69,11 @@ impl Store {
         actions.push((Part::Parent, count.into_update(&Key::meta(source))));
         let mut attempts = Attempts::default();
         let failed = match self.transact(BRANCH, actions, &mut attempts).await? {
-            Ok(()) => return Ok(branched(items.record())),
+            Ok(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
             Err(failed) => failed,
         };
         if any_remembers(&failed, call) {
-            return Ok(branched(items.record()));
+            return put_record(BRANCH, &items).map(BranchCreated::Created);
         }
         check_key(BRANCH, &failed, call, attempts)?;
         let refusal = match refused_at(&failed, &Part::Meta) {
@@ -134,11 +134,8 @@ fn reset_index(index: &NewIndex) -> Index {
     Index::new(index.t(), IndexRoot { id: index.id().clone(), rev: 0, graphs: Default::default() })
 }
 
-/// The items of a new record always make one; an outcome without a record would be a bug of [`items::new_meta`].
-fn created(record: Option<Record>) -> Created {
-    record.map_or(Created::AlreadyExists, |record| Created::Created(Box::new(record)))
-}
-
-fn branched(record: Option<Record>) -> BranchCreated {
-    record.map_or(BranchCreated::AlreadyExists, |record| BranchCreated::Created(Box::new(record)))
+/// The record of the items that were put. They always make one: anything else would be a bug of [`items::new_meta`].
+fn put_record(operation: &'static str, items: &RecordItems) -> Result<Box<Record>> {
+    let none = || Error::Store { operation, source: "the items of a new record make no record".into() };
+    items.record().map(Box::new).ok_or_else(none)
 }

@@ -15,13 +15,13 @@
 //!
 //! Where to look: the table and its names in [`schema`]; conditions and updates in `expressions`; items and values in
 //! `items`; what is sent, in `client` (how it is repeated and believed, in the crate `nameservice-dynamo`); the one path
-//! of all pushes in `push`, and what is particular to each concern in `concerns`; then one file a noun.
+//! of all pushes in `push`, and what is particular to each concern in `concern`; then one file a noun.
 
 mod batches;
 mod changes;
 mod client;
 mod clock;
-mod concerns;
+mod concern;
 pub mod doctor;
 mod expressions;
 mod graph_sources;
@@ -62,7 +62,7 @@ pub use table::TableReport;
 use crate::{
     client::Sender,
     clock::Clock,
-    concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
+    concern::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern},
     expressions::Key,
     items::RecordItems,
 };

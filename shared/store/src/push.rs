@@ -4,118 +4,21 @@
 //! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
 use nameservice_model::{
-    Address, Call, Committed, ConcernKind, ConcernState, ConcernValue, Error, Operation, OperationKind,
-    OperationOutcome, Push, PushOutcome, RecordKind, Result,
+    Address, Call, Committed, ConcernValue, Error, Operation, OperationOutcome, Push, PushOutcome, RecordKind, Result,
 };
 
 use crate::{
     Store,
     client::Attempts,
+    concern::{Concern, Judgement},
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},
-    records::{NewLedger, Orphans, Part, any_remembers, check_key, found},
+    records::{Orphans, Part, any_remembers, check_key, found},
     schema::*,
 };
 
 /// How often a push is planned anew from what a refusal has shown, before it gives up.
 pub(crate) const MAX_PLANS: usize = 8;
-
-/// A concern as it is stored.
-pub(crate) trait Concern: Send + Sync {
-    /// The data of its value.
-    type Payload: Clone + Send + Sync;
-    /// What a push brings.
-    type New: Clone + Send + Sync;
-
-    /// Which one it is.
-    const KIND: ConcernKind;
-    /// How errors name a push of it.
-    const OPERATION: &'static str;
-
-    /// Where its value is kept.
-    const ATTRIBUTES: &[&str];
-
-    /// The value that an item holds; of an empty item the unborn one.
-    fn read(item: &Item) -> ConcernValue<Self::Payload>;
-
-    /// What the item that refused a push means for it.
-    fn judge(item: &Item, push: &Push<Self::Payload, Self::New>) -> Judgement;
-
-    /// The conditions and updates of a push. With `seen`, the push is known to be admissible on that very item: then
-    /// the conditions hold exactly there, and what it counts is counted from there.
-    fn plan(expression: &mut Expression, push: &Push<Self::Payload, Self::New>, seen: Option<&Item>);
-
-    /// The condition that the concern is at a value.
-    fn expect(expression: &mut Expression, expected: &ConcernValue<Self::Payload>);
-
-    /// The same of an item.
-    fn matches(item: &Item, expected: &ConcernValue<Self::Payload>) -> bool;
-
-    /// The value that a push leaves on an item.
-    fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
-
-    /// The value that a push has left on an item that no other push of ours has written since. Fluree may have: it
-    /// replaces values and leaves the ids of our calls.
-    fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
-
-    /// As much of the item that a push was applied to as its expectation tells, for [`Concern::written`]; `None` where
-    /// that is not enough.
-    fn presumed(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
-        Some(Item::new())
-    }
-
-    /// Narrows a plan that has not seen the item until [`Concern::written`] on what this gives is what it leaves: a
-    /// transaction does not answer with the items that it has written.
-    fn pin(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
-        Item::new()
-    }
-
-    /// The value as one of all concerns.
-    fn state(value: ConcernValue<Self::Payload>) -> ConcernState;
-
-    /// And back; `None` of another concern.
-    fn value(state: ConcernState) -> Option<ConcernValue<Self::Payload>>;
-
-    /// The push as an operation of a transaction.
-    fn operation(push: &Push<Self::Payload, Self::New>) -> OperationKind;
-
-    /// What a ledger holds that this push creates.
-    fn preset(new: &Self::New) -> NewLedger<'_>;
-
-    /// Whether two items hold the same, as far as a push that creates a ledger is concerned.
-    fn same(a: &Item, b: &Item) -> bool;
-
-    /// Whether the push cannot be planned without knowing the item.
-    fn must_see(_push: &Push<Self::Payload, Self::New>) -> bool {
-        false
-    }
-
-    /// Whether the item shows that the record keeps this concern for itself.
-    fn foreign(_item: &Item) -> bool {
-        false
-    }
-
-    /// The same as a condition.
-    fn not_foreign(_expression: &mut Expression) {}
-
-    /// Whether a kind of record has this concern for pushes.
-    fn belongs_to(_kind: RecordKind) -> bool {
-        true
-    }
-}
-
-/// What an item allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// The value is in place already.
-    InPlace,
-    /// A push without an expectation brings nothing newer.
-    Stale,
-    /// The expectation does not hold.
-    Conflict,
-    /// Nothing stands in the way.
-    Admissible,
-}
 
 impl Store {
     /// Reads one concern: `None` where there is no record, or no such concern.

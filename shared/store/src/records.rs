@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::IndexConcern,
+    concern::{Concern, IndexConcern},
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::{Concern, key_reused},
+    push::key_reused,
     schema::*,
 };
 
@@ -137,7 +137,7 @@ fn preset_index(item: &mut Item, index: Option<&NewIndex>) {
         item.insert(ATTR_INDEX_T.to_owned(), number(value.v));
         item.insert(ATTR_REV.to_owned(), number(root.rev));
         item.insert(ATTR_REV_ID.to_owned(), string(root.id.as_str()));
-        item.insert(ATTR_GRAPHS.to_owned(), crate::concerns::graphs_attribute(&root.graphs));
+        item.insert(ATTR_GRAPHS.to_owned(), crate::concern::graphs_attribute(&root.graphs));
     }
 }
 

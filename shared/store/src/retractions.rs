@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::set_status,
+    concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
     push::{MAX_PLANS, contended, key_reused},

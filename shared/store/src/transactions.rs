@@ -12,10 +12,10 @@ use nameservice_model::{
 use crate::{
     Store,
     client::{Attempts, Failed},
-    concerns::{ConfigConcern, HeadConcern, IndexConcern, StatusConcern, as_seen},
+    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, as_seen},
     expressions::{Expression, Key},
     items::{self, Item},
-    push::{Concern, Judgement, MAX_PLANS, contended},
+    push::{MAX_PLANS, contended},
     records::check_key,
     schema::*,
 };

@@ -8,7 +8,7 @@ use super::{
     partition::{Partition, Related, SWEPT_AT_ONCE, Standing},
 };
 use crate::{
-    concerns::as_seen,
+    concern::as_seen,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, strings},
     references::{References, Step, counted, is_referenced},

@@ -1,0 +1,112 @@
+use nameservice_model::{
+    ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, OperationKind, RecordKind,
+};
+use serde_json::Value;
+
+use crate::{
+    concern::{Concern, Judgement, as_seen, counter_judgement},
+    expressions::Expression,
+    items::{self, Item, number, string},
+    records::NewLedger,
+    schema::*,
+};
+
+pub(crate) struct ConfigConcern;
+
+impl Concern for ConfigConcern {
+    type Payload = Value;
+    type New = NewConfig;
+
+    const KIND: ConcernKind = ConcernKind::Config;
+    const OPERATION: &'static str = "push a config";
+    const ATTRIBUTES: &[&str] =
+        &[ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_CONFIG_JSON, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
+
+    fn read(item: &Item) -> Config {
+        items::config(item)
+    }
+
+    fn judge(item: &Item, push: &ConfigPush) -> Judgement {
+        counter_judgement::<Self>(item, push, push.new_v())
+    }
+
+    fn plan(expression: &mut Expression, push: &ConfigPush, seen: Option<&Item>) {
+        let payload = Value::Object(push.desired().payload().clone());
+        let (context, meta) = items::split_config(&payload);
+        expression.set(ATTR_CONFIG_V, number(push.new_v()));
+        // Both names, one value: the guide's and the one that deployed servers read.
+        expression.put(ATTR_DEFAULT_CONTEXT_ADDRESS, context.map(string));
+        expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
+        expression.put(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
+        if let Some(item) = seen {
+            return as_seen(expression, item, Self::ATTRIBUTES);
+        }
+        let Expected::Value(expected) = push.expected() else { return };
+        Self::expect(expression, expected);
+        if push.new_v() <= expected.v {
+            expression.at_most(ATTR_CONFIG_V, push.new_v() - 1);
+        }
+    }
+
+    /// The counter; the payload where one is given.
+    fn expect(expression: &mut Expression, expected: &Config) {
+        match expected.v {
+            0 => expression.equals_or_absent(ATTR_CONFIG_V, number(0)),
+            v => expression.equals(ATTR_CONFIG_V, number(v)),
+        }
+        if let Some(payload) = &expected.payload {
+            let (context, meta) = items::split_config(payload);
+            expression.default_context_is(context);
+            expression.is(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
+        }
+    }
+
+    fn matches(item: &Item, expected: &Config) -> bool {
+        let actual = items::config(item);
+        expected.v == actual.v
+            && expected.payload.as_ref().is_none_or(|payload| {
+                let actual = actual.payload.as_ref().unwrap_or(&Value::Null);
+                items::split_config(payload) == items::split_config(actual)
+            })
+    }
+
+    fn written(_item: &Item, push: &ConfigPush) -> Config {
+        push.new_value()
+    }
+
+    fn left_by(_item: &Item, push: &ConfigPush) -> Config {
+        push.new_value()
+    }
+
+    fn state(value: Config) -> ConcernState {
+        ConcernState::Config(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Config> {
+        if let ConcernState::Config(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &ConfigPush) -> OperationKind {
+        OperationKind::PushConfig(push.clone())
+    }
+
+    fn preset(_new: &NewConfig) -> NewLedger<'_> {
+        NewLedger::default()
+    }
+
+    fn same(_a: &Item, _b: &Item) -> bool {
+        false
+    }
+
+    fn foreign(item: &Item) -> bool {
+        items::is_graph_source_config(item)
+    }
+
+    fn not_foreign(expression: &mut Expression) {
+        expression.is(ATTR_CONFIG_JSON, None);
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+}

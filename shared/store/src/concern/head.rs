@@ -1,0 +1,97 @@
+use nameservice_model::{
+    ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, OperationKind, RecordKind,
+};
+
+use crate::{
+    concern::{Concern, Judgement, RefAttributes, as_seen},
+    expressions::Expression,
+    items::{self, Item},
+    records::NewLedger,
+    schema::*,
+};
+
+const HEAD: RefAttributes = RefAttributes { id: ATTR_COMMIT_ID, t: ATTR_COMMIT_T };
+
+pub(crate) struct HeadConcern;
+
+impl Concern for HeadConcern {
+    type Payload = ContentId;
+    type New = NewHead;
+
+    const KIND: ConcernKind = ConcernKind::Head;
+    const OPERATION: &'static str = "push a head";
+    const ATTRIBUTES: &[&str] = &[ATTR_COMMIT_ID, ATTR_COMMIT_T];
+
+    fn read(item: &Item) -> Head {
+        items::head(item)
+    }
+
+    fn judge(item: &Item, push: &HeadPush) -> Judgement {
+        let actual = items::head(item);
+        if actual == push.desired().value() {
+            return Judgement::InPlace;
+        }
+        match push.expected() {
+            Expected::Value(expected) if Self::matches(item, expected) && push.desired().t() > actual.v => {
+                Judgement::Admissible
+            }
+            Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
+            Expected::Older if push.desired().t() > actual.v => Judgement::Admissible,
+            Expected::Older => Judgement::Stale,
+        }
+    }
+
+    fn plan(expression: &mut Expression, push: &HeadPush, seen: Option<&Item>) {
+        HEAD.set(expression, push.desired().id(), push.desired().t());
+        match (seen, push.expected()) {
+            (Some(item), _) => as_seen(expression, item, Self::ATTRIBUTES),
+            (None, Expected::Value(expected)) => {
+                Self::expect(expression, expected);
+                if expected.v > 0 {
+                    expression.below(ATTR_COMMIT_T, push.desired().t());
+                }
+            }
+            (None, Expected::Older | Expected::NoRecord) => expression.below(ATTR_COMMIT_T, push.desired().t()),
+        }
+    }
+
+    fn expect(expression: &mut Expression, expected: &Head) {
+        HEAD.expect(expression, expected.v, expected.payload.as_ref());
+    }
+
+    fn matches(item: &Item, expected: &Head) -> bool {
+        items::head(item) == *expected
+    }
+
+    fn written(_item: &Item, push: &HeadPush) -> Head {
+        push.desired().value()
+    }
+
+    fn left_by(_item: &Item, push: &HeadPush) -> Head {
+        push.desired().value()
+    }
+
+    fn state(value: Head) -> ConcernState {
+        ConcernState::Head(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Head> {
+        if let ConcernState::Head(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &HeadPush) -> OperationKind {
+        OperationKind::PushHead(push.clone())
+    }
+
+    fn preset(new: &NewHead) -> NewLedger<'_> {
+        NewLedger { head: Some(new), ..NewLedger::default() }
+    }
+
+    fn same(a: &Item, b: &Item) -> bool {
+        items::head(a) == items::head(b)
+    }
+
+    fn belongs_to(kind: RecordKind) -> bool {
+        kind == RecordKind::Ledger
+    }
+}

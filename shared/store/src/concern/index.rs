@@ -1,0 +1,254 @@
+use std::collections::BTreeMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use nameservice_model::{
+    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex,
+    NewIndex, OperationKind,
+};
+
+use crate::{
+    concern::{Concern, Judgement, RefAttributes, as_seen},
+    expressions::Expression,
+    items::{self, Item, number, string},
+    records::NewLedger,
+    schema::*,
+};
+
+/// The most named graphs that one update sets one by one; more are set all at once, which needs a look first.
+/// An expression has at most 4 KB.
+const MAX_GRAPH_PATHS: usize = 12;
+
+const INDEX: RefAttributes = RefAttributes { id: ATTR_INDEX_ID, t: ATTR_INDEX_T };
+
+pub(crate) struct IndexConcern;
+
+impl Concern for IndexConcern {
+    type Payload = IndexRoot;
+    type New = NewIndex;
+
+    const KIND: ConcernKind = ConcernKind::Index;
+    const OPERATION: &'static str = "push an index";
+    const ATTRIBUTES: &[&str] = &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID, ATTR_GRAPHS];
+
+    fn read(item: &Item) -> Index {
+        items::index(item)
+    }
+
+    fn judge(item: &Item, push: &IndexPush) -> Judgement {
+        let (actual, new) = (items::index(item), push.desired());
+        let nothing = BTreeMap::new();
+        let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
+        let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
+        let same_ref = id == Some(new.id()) && actual.v == new.t();
+        if same_ref && new.graphs().iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
+            return Judgement::InPlace;
+        }
+        let (refusal, admissible) = match push.expected() {
+            Expected::Older => (Judgement::Stale, new.t() > actual.v || (push.allows_equal() && new.t() == actual.v)),
+            Expected::NoRecord => (Judgement::Conflict, false),
+            Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
+        };
+        // The watermark of a named graph only grows, too.
+        let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
+            graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
+        };
+        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { refusal }
+    }
+
+    fn plan(expression: &mut Expression, push: &IndexPush, seen: Option<&Item>) {
+        let new = push.desired();
+        INDEX.set(expression, new.id(), new.t());
+        if let Some(item) = seen {
+            as_seen(expression, item, &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID]);
+            let Some(root) = Self::written(item, push).payload else { return };
+            expression.set(ATTR_REV, number(root.rev));
+            expression.set(ATTR_REV_ID, string(root.id.as_str()));
+            if !new.graphs().is_empty() || items::present(item, ATTR_GRAPHS).is_none() {
+                as_seen(expression, item, &[ATTR_GRAPHS]);
+                expression.set(ATTR_GRAPHS, graphs_attribute(&root.graphs));
+            }
+            return;
+        }
+        let expected = match push.expected() {
+            Expected::Value(expected) => expected.payload.as_ref().map(|root| (root, expected.v)),
+            Expected::Older | Expected::NoRecord => None,
+        };
+        match push.expected() {
+            Expected::Value(value) => {
+                Self::expect(expression, value);
+                if value.v > 0 {
+                    expression.at_most(ATTR_INDEX_T, new.t());
+                }
+            }
+            Expected::Older | Expected::NoRecord => expression.below(ATTR_INDEX_T, new.t()),
+        }
+        match expected {
+            Some((root, t)) if t == new.t() && root.id != *new.id() => {
+                expression.rev_speaks_of(root.id.as_str());
+                expression.add(ATTR_REV, 1);
+                expression.set(ATTR_REV_ID, string(new.id().as_str()));
+            }
+            // The same index again: only its named graphs can be news.
+            Some((root, t)) if t == new.t() && root.id == *new.id() => {
+                if new.graphs().is_empty() {
+                    expression.not_both((ATTR_INDEX_ID, string(new.id().as_str())), (ATTR_INDEX_T, number(new.t())));
+                }
+            }
+            _ => {
+                expression.set(ATTR_REV, number(0));
+                expression.set(ATTR_REV_ID, string(new.id().as_str()));
+            }
+        }
+        if new.graphs().is_empty() {
+            return;
+        }
+        expression.graphs_is_map();
+        let known = expected.map(|(root, _)| &root.graphs);
+        for (name, graph) in new.graphs() {
+            let before = known.and_then(|graphs| graphs.get(name));
+            let at = before.map(|before| before.as_ref().map_or(0, |before| before.t));
+            if let Some(graph) = graph
+                && at.is_none_or(|at| at > graph.t())
+            {
+                // Where it is unknown what is there, an advance can be told by its condition, and the same `t` again
+                // only after a look. Where it is known to be ahead, the condition refuses.
+                expression.graph_below(name, graph.t());
+            }
+            let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
+            expression.set_member(ATTR_GRAPHS, name, items::graph_attribute(entry.as_ref()));
+        }
+    }
+
+    /// Of the named graphs, only those that are expected by name.
+    fn expect(expression: &mut Expression, expected: &Index) {
+        INDEX.expect(expression, expected.v, expected.payload.as_ref().map(|root| &root.id));
+        let graphs = expected.payload.as_ref().map(|root| &root.graphs).filter(|graphs| !graphs.is_empty());
+        for (name, graph) in graphs.into_iter().flatten() {
+            expression.graphs_is_map();
+            expression.graph_is(name, graph.as_ref().map(|graph| items::graph_attribute(Some(graph))));
+        }
+    }
+
+    fn matches(item: &Item, expected: &Index) -> bool {
+        let actual = items::index(item);
+        actual.v == expected.v
+            && match (&actual.payload, &expected.payload) {
+                (Some(actual), Some(expected)) => {
+                    let stored = |name| actual.graphs.get(name).and_then(Option::as_ref);
+                    actual.id == expected.id
+                        && expected.graphs.iter().all(|(name, graph)| stored(name) == graph.as_ref())
+                }
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
+    /// What a plan counts on from without having seen it: a revision of 0, and no named graphs.
+    fn pin(expression: &mut Expression, push: &IndexPush) -> Item {
+        expression.no_graphs();
+        match push.expected() {
+            Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == push.desired().t() => {
+                expression.equals_or_absent(ATTR_REV, number(0));
+                Item::from([
+                    (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
+                    (ATTR_INDEX_T.to_owned(), number(*v)),
+                ])
+            }
+            _ => Item::new(),
+        }
+    }
+
+    fn left_by(item: &Item, push: &IndexPush) -> Index {
+        let new = push.desired();
+        // Only ours write the revision and the named graphs.
+        let mut ours = item.clone();
+        ours.insert(ATTR_INDEX_ID.to_owned(), string(new.id().as_str()));
+        ours.insert(ATTR_INDEX_T.to_owned(), number(new.t()));
+        items::index(&ours)
+    }
+
+    fn state(value: Index) -> ConcernState {
+        ConcernState::Index(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Index> {
+        if let ConcernState::Index(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &IndexPush) -> OperationKind {
+        OperationKind::PushIndex(push.clone())
+    }
+
+    fn written(item: &Item, push: &IndexPush) -> Index {
+        let (before, new) = (items::index(item), push.desired());
+        let (rev, mut graphs) = match before.payload {
+            Some(root) if before.v == new.t() && root.id == *new.id() => (root.rev, root.graphs),
+            Some(root) if before.v == new.t() => (root.rev + 1, root.graphs),
+            Some(root) => (0, root.graphs),
+            None => (0, BTreeMap::new()),
+        };
+        for (name, graph) in new.graphs() {
+            let before = graphs.get(name).and_then(Option::as_ref);
+            let entry = graph.as_ref().map(|graph| counted(before, graph));
+            graphs.insert(name.clone(), entry);
+        }
+        ConcernValue::new(new.t(), IndexRoot { id: new.id().clone(), rev, graphs })
+    }
+
+    fn presumed(push: &IndexPush) -> Option<Item> {
+        let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
+            // An overwrite of just any index counts on from a revision that nobody has named.
+            return (!push.allows_equal()).then(Item::new);
+        };
+        Some(Item::from([
+            (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
+            (ATTR_INDEX_T.to_owned(), number(*v)),
+            (ATTR_REV_ID.to_owned(), string(root.id.as_str())),
+            (ATTR_REV.to_owned(), number(root.rev)),
+            (ATTR_GRAPHS.to_owned(), graphs_attribute(&root.graphs)),
+        ]))
+    }
+
+    fn preset(new: &NewIndex) -> NewLedger<'_> {
+        NewLedger { index: Some(new), ..NewLedger::default() }
+    }
+
+    fn same(a: &Item, b: &Item) -> bool {
+        let (a, b) = (items::index(a), items::index(b));
+        a.v == b.v && a.payload.map(|root| root.id) == b.payload.map(|root| root.id)
+    }
+
+    fn must_see(push: &IndexPush) -> bool {
+        let expected = match push.expected() {
+            Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
+            _ => 0,
+        };
+        push.desired().graphs().len() + expected > MAX_GRAPH_PATHS
+    }
+}
+
+pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) -> AttributeValue {
+    AttributeValue::M(
+        graphs.iter().map(|(name, graph)| (name.clone(), items::graph_attribute(graph.as_ref()))).collect(),
+    )
+}
+
+fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
+    match (stored, pushed) {
+        (None, None) => true,
+        (Some(stored), Some(pushed)) => {
+            stored.id == *pushed.id() && stored.t == pushed.t() && pushed.rev().is_none_or(|rev| rev == stored.rev)
+        }
+        _ => false,
+    }
+}
+
+/// The entry of a named graph after a push: its revision as given, else one more at the same `t`, else 0.
+fn counted(before: Option<&GraphIndex>, pushed: &NewGraphIndex) -> GraphIndex {
+    let rev = pushed.rev().unwrap_or_else(|| match before {
+        Some(before) if before.t == pushed.t() && before.id == *pushed.id() => before.rev,
+        Some(before) if before.t == pushed.t() => before.rev + 1,
+        _ => 0,
+    });
+    GraphIndex { id: pushed.id().clone(), t: pushed.t(), rev }
+}

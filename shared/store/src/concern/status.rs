@@ -1,0 +1,116 @@
+use nameservice_model::{
+    ConcernKind, ConcernState, Expected, NewStatus, OperationKind, Status, StatusPayload, StatusPush,
+};
+
+use crate::{
+    concern::{Concern, Judgement, as_seen, counter_judgement},
+    expressions::Expression,
+    items::{self, Item, number, string},
+    records::NewLedger,
+    schema::*,
+};
+
+pub(crate) struct StatusConcern;
+
+impl Concern for StatusConcern {
+    type Payload = StatusPayload;
+    type New = NewStatus;
+
+    const KIND: ConcernKind = ConcernKind::Status;
+    const OPERATION: &'static str = "push a status";
+    const ATTRIBUTES: &[&str] = &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META];
+
+    fn read(item: &Item) -> Status {
+        items::status(item)
+    }
+
+    fn judge(item: &Item, push: &StatusPush) -> Judgement {
+        counter_judgement::<Self>(item, push, push.new_v())
+    }
+
+    fn plan(expression: &mut Expression, push: &StatusPush, seen: Option<&Item>) {
+        set_status(expression, &push.new_value());
+        if let Some(item) = seen {
+            return as_seen(expression, item, Self::ATTRIBUTES);
+        }
+        let Expected::Value(expected) = push.expected() else { return };
+        Self::expect(expression, expected);
+        if push.new_v() <= expected.v {
+            expression.at_most(ATTR_STATUS_V, push.new_v() - 1);
+        }
+    }
+
+    /// The counter; the state where a payload is given; the rest of the payload where it has any. A lease that was read
+    /// with it is not part of it.
+    fn expect(expression: &mut Expression, expected: &Status) {
+        // A row without these attributes reads as v 1, `ready`.
+        match expected.v {
+            1 => expression.equals_or_absent(ATTR_STATUS_V, number(1)),
+            v => expression.equals(ATTR_STATUS_V, number(v)),
+        }
+        let Some(payload) = expected.payload.clone().map(StatusPayload::without_leases) else { return };
+        match payload.state.as_str() {
+            StatusPayload::READY => expression.equals_or_absent(ATTR_STATUS, string(StatusPayload::READY)),
+            state => expression.equals(ATTR_STATUS, string(state)),
+        }
+        if !payload.meta.is_empty() {
+            expression.equals(ATTR_STATUS_META, items::map(&payload.meta));
+        }
+    }
+
+    fn matches(item: &Item, expected: &Status) -> bool {
+        let actual = items::status_without_lease(item);
+        expected.v == actual.v
+            && match (expected.payload.clone().map(StatusPayload::without_leases), actual.payload) {
+                (Some(expected), Some(actual)) => {
+                    expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
+                }
+                _ => true,
+            }
+    }
+
+    fn written(_item: &Item, push: &StatusPush) -> Status {
+        push.new_value()
+    }
+
+    fn left_by(item: &Item, push: &StatusPush) -> Status {
+        let value = push.new_value();
+        let mut ours = item.clone();
+        ours.insert(ATTR_STATUS_V.to_owned(), number(value.v));
+        if let Some(payload) = value.payload {
+            ours.insert(ATTR_STATUS.to_owned(), string(payload.state));
+            ours.insert(ATTR_STATUS_META.to_owned(), items::map(&payload.meta));
+        }
+        // With the lease, which only ours write.
+        items::status(&ours)
+    }
+
+    fn state(value: Status) -> ConcernState {
+        ConcernState::Status(value)
+    }
+
+    fn value(state: ConcernState) -> Option<Status> {
+        if let ConcernState::Status(value) = state { Some(value) } else { None }
+    }
+
+    fn operation(push: &StatusPush) -> OperationKind {
+        OperationKind::PushStatus(push.clone())
+    }
+
+    fn preset(_new: &NewStatus) -> NewLedger<'_> {
+        NewLedger::default()
+    }
+
+    fn same(_a: &Item, _b: &Item) -> bool {
+        false
+    }
+}
+
+/// The attributes of a status. Never the lease: no status writer touches it (contract §6).
+pub(crate) fn set_status(expression: &mut Expression, status: &Status) {
+    expression.set(ATTR_STATUS_V, number(status.v));
+    if let Some(payload) = status.payload.clone().map(StatusPayload::without_leases) {
+        expression.set(ATTR_STATUS, string(&payload.state));
+        expression.put(ATTR_STATUS_META, (!payload.meta.is_empty()).then(|| items::map(&payload.meta)));
+    }
+}
