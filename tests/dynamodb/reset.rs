@@ -1,6 +1,6 @@
 use nameservice_tests::prelude::*;
 
-use crate::contract::found;
+use crate::contract::{born, found};
 
 #[tokio::test]
 async fn a_reset_fills_in_what_an_old_row_lacks() {
@@ -10,4 +10,38 @@ async fn a_reset_fills_in_what_an_old_row_lacks() {
     let outcome = table.store.reset_head(&Call::fresh(), &at("mydb"), &wanted).await.unwrap();
     assert_eq!(outcome, Reset::Reset { head: head(2), index: Index::unborn() });
     assert_eq!(found(&table.store, &at("mydb")).await.head, Some(head(2)));
+}
+
+fn log(ts: impl IntoIterator<Item = i64>) -> Vec<rows::Row> {
+    ts.into_iter().map(|t| rows::commit_log("mydb:main", &cid(t), t)).collect()
+}
+
+async fn logged(table: &Table) -> Vec<String> {
+    table.rows("mydb:main").await.into_keys().filter(|sk| sk.starts_with("commit#")).collect()
+}
+
+#[tokio::test]
+async fn a_reset_leaves_no_row_of_flurees_commit_log_above_its_target() {
+    let table = Table::fresh().await.proxied().await;
+    let db = born(table.direct(), "mydb", 5).await;
+    table.put(&log(1..=5)).await;
+    table.proxy.take_operations();
+    table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.unwrap().applied();
+    assert_eq!(table.proxy.take_operations(), ["Query", "BatchWriteItem", "TransactWriteItems", "Query"]);
+    let kept: Vec<_> = (1..=3).map(|t| format!("commit#{t:020}")).collect();
+    assert_eq!(logged(&table).await, kept);
+    // Without a log, it is looked for and not written.
+    table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.unwrap().applied();
+    assert_eq!(table.proxy.take_operations(), ["Query", "TransactWriteItems", "Query"]);
+}
+
+#[tokio::test]
+async fn a_reset_that_is_interrupted_leaves_a_gap_in_flurees_log_and_no_contradiction() {
+    let table = Table::fresh().await.proxied().await;
+    let db = born(table.direct(), "mydb", 5).await;
+    table.put(&log(1..=5)).await;
+    table.proxy.on("TransactWriteItems", Fault::answer(400, "AccessDeniedException").always());
+    assert!(table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.is_err());
+    assert_eq!(found(table.direct(), &db).await.head, Some(head(5)), "not reset");
+    assert_eq!(logged(&table).await.len(), 3);
 }

@@ -204,6 +204,7 @@ async fn refs(r: &mut Recorder) {
 }
 
 async fn ends(r: &mut Recorder) {
+    r.service.table.put(&[rows::commit_log("first:main", &cid(1), 1)]).await;
     r.post("/v1/resets/first", json!({ "head": unborn(), "index": unborn() })).await.expect(200);
     r.post("/v1/resets/nobody", json!({ "head": unborn(), "index": unborn() })).await.problem(404, "unknown-record");
     r.post("/v1/retractions/mydb", json!({})).await.problem(409, "has-dependents");

@@ -83,7 +83,19 @@ impl Store {
         attempts.refuse(BRANCH, refusal)
     }
 
+    /// Resets a ledger. Fluree's indexer takes its commit log for the truth where it reaches the head without a gap, so
+    /// none of its rows may stay above the target: they go before the reset, so that an interruption leaves a gap and no
+    /// contradiction, and once more after it, for the commits that were pushed in between.
     pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        self.sweep_commits(RESET, address, to.head_t()).await?;
+        let reset = self.reset_refs(call, address, to).await?;
+        if matches!(reset, Reset::Reset { .. }) {
+            self.sweep_commits(RESET, address, to.head_t()).await?;
+        }
+        Ok(reset)
+    }
+
+    async fn reset_refs(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
         let now = self.now_ms();
         let mut check = Expression::new();
         check.kind_is(RecordKind::Ledger);

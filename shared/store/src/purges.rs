@@ -15,6 +15,9 @@ use crate::{
 
 const PURGE: &str = "purge a record";
 
+/// Below the `t` of every commit.
+const NO_COMMITS: i64 = -1;
+
 /// The outcome of one attempt to purge a record as it was read.
 enum Attempted {
     Purged,
@@ -92,7 +95,7 @@ impl Store {
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PURGE, actions, attempts).await? {
                 Ok(()) => {
-                    self.sweep_commits(address).await?;
+                    self.sweep_commits(PURGE, address, NO_COMMITS).await?;
                     return Ok(Attempted::Purged);
                 }
                 Err(failed) => failed,
@@ -127,18 +130,19 @@ impl Store {
                 return Err(contended(PURGE, Attempts::default()));
             }
         }
-        Ok(self.sweep_commits(address).await? > 0 || !orphans.is_empty())
+        Ok(self.sweep_commits(PURGE, address, NO_COMMITS).await? > 0 || !orphans.is_empty())
     }
 
-    /// Deletes the commit log under an address, which may be long. Not part of the transaction: a purge that is
-    /// interrupted here is finished by the next one.
-    async fn sweep_commits(&self, address: &Address) -> Result<usize> {
-        let projection = Some("#pk, #sk");
-        let rows =
-            self.query_partition(PURGE, address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX, projection).await?;
-        let keys = rows.iter().map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
+    /// Deletes the rows of Fluree's commit log above a `t`, of which there may be many. Not part of a transaction: a
+    /// purge or a reset that is interrupted here is finished by the next one.
+    pub(crate) async fn sweep_commits(&self, operation: &'static str, address: &Address, above: i64) -> Result<usize> {
+        let from = sk_commit(above.saturating_add(1));
+        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some("#pk, #sk")).await?;
+        // The items of the record sort behind its log.
+        let log = rows.iter().filter(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
+        let keys = log.map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
         let swept = keys.len();
-        self.delete_all(PURGE, keys).await?;
+        self.delete_all(operation, keys).await?;
         Ok(swept)
     }
 }

@@ -139,6 +139,11 @@ pub const GSI_STATE: &str = "state-index";
 /// The version of the layout.
 pub const SCHEMA_VERSION: i64 = 2;
 
+/// Returns the sort key of the row that Fluree's commit log has for a `t`.
+pub fn sk_commit(t: i64) -> String {
+    format!("{SK_COMMIT_PREFIX}{t:020}")
+}
+
 /// Returns the sort key of a concern's item.
 pub const fn sk_of(concern: ConcernKind) -> &'static str {
     match concern {
