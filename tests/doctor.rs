@@ -20,7 +20,7 @@ use nameservice_tests::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::races::anything_at_all;
+use crate::contract::races::anything_at_all;
 
 const DB: &str = "mydb:main";
 

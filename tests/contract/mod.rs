@@ -7,12 +7,15 @@ mod create;
 mod graph_source;
 mod head;
 mod index;
+mod leases;
 pub(crate) mod lists;
 mod purge;
+pub(crate) mod races;
 mod reset;
 mod retract;
 pub(crate) mod snapshot;
 mod status;
+pub(crate) mod transactions;
 
 use nameservice_tests::prelude::*;
 pub(crate) use nameservice_tests::{
