@@ -9,7 +9,6 @@ mod doctor;
 mod dynamodb;
 mod events;
 mod faults;
-mod feed;
 mod history;
 mod hostile;
 mod infra;

@@ -25,7 +25,7 @@ async fn an_older_head_and_another_one_at_the_same_t_are_stale(ns: &Fixture) {
 }
 
 #[every_backend]
-async fn a_head_that_is_in_place_is_replayed(ns: &Fixture) {
+async fn a_head_that_is_current_is_replayed(ns: &Fixture) {
     let db = born(ns, "mydb", 5).await;
     assert_eq!(push(ns, &db, older(head(5))).await, replayed(head(5)));
     assert_eq!(push(ns, &db, cas(head(4), head(5))).await, replayed(head(5)));

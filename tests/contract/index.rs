@@ -45,7 +45,7 @@ async fn an_older_index_and_another_one_at_the_same_t_are_stale(ns: &Fixture) {
 }
 
 #[every_backend]
-async fn an_index_that_is_in_place_is_replayed(ns: &Fixture) {
+async fn an_index_that_is_current_is_replayed(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     push(ns, &db, older(index(5))).await.applied();
     for pushed in [older(index(5)), allowing_equal(index(5)), cas(index_at(3, 0), index(5))] {

@@ -4,6 +4,7 @@
 mod branch;
 mod config;
 mod create;
+mod feed;
 mod graph_source;
 mod head;
 mod index;
@@ -30,6 +31,8 @@ macro_rules! on_every_backend {
             crate::contract::on_every_backend! {
                 $test [$($capability),*]
                 dynamodb: DynamoDb,
+                embedded: Embedded,
+                memory: Memory,
             }
         }
     };

@@ -12,7 +12,7 @@ fn at_v(v: i64) -> Status {
 }
 
 #[every_backend]
-async fn the_expected_status_is_replaced_with_all_that_it_told(ns: &Fixture) {
+async fn the_expected_status_is_replaced_with_all_its_metadata(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     let syncing = status_with(2, "syncing", json!({ "progress": 0.45, "errors": [null, "x"], "n": { "deep": 1 } }));
     assert_eq!(push(ns, &db, status(1, "ready"), syncing.clone()).await, updated(syncing.clone()));

@@ -190,7 +190,7 @@ async fn each_is_one_request_and_a_fenced_push_is_one_transaction() {
     for (t, words) in [(2, "Updated"), (2, "Updated"), (1, "Stale")] {
         let outcome = store.push_head(&Call::fresh(), &at(DB), &under(&mine, older(head(t)))).await.unwrap();
         assert!(format!("{outcome:?}").starts_with(words), "{outcome:?}");
-        // What is in place already is checked once more, together with the lease.
+        // What is current already is checked once more, together with the lease.
         let transactions = if outcome == replayed(head(2)) { 2 } else { 1 };
         let requests = table.proxy.take_requests();
         assert_eq!(requests.len(), transactions, "{requests:#?}");

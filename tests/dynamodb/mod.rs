@@ -3,6 +3,7 @@
 mod branch;
 mod config;
 mod create;
+mod feed;
 mod fluree_rows;
 mod graph_source;
 mod head;

@@ -50,7 +50,7 @@ async fn a_table_that_is_complete_lacks_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_that_fluree_made_works_and_is_told_what_it_lacks() {
+async fn a_table_that_fluree_made_works_and_its_report_names_what_it_lacks() {
     let table = Table::made_by_fluree().await;
     let report = table.store.ensure_table().await.unwrap();
     assert!(!report.created);

@@ -16,7 +16,7 @@ async fn everything_in(table: &Table) -> Vec<String> {
 async fn what_rejects(table: &Table, mut operations: Vec<Operation>) -> Vec<OperationOutcome> {
     operations.push(harmless());
     let before = everything_in(table).await;
-    let mut outcomes = refused(commit(&table.store, &operations).await);
+    let mut outcomes = rejected(commit(&table.store, &operations).await);
     assert_eq!(everything_in(table).await, before, "none is applied");
     assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed));
     outcomes
@@ -75,13 +75,13 @@ async fn old_rows_get_the_items_that_they_lack() {
     let old = table.store.lookup(&at("old")).await.unwrap().unwrap();
     assert_eq!((old.head, old.status.v, old.config.v, old.index), (Some(head(3)), 2, 1, index_at(2, 0)));
     table.put(&rows::meta_only("older:main")).await;
-    let refused =
+    let rejected =
         what_rejects(&table, vec![push_head("older", cas(head(1), head(3))), push_status("older", 2, status(3, "x"))])
             .await;
-    assert_eq!(refused, [there(is_head(Head::unborn())), there(ConcernState::Status(status(1, "ready")))]);
+    assert_eq!(rejected, [there(is_head(Head::unborn())), there(ConcernState::Status(status(1, "ready")))]);
     Fluree::on(&table).retract("older:main").await;
-    let refused = what_rejects(&table, vec![push_head("older", older(head(3)))]).await;
-    assert_eq!(refused, [OperationOutcome::Retracted]);
+    let rejected = what_rejects(&table, vec![push_head("older", older(head(3)))]).await;
+    assert_eq!(rejected, [OperationOutcome::Retracted]);
 }
 
 // ---- repetition ----
@@ -119,7 +119,7 @@ async fn a_transaction_whose_reply_is_lost_is_committed_once() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_busy_is_tried_again_and_never_refused_for_it() {
+async fn a_transaction_that_is_busy_is_tried_again_and_never_rejected_for_it() {
     let table = ready().await.proxied().await;
     for fault in [
         Fault::cancelled(&["TransactionConflict", "None"]),

@@ -23,7 +23,7 @@ use std::{
 
 use futures_util::future::join_all;
 use nameservice_http::Auth;
-use nameservice_tests::{prelude::*, proxy::Tally};
+use nameservice_tests::{in_process::InProcess, prelude::*, proxy::Tally};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use self::{
@@ -140,6 +140,69 @@ async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
         proxy.take_requests();
     }
     figures.print("in one process");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_the_embedded_backend_some_order_explains_all_answers_and_the_feed_tells_all_of_it() {
+    let service = InProcess::new();
+    let url = service.serve().await;
+    let proxy = Proxy::start(&url).await;
+    let mut figures = Figures::default();
+    let (mut entries, mut records) = (Vec::new(), Vec::new());
+    let following = feed::Following::start(&url, 1);
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&url, &names).await;
+        proxy.strike_at_random(seed, RATE);
+        let world = World::new(vec![proxy.url().to_owned(), url.clone()], names.clone(), mix_of(seed));
+        let (judged, run) = run(world, seed, false).await;
+        figures.judged.add(&judged);
+        entries.extend(run);
+        records.extend(names);
+        figures.add(proxy.stop_striking());
+        proxy.take_requests();
+    }
+    let last = vec!["last:main".to_owned()];
+    create(&url, &last).await;
+    records.extend(last.clone());
+    feed::caught_up(&url, &last).await;
+    let seen = following.end().await;
+    let changes = feed::judge(&url, &seen, &entries, &records, 1).await;
+    figures.print("the embedded backend");
+    println!("  its feed: {changes} changes in order, each once, as clients received them");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_back_and_forth_gives_no_lease_of_the_embedded_backend_twice() {
+    let ahead = Arc::new(AtomicU64::new(0));
+    let service = InProcess::new();
+    let steps = ahead.clone();
+    let _clock = service
+        .backend
+        .clone()
+        .with_clock(move || SystemTime::now() + Duration::from_secs(steps.load(Ordering::SeqCst)));
+    let url = service.serve().await;
+    let mut figures = Figures::default();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&url, &names).await;
+        let mut world = World::new(vec![url.clone()], names, Mix::LEASES);
+        world.lease_seconds = (1, 120);
+        let history = run(world, seed, true);
+        tokio::pin!(history);
+        let mut random = StdRng::seed_from_u64(seed);
+        let judged = loop {
+            tokio::select! {
+                judged = &mut history => break judged,
+                () = tokio::time::sleep(Duration::from_millis(1)) => {
+                    ahead.store(random.random_range(0..300), Ordering::SeqCst);
+                    figures.count("clock steps", 1);
+                }
+            }
+        };
+        figures.judged.add(&judged.0);
+    }
+    figures.print("a clock that steps, over the embedded backend");
 }
 
 /// Kills the process again and again while a history runs.

@@ -41,6 +41,14 @@ const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
+const EMBEDDED_HEAD: &str = "shared/embedded/src/state/head.rs";
+const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
+const EMBEDDED_PUSHES: &str = "shared/embedded/src/state/pushes.rs";
+const EMBEDDED_LEASES: &str = "shared/embedded/src/state/leases.rs";
+const EMBEDDED_RETRACTIONS: &str = "shared/embedded/src/state/retractions.rs";
+const EMBEDDED_LEDGERS: &str = "shared/embedded/src/state/ledgers.rs";
+const EMBEDDED_GRAPH_SOURCES: &str = "shared/embedded/src/state/graph_sources.rs";
+const EMBEDDED_WRITER: &str = "shared/embedded/src/writer.rs";
 
 pub(crate) const BUGS: &[Bug] = &[
     // ---- pushes ----
@@ -286,5 +294,76 @@ pub(crate) const BUGS: &[Bug] = &[
         "        if after > counter.n {",
         "        if after > counter.n && false {",
         &["routes::change_list", "routes::change_stream"],
+    ),
+    // ---- the embedded backend ----
+    bug(
+        "embedded: a monotonic push of a head drops its condition",
+        EMBEDDED_HEAD,
+        "Expected::Older if is_newer => Judgement::Admissible,",
+        "Expected::Older => Judgement::Admissible,",
+        &["contract::head", "model::"],
+    ),
+    bug(
+        "embedded: a push of a head compares nothing but t",
+        EMBEDDED_HEAD,
+        "Expected::Value(expected) if is_newer && Self::matches(record, expected) => Judgement::Admissible,",
+        "Expected::Value(_) if is_newer => Judgement::Admissible,",
+        &["contract::head", "contract::races::of_all_pushes", "model::"],
+    ),
+    bug(
+        "embedded: an overwrite of an index does not count its revision",
+        EMBEDDED_INDEX,
+        "Some(root) => root.rev + 1,",
+        "Some(root) => root.rev,",
+        &["contract::index", "model::"],
+    ),
+    bug(
+        "embedded: a push does not remember its call",
+        EMBEDDED_PUSHES,
+        "                self.remember(&mut record, C::KIND);\n",
+        "",
+        &["contract::head", "contract::races::one_call", "model::"],
+    ),
+    bug(
+        "embedded: a lease never expires for others",
+        EMBEDDED_LEASES,
+        "lease.expires_at <= self.now.seconds() || ",
+        "",
+        &["contract::leases"],
+    ),
+    bug(
+        "embedded: a superseded token still claims its lease",
+        EMBEDDED_LEASES,
+        "    status.token == claim.token\n",
+        "    status.token >= claim.token\n",
+        &["contract::leases", "model::"],
+    ),
+    bug(
+        "embedded: a record that others depend on is retracted",
+        EMBEDDED_RETRACTIONS,
+        "        if there.is_referenced() {",
+        "        if there.is_referenced() && false {",
+        &["contract::retract", "contract::races::depending", "model::"],
+    ),
+    bug(
+        "embedded: a branch is not counted at its source",
+        EMBEDDED_LEDGERS,
+        "parent.branches.saturating_add(1)",
+        "parent.branches.saturating_add(0)",
+        &["contract::branch", "contract::races::the_count", "model::"],
+    ),
+    bug(
+        "embedded: a dependency that is dropped stays counted",
+        EMBEDDED_GRAPH_SOURCES,
+        "            self.uncount(target);\n",
+        "            let _ = target;\n",
+        &["contract::graph_source", "model::"],
+    ),
+    bug(
+        "embedded: a write is answered before the log has it",
+        EMBEDDED_WRITER,
+        "self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));",
+        "self.log.as_mut().map_or(Ok(()), |_| -> std::result::Result<(), CommitError> { Ok(()) });",
+        &["contract::head", "contract::create"],
     ),
 ];

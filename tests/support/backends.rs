@@ -12,7 +12,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use nameservice_embedded::{Embedded, Options};
 use nameservice_model::*;
+use tempfile::TempDir;
 
 use crate::{layout, pump::pump, table::Table};
 
@@ -70,6 +72,10 @@ pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 pub enum Place {
     /// A DynamoDB table, on the engine in this process or on the one that `NAMESERVICE_TEST_ENDPOINT` names.
     DynamoDb,
+    /// The embedded backend in a directory.
+    Embedded,
+    /// The embedded backend in memory.
+    Memory,
 }
 
 /// What a backend may lack. A test that needs it skips such a backend.
@@ -92,7 +98,9 @@ impl Place {
     pub fn capabilities(self) -> &'static [Capability] {
         use Capability::*;
         match self {
-            Self::DynamoDb => &[Leases, Transactions, NamedGraphs, References, ChangeFeed],
+            Self::DynamoDb | Self::Embedded | Self::Memory => {
+                &[Leases, Transactions, NamedGraphs, References, ChangeFeed]
+            }
         }
     }
 }
@@ -136,6 +144,8 @@ pub struct Fixture {
 /// What must be looked at, and kept alive, beside the traits.
 enum Behind {
     Table(Table),
+    Directory(Embedded, TempDir),
+    Memory,
 }
 
 impl Fixture {
@@ -143,6 +153,12 @@ impl Fixture {
     pub async fn start(place: Place) -> Self {
         match place {
             Place::DynamoDb => Self::over(Table::fresh().await),
+            Place::Embedded => {
+                let directory = tempfile::tempdir().unwrap();
+                let embedded = Embedded::open(directory.path(), Options::default()).unwrap();
+                Self::embedded(embedded.clone(), Behind::Directory(embedded, directory))
+            }
+            Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
         }
     }
 
@@ -156,6 +172,15 @@ impl Fixture {
         Self { records: Arc::new(records), feed: Arc::new(table.feed.clone()), clock, behind: Behind::Table(table) }
     }
 
+    fn embedded(embedded: Embedded, behind: Behind) -> Self {
+        let clock = TestClock::new();
+        let backend = Arc::new(embedded.with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        }));
+        Self { records: backend.clone(), feed: backend, clock, behind }
+    }
+
     /// The backend, to give to a task.
     pub fn shared(&self) -> Arc<dyn Records> {
         self.records.clone()
@@ -165,19 +190,38 @@ impl Fixture {
     pub async fn settle(&self) {
         match &self.behind {
             Behind::Table(table) => pump(table).await,
+            Behind::Directory(..) | Behind::Memory => {}
         }
     }
 
     /// Panics unless what is stored is as the backend's own layout wants it, whatever the test did.
-    async fn examine(&self) {
-        match &self.behind {
+    async fn examine(self) {
+        match self.behind {
             Behind::Table(table) => {
                 let rows = table.all_rows().await;
                 layout::assert_table(&rows);
                 layout::assert_references(&rows);
             }
+            Behind::Directory(embedded, directory) => {
+                drop((self.records, self.feed));
+                let before = everything(&embedded).await;
+                drop(embedded);
+                let mut findings = Vec::new();
+                nameservice_embedded::examine(directory.path(), false, &mut |finding| findings.push(finding)).unwrap();
+                assert!(findings.is_empty(), "{findings:?}");
+                let again = Embedded::open_existing(directory.path(), Options::default()).unwrap();
+                assert_eq!(everything(&again).await, before, "what was answered is there after a restart");
+            }
+            Behind::Memory => {}
         }
     }
+}
+
+/// All records and all changes.
+async fn everything(backend: &Embedded) -> (Vec<Record>, Run) {
+    let limit = Limit::new(100_000).unwrap();
+    let records = backend.snapshot(limit, None, &|_| true).await.unwrap().items;
+    (records, backend.changes(0, limit).await.unwrap())
 }
 
 impl Deref for Fixture {

@@ -5,6 +5,7 @@
 pub mod backends;
 pub mod cids;
 pub mod engine;
+pub mod in_process;
 pub mod infra;
 pub mod layout;
 pub mod mapping;

@@ -88,7 +88,7 @@ async fn an_index_push_under_a_lease_counts_revisions_and_named_graphs(ns: &Fixt
     let PushOutcome::Updated { value, replayed: false } = outcome else { panic!("{outcome:?}") };
     assert_eq!(value.payload.as_ref().unwrap().graphs.len(), 90);
     assert_eq!(ns.index(&at(DB)).await.unwrap(), Some(value.clone()));
-    assert_eq!(push(older(wide)).await, replayed(value.clone()), "in place");
+    assert_eq!(push(older(wide)).await, replayed(value.clone()), "current");
     let stale_one = index(4).with_graphs(graphs(0..90, 4)).unwrap();
     assert_eq!(push(older(stale_one)).await, stale(value));
 }

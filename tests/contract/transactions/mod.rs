@@ -58,21 +58,21 @@ async fn everything_in(ns: &Fixture) -> Vec<Record> {
     page.items
 }
 
-/// Commits these and `harmless`, which must be refused, and leave no trace. Gives the outcomes of these.
+/// Commits these and `harmless`, which must be rejected, and leave no trace. Gives the outcomes of these.
 #[track_caller]
-pub(crate) fn refused(outcome: Committed) -> Vec<OperationOutcome> {
+pub(crate) fn rejected(outcome: Committed) -> Vec<OperationOutcome> {
     match outcome {
         Committed::Rejected(outcomes) => outcomes,
         Committed::Committed(outcomes) => panic!("committed: {outcomes:?}"),
     }
 }
 
-async fn what_refuses(ns: &Fixture, mut operations: Vec<Operation>) -> Vec<OperationOutcome> {
+async fn what_rejects(ns: &Fixture, mut operations: Vec<Operation>) -> Vec<OperationOutcome> {
     operations.push(harmless());
     let before = everything_in(ns).await;
-    let mut outcomes = refused(commit(ns, &operations).await);
+    let mut outcomes = rejected(commit(ns, &operations).await);
     assert_eq!(everything_in(ns).await, before, "none is applied");
-    assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed), "nothing stood in its way");
+    assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed), "nothing is against it");
     outcomes
 }
 
@@ -124,12 +124,12 @@ async fn all_operations_are_applied_together(ns: &Fixture) {
 async fn a_transaction_that_fails_on_its_second_operation_moves_nothing(ns: &Fixture) {
     records(ns).await;
     let outcomes =
-        what_refuses(ns, vec![push_head("a", cas(head(1), head(2))), push_head("b", cas(head(4), head(5)))]).await;
+        what_rejects(ns, vec![push_head("a", cas(head(1), head(2))), push_head("b", cas(head(4), head(5)))]).await;
     assert_eq!(outcomes, [OperationOutcome::Passed, there(is_head(head(1)))]);
 }
 
 #[every_backend(Transactions)]
-async fn every_refusal_is_told_for_its_operation(ns: &Fixture) {
+async fn every_rejection_names_its_operation(ns: &Fixture) {
     records(ns).await;
     ns.publish_graph_source(&Call::fresh(), &bm25("search2", json!({}), &[])).await.unwrap().applied();
     ns.create_ledger(&Call::fresh(), &at("gone"), None, None).await.unwrap().applied();
@@ -151,7 +151,7 @@ async fn every_refusal_is_told_for_its_operation(ns: &Fixture) {
         check("unknown", is_head(Head::unborn())),
         check("search2", is_head(Head::unborn())),
     ];
-    let outcomes = what_refuses(ns, operations).await;
+    let outcomes = what_rejects(ns, operations).await;
     let expected = [
         OperationOutcome::Stale { actual: is_head(head(1)) },
         there(ConcernState::Index(Index::unborn())),
@@ -228,19 +228,19 @@ async fn checks_hold_for_what_is_there_and_for_nothing_else(ns: &Fixture) {
         check("a", ConcernState::Config(Config::unborn())),
         check("search", ConcernState::Config(Config::new(1, json!({ "k": 2 })))),
     ] {
-        let outcomes = what_refuses(ns, vec![fails.clone()]).await;
+        let outcomes = what_rejects(ns, vec![fails.clone()]).await;
         assert!(matches!(&outcomes[..], [OperationOutcome::Conflict { actual: Some(_) }]), "{fails:?} {outcomes:?}");
     }
 }
 
 #[every_backend(Transactions)]
-async fn what_is_in_place_counts_as_done(ns: &Fixture) {
+async fn what_is_current_counts_as_done(ns: &Fixture) {
     records(ns).await;
     let operations = [push_head("a", cas(head(0), head(1))), push_head("b", cas(head(1), head(2)))];
-    let in_place = OperationOutcome::Updated { value: is_head(head(1)), replayed: true };
+    let current = OperationOutcome::Updated { value: is_head(head(1)), replayed: true };
     let outcome = commit(ns, &operations).await;
-    assert_eq!(outcome, Committed::Committed(vec![in_place.clone(), changed(is_head(head(2)))]));
-    let stale = what_refuses(ns, vec![operations[0].clone(), push_head("b", older(Head::new(2, cid(9))))]).await;
+    assert_eq!(outcome, Committed::Committed(vec![current.clone(), changed(is_head(head(2)))]));
+    let stale = what_rejects(ns, vec![operations[0].clone(), push_head("b", older(Head::new(2, cid(9))))]).await;
     assert_eq!(stale, [OperationOutcome::Passed, OperationOutcome::Stale { actual: is_head(head(2)) }]);
     // An index with more named graphs than one expression holds is compared whole.
     let wide = index(1).with_graphs((0..60).map(|n| (format!("g{n}"), Some(graph(n, 1, None))))).unwrap();
@@ -267,7 +267,7 @@ async fn named_graphs_move_with_their_index_and_keep_their_own_watermarks(ns: &F
     let stored = ns.index(&at("a")).await.unwrap().unwrap().payload.unwrap().graphs;
     let graph = |name: &str| stored[name].clone().unwrap();
     assert_eq!((graph("g").t, graph("g").rev, graph("h").t, graph("h").rev), (1, 1, 3, 0));
-    let back = what_refuses(ns, vec![push_index("a", older(update(4, &[("h", 22, 2)])))]).await;
+    let back = what_rejects(ns, vec![push_index("a", older(update(4, &[("h", 22, 2)])))]).await;
     assert!(matches!(&back[..], [OperationOutcome::Stale { .. }]), "{back:?}");
     let again = IndexPush::overwrite(index_of(77, 3));
     let outcome = commit(ns, &[push_index("a", again)]).await;
@@ -302,8 +302,8 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
     assert!(matches!(outcome, Committed::Committed(_)), "{outcome:?}");
     let current = ns.status(&at("a")).await.unwrap().unwrap();
     assert_eq!((current.v, &current.payload.unwrap().meta["index_lock"]["holder"]), (3, &json!("one")));
-    // One status refuses for its own reason: the others hold their lease.
-    let outcomes = refused(commit(ns, &fenced(&mine, 3, 9)).await);
+    // One status is rejected for its own reason: the others hold their lease.
+    let outcomes = rejected(commit(ns, &fenced(&mine, 3, 9)).await);
     assert!(
         matches!(
             &outcomes[..],
@@ -311,21 +311,21 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
         ),
         "{outcomes:?}"
     );
-    let outcomes = refused(commit(ns, &fenced(&claim_of(mine.name.clone(), &mine.holder, 7), 3, 3)).await);
+    let outcomes = rejected(commit(ns, &fenced(&claim_of(mine.name.clone(), &mine.holder, 7), 3, 3)).await);
     assert!(
         outcomes.iter().all(|outcome| matches!(outcome, OperationOutcome::LeaseLost { lease: Some(_) })),
         "{outcomes:?}"
     );
     // A status push that claims nothing, beside one that does.
     let beside = [push_head("a", older(head(3)).under(mine.clone()).unwrap()), push_status("a", 8, status(9, "x"))];
-    let outcomes = refused(commit(ns, &beside).await);
+    let outcomes = rejected(commit(ns, &beside).await);
     assert!(
         matches!(&outcomes[..], [OperationOutcome::Passed, OperationOutcome::Conflict { actual: Some(_) }]),
         "{outcomes:?}"
     );
     assert_eq!(ns.head(&at("a")).await.unwrap(), Some(head(2)));
     ns.retract(&Call::fresh(), &at("a"), None).await.unwrap().applied();
-    let outcomes = refused(commit(ns, &fenced(&mine, 3, 4)).await);
+    let outcomes = rejected(commit(ns, &fenced(&mine, 3, 4)).await);
     assert_eq!(outcomes, vec![OperationOutcome::Retracted; 3]);
 }
 

@@ -11,8 +11,8 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-/// An account is a ledger; its balance is told by the id of its head. No two writers write the same id: a head that is
-/// in place already would count as done.
+/// An account is a ledger; its balance is named by the id of its head. No two writers write the same id: a head that is
+/// current already would count as done.
 #[derive(Default)]
 struct Bank {
     balances: Mutex<HashMap<String, i64>>,
@@ -46,7 +46,7 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
         let (ns, bank) = (ns.shared(), bank.clone());
         tokio::spawn(async move {
             let mut dice = StdRng::seed_from_u64(client);
-            let (mut committed, mut refused) = (0, 0);
+            let (mut committed, mut rejected) = (0, 0);
             while committed < each {
                 // Every other client goes the other way round.
                 let from = dice.random_range(0..accounts);
@@ -78,25 +78,25 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
                             "{outcomes:?}"
                         );
                         assert!(outcomes.iter().any(OperationOutcome::rejects));
-                        refused += 1;
+                        rejected += 1;
                     }
                 }
             }
-            (committed, refused)
+            (committed, rejected)
         })
     }))
     .await;
-    let (committed, refused) = moved.into_iter().map(Result::unwrap).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (committed, rejected) = moved.into_iter().map(Result::unwrap).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     let (mut total, mut steps) = (0, 0);
     for account in 0..accounts {
         let head = ns.head(&at(&name(account))).await.unwrap().unwrap();
         total += bank.amount(&head);
         steps += head.v - 1;
     }
-    println!("{committed} transfers over {accounts} accounts, {refused} refused on the way");
+    println!("{committed} transfers over {accounts} accounts, {rejected} rejected on the way");
     assert_eq!(total, START * accounts as i64, "nothing is lost, and nothing made");
     assert_eq!(steps, 2 * committed as i64, "each transfer moved both of its heads, once");
-    assert!(refused > 0, "nobody met anybody");
+    assert!(rejected > 0, "nobody met anybody");
 }
 
 #[every_backend(Transactions)]

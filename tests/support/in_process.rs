@@ -1,0 +1,66 @@
+//! The whole service over the embedded backend in memory, called without a socket.
+
+use std::sync::Arc;
+
+use axum::{Router, body::Body};
+use http::{Method, Request, header};
+use http_body_util::BodyExt;
+use nameservice_cli::routes;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tower::ServiceExt;
+
+use crate::service::Answer;
+
+/// A service in memory.
+pub struct InProcess {
+    router: Router,
+    /// Its backend.
+    pub backend: Embedded,
+}
+
+impl InProcess {
+    /// An empty one, open to everybody.
+    pub fn new() -> Self {
+        let backend = Embedded::memory(Options::default()).unwrap();
+        let app = App::new(Arc::new(backend.clone()), Arc::new(backend.clone()), Auth::Open);
+        Self { router: nameservice_http::service(routes::router(), app), backend }
+    }
+
+    /// Serves it on a loopback port as well, as long as the runtime of the test runs. Returns its URL.
+    pub async fn serve(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = self.router.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    /// Any request with a JSON body, or none.
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(serde_json::to_vec(&body).unwrap()));
+        let answer = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = match body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
+        };
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+}
+
+impl Default for InProcess {
+    fn default() -> Self {
+        Self::new()
+    }
+}
