@@ -175,7 +175,9 @@ def check_names(pages):
     for slug, status in kinds:
         if not any(line.startswith(f"| {status} |") and f"`{slug}`" in line for line in specification.prose):
             wrong(specification.path, f"does not have the problem {slug} with status {status}")
-    for code in re.findall(r': &str = "([a-z]+(?:-[a-z]+)+)"', (ROOT / "shared/store/src/doctor/diagnosis.rs").read_text()):
+    codes = re.findall(r': &str = "([a-z]+(?:-[a-z]+)+)"', (ROOT / "shared/store/src/doctor/diagnosis.rs").read_text())
+    codes += re.findall(r'^    \("([a-z]+(?:-[a-z]+)+)", "', (ROOT / "shared/embedded/src/doctor/mod.rs").read_text(), re.M)
+    for code in codes:
         if code not in pages[ROOT / "docs/operations.md"].spans():
             wrong(ROOT / "docs/operations.md", f"does not have the finding {code}")
 
