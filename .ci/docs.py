@@ -7,6 +7,7 @@
   `json` or `text` is what its last commands print, with `…` for anything. `<!-- exit: N -->` before a block is the exit
   code it ends with; `<!-- not run: why -->` keeps a block from running. `<!-- file: NAME -->` before a block of any language
   saves it in the folder where the commands run.
+- Rust is part of an example that the library tests.
 - Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
 """
 
@@ -182,6 +183,16 @@ def check_names(pages):
             wrong(ROOT / "docs/operations.md", f"does not have the finding {code}")
 
 
+def check_rust(pages):
+    """Rust in the pages is an example that the library's own documentation tests."""
+    tested = (ROOT / "shared/nameservice/src/lib.rs").read_text().splitlines()
+    tested = [line.removeprefix("//!").removeprefix(" ") for line in tested if not line.startswith("//! # ")]
+    for page in pages.values():
+        for block in page.blocks:
+            if block.language == "rust" and block.text not in "\n".join(tested):
+                wrong(page.path, f"the Rust in line {block.line} is not in shared/nameservice/src/lib.rs")
+
+
 def check_routes(pages, url):
     """The routes of the specification are those of the service."""
     page = pages[ROOT / "docs/specification.md"]
@@ -301,6 +312,7 @@ def main():
     check_links(pages)
     check_commands(pages, program)
     check_names(pages)
+    check_rust(pages)
     with Service(program) as service:
         check_routes(pages, service.url)
     run = {page.path.relative_to(ROOT): run_page(page, program) for page in pages.values()}
