@@ -181,15 +181,13 @@ fn changes_and_history_print_what_the_feed_holds() {
 #[test]
 fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let mut service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "1s"]);
+    let service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "5s"]);
     run(&["--url", &service.url], "create mydb");
     let until = Instant::now() + PATIENCE;
     while run(&["--url", &service.url], "changes --after 0").0 != 6 {
         assert!(Instant::now() < until, "the changes do not expire");
         std::thread::sleep(Duration::from_millis(100));
     }
-    service.kill();
-    let service = spawn_serve(directory.path());
     run(&["--url", &service.url], "push head mydb ID 1");
     let watch = Watch::start(&service.url, "--from 1");
     assert_eq!(watch.note(), "positions 1 to 2 are gone from the feed; going on at 3");
@@ -241,8 +239,8 @@ fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(service.process.wait().unwrap().success());
     assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
-    // Told that the service is not available, and not cut off.
-    assert!(polling.join().unwrap().unwrap_err().to_string().contains("nothing was written"));
+    // It ends as a poll ends, with what there is.
+    polling.join().unwrap().unwrap();
 }
 
 /// Pushes heads to some ledgers, each in its order, until the service is gone; tells what was acknowledged.

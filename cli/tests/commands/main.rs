@@ -109,7 +109,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("lease release mydb --name index_lock --holder one --lease-token 1", 0, "is free"),
     ("lease release mydb --name index_lock --holder one --lease-token 1", 3, "has expired, or is another one"),
     ("lease acquire nowhere --name index_lock --holder one", 4, "no record"),
-    ("lease acquire mydb --name lock --holder one", 2, "index_lock, reindex_lock, maintenance_lock"),
+    ("lease acquire mydb --name index-lock --holder one", 2, "index-lock"),
     ("lease acquire mydb --name index_lock --holder one --ttl 0", 2, "0 is not in 1..=3600"),
     ("lease run --name index_lock --holder one mydb -- true", 0, ""),
     ("lease run --name index_lock --holder one mydb -- false", 1, ""),
