@@ -1,12 +1,12 @@
-//! What an answer means when requests and replies get lost (contract §4): `updated` was written by this call,
-//! `conflict` and `stale` certainly were not, and nothing is applied twice.
+//! Outcomes when requests and replies are lost (docs/specification.md, Answers): `updated` was written by this call, `conflict`
+//! and `stale` certainly were not, and nothing is applied twice.
 
 use std::time::{Duration, Instant};
 
 use nameservice_store::RetryPolicy;
 use nameservice_tests::prelude::*;
 
-/// So patient is a store whose failures a test wants to see.
+/// The retry policy of stores whose failures a test expects.
 const IMPATIENT: RetryPolicy = RetryPolicy {
     deadline: Duration::from_millis(250),
     base: Duration::from_millis(5),
@@ -141,7 +141,7 @@ async fn an_index_push_whose_reply_is_lost_is_updated_and_counted_once() {
         lose();
         let again = IndexPush::overwrite(index_of(101, 2));
         let there = Index::new(2, IndexRoot { id: index_cid(101), rev: 2, graphs: Default::default() });
-        // The first request is the one that advances; it is refused, and the second overwrites.
+        // The condition of the first request, which advances, fails; the second overwrites.
         table.store.push_index(&Call::fresh(), &db, &again).await.unwrap().applied();
         assert_eq!(found(&table, &db).await.index, there);
     });
@@ -216,7 +216,7 @@ async fn a_republication_whose_second_reply_is_lost_is_published_once() {
         if forgetful {
             table.proxy.forget_tokens();
         }
-        // The first transaction creates and is refused; the second replaces.
+        // The first transaction, which creates, is rejected; the second replaces.
         table.proxy.on("TransactWriteItems", Fault::cut_reply().skipping(1));
         let two = bm25(&search, json!({ "n": 2 }), &["mydb"]);
         let outcome = table.store.publish_graph_source(&Call::fresh(), &two).await.unwrap();

@@ -1,5 +1,5 @@
-//! How many requests each operation costs at the wire (contract §3), and that what they leave has the shape of the
-//! layout (contract §2).
+//! How many requests each operation sends (docs/specification.md, Operations), and that the rows that they leave have the layout
+//! (docs/specification.md, Table).
 
 use nameservice_http::Auth;
 use nameservice_tests::{layout, prelude::*, proxy::Request, pump::pump};

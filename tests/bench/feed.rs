@@ -36,9 +36,9 @@ use tokio::sync::mpsc;
 const APPENDED: i64 = 900;
 /// How many pushes are measured.
 const PUSHES: i64 = 400;
-/// The pause between two of them where nothing else goes on.
+/// The pause between two of them where the machine is idle.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Writers beside them where something does.
+/// Concurrent writers where it is not.
 const WRITERS: usize = 4;
 
 #[tokio::main]
@@ -85,7 +85,7 @@ async fn appending() {
         let took = begun.elapsed();
         let proxied = table.proxied().await;
         let consumer = Consumer::new(proxied.store.clone(), proxied.feed.clone());
-        // The first one looks where the feed stands.
+        // The first one reads the feed's position.
         consumer.consume(&counted[..1]).await;
         proxied.proxy.take_requests();
         for batch in counted[1..].chunks(size) {
@@ -100,7 +100,7 @@ async fn appending() {
             took.as_secs_f64() * 1000.0 / batches,
         );
     }
-    println!("  and one GetRecords a batch; whoever reads up to 1,000 changes of the feed makes two requests\n");
+    println!("  and one GetRecords a batch; a reader of up to 1,000 changes makes two requests\n");
 }
 
 /// Push → reader.
@@ -174,7 +174,7 @@ async fn measure(
     latencies
 }
 
-/// Reads the stream of events, and tells when which head came.
+/// Reads the stream of events, and sends the time of each head.
 async fn follow(client: &Client, address: &str) -> mpsc::UnboundedReceiver<(i64, Instant)> {
     let request = Request::get("events").query("address", Some(address)).query("concern", Some("head"));
     let mut events = client.events(&request).await.unwrap_or_else(|failure| panic!("{failure}"));

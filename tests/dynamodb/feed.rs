@@ -181,7 +181,7 @@ async fn half_a_transaction_is_waited_for_and_never_skipped_or_gone() {
     let table = Table::fresh().await;
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=8)).await;
-    // Any of the last transaction may not be seen yet, and a reader may stand anywhere.
+    // Any part of the last transaction may be invisible, and a reader may be at any position.
     for missing in [vec![4], vec![5], vec![8], vec![4, 5], vec![5, 7], vec![4, 5, 6, 7, 8], vec![6, 8]] {
         let mut taken = Vec::new();
         for position in &missing {
@@ -207,7 +207,7 @@ async fn a_transaction_that_only_a_query_misses_is_waited_for() {
     let table = Table::fresh().await.proxied().await;
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=6)).await;
-    // The query sees the second transaction and nothing of the first: both are there for whoever asks for them.
+    // The query sees the second transaction and nothing of the first, although both are committed.
     let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
     let mut first = Vec::new();
     for position in 1..=3 {

@@ -1,4 +1,4 @@
-//! Who may do what where (contract §7): tokens that the service checks itself.
+//! Who may do what where (docs/specification.md, HTTP): tokens that the service checks itself.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp, jwk::Jwk};

@@ -41,7 +41,7 @@ fn retracted(id: &str) -> (String, String) {
     ("ns-retracted".into(), id.into())
 }
 
-/// Up to the block that tells that changes follow, whose id is given too.
+/// Reads up to the block after which changes follow, and returns its id, too.
 async fn opening(stream: &mut Stream) -> (Vec<Block>, u64) {
     let mut records = Vec::new();
     loop {
@@ -50,7 +50,7 @@ async fn opening(stream: &mut Stream) -> (Vec<Block>, u64) {
             (Some(id), None) => return (records, id),
             (None, Some(_)) => records.push(block),
             (None, None) => {}
-            (Some(_), Some(_)) => panic!("nobody could resume from {block:?}"),
+            (Some(_), Some(_)) => panic!("no reader could resume from {block:?}"),
         }
     }
 }
@@ -186,7 +186,7 @@ async fn a_reader_who_comes_back_is_told_only_what_has_changed() {
     let (records, mut last) = opening(&mut stream).await;
     assert_eq!(records.len(), 4);
     drop(stream);
-    // Each of these changes before and after others: told once, and never lost, wherever the reader is cut.
+    // Each of these changes before and after others: sent once, and never lost, wherever the reader is cut.
     for name in ["a", "b", "a", "c", "b"] {
         let t = shown(&service, name).await["head"]["t"].as_i64().unwrap() + 1;
         service.put(&format!("/v1/heads/{name}"), json!({ "new": commit(t) })).await.expect(200);
@@ -246,7 +246,7 @@ async fn an_id_of_another_server_begins_anew_and_one_that_has_expired_is_gone() 
     let oldest = service.table.feed.begin_epoch().await.unwrap();
     let answer = service.send(Method::GET, ALL, &[("last-event-id", "1")], None).await;
     assert_eq!(answer.problem(410, "expired")["oldest"], json!(oldest));
-    // The open one is told so, and ends.
+    // The open one gets the event, and ends.
     assert_eq!(stream.rest().await.last().unwrap().of("expired"), json!({ "oldest": oldest }));
 }
 

@@ -95,7 +95,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
         ("throttled", || Fault::answer(400, "ThrottlingException")),
         ("broken", || Fault::answer(500, "InternalServerError")),
         ("done but broken", || Fault::done_but_answer(500, "InternalServerError")),
-        ("refused for good", || Fault::answer(400, "AccessDeniedException")),
+        ("denied permanently", || Fault::answer(400, "AccessDeniedException")),
     ];
     for (name, fault) in faults {
         let table = Table::fresh().await;
@@ -110,7 +110,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
             let answer = consumer.handle(json!({ "Records": batch })).await;
             table.proxy.disarm();
             match name {
-                "refused for good" => {
+                "denied permanently" => {
                     let failed = &answer.batch_item_failures[0].item_identifier;
                     let named = batch.iter().position(|record| {
                         record.pointer("/dynamodb/SequenceNumber").and_then(Value::as_str) == failed.as_deref()
@@ -137,7 +137,7 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
             self.0.publish(&changes[..published]).await?;
             match published == changes.len() {
                 true => Ok(()),
-                false => Err(stream_consumer::NotPublished { published, source: "refused".into() }),
+                false => Err(stream_consumer::NotPublished { published, source: "rejected".into() }),
             }
         }
     }
@@ -166,7 +166,7 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
     assert!(changes.iter().map(told).is_sorted_by_key(|told| told.1 == "head" && told.3 == 2));
 }
 
-/// The event ids of the deliveries that tell of a change: each consumed alone, into a feed of its own.
+/// Returns the event ids of the deliveries with a change: each consumed alone, into a feed of its own.
 async fn whole_of_each(table: &Table, deliveries: &[Delivery]) -> Vec<String> {
     let mut telling = Vec::new();
     let scratch = nameservice_feed::Feed::new(table.client.clone(), format!("{}-scratch", table.name));

@@ -1,5 +1,5 @@
 //! Everything at once: random writes, a mapping that delivers again, lets die and lets live on, shards that split and
-//! lanes side by side, an engine that fails, a topic that refuses, and readers that read meanwhile.
+//! lanes side by side, an engine that fails, a topic that rejects, and readers that read meanwhile.
 
 use std::{
     sync::{
@@ -64,7 +64,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
     }
 }
 
-/// Two consumers of two shards, on two threads, each with its own idea of where the feed stands.
+/// Two consumers of two shards, on two threads, each with its own last observed position.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn consumers_of_two_shards_share_one_counter() {
     for seed in seeds(2) {

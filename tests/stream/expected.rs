@@ -1,4 +1,4 @@
-//! What the feed must say, told from the rows of the table before and after each write, and not from its stream.
+//! The expected feed, derived from the rows of the table before and after each write, not from its stream.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use super::{expected::assert_told, records, whole, writes};
 /// The answer to a call: how often it was called, the sequence numbers.
 type Answer = fn(usize, &[u64]) -> Result<Value, String>;
 
-/// A function that answers as it is told.
+/// A function with scripted answers.
 #[derive(Clone)]
 struct Scripted {
     calls: Arc<Mutex<Vec<Vec<u64>>>>,

@@ -1,5 +1,5 @@
-//! What is published: CloudEvents with attributes, in batches that SNS takes, and what a refusal of some of them means.
-//! The topic stands behind a listener that takes SNS's own requests; `ministack` has a whole one.
+//! Published messages: CloudEvents with attributes, in batches within SNS's limits, and what rejected entries mean. A listener
+//! for SNS's own requests replaces the topic; `ministack` has a complete one.
 
 use std::sync::{Arc, Mutex};
 
@@ -71,13 +71,13 @@ struct Message {
     attributes: Vec<(String, String)>,
 }
 
-/// What the listener has taken, and which messages it refuses.
+/// The requests that the listener has received, and the messages that it rejects.
 #[derive(Clone, Default)]
 struct Sns {
     batches: Arc<Mutex<Vec<Vec<Message>>>>,
-    /// Refused once each: the texts that are in the bodies.
+    /// Texts in bodies of messages that are rejected once.
     refused: Arc<Mutex<Vec<String>>>,
-    /// Whole requests that are refused.
+    /// Whole requests that are rejected.
     away: Arc<Mutex<bool>>,
 }
 
@@ -142,7 +142,7 @@ async fn batches_hold_ten_messages_and_what_fits_256_kib() {
     assert_eq!(sizes(&sns), [10, 10, 3]);
 
     sns.batches.lock().unwrap().clear();
-    // Ten payloads of 16 KiB fit; what is escaped in JSON, twice, takes more room than that.
+    // Ten payloads of 16 KiB fit; escaped in JSON twice, they are larger.
     let large = |text: &str| {
         (1..=20).map(|n| change(n, ChangePayload::Value(json!(text.repeat(15_000 / text.len()))))).collect::<Vec<_>>()
     };

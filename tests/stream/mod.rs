@@ -28,7 +28,7 @@ use nameservice_tests::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use stream_consumer::{NotPublished, Topic};
 
-/// Which seeds a test runs, `runs` of them unless told otherwise.
+/// Returns the seeds of a test, `runs` of them by default.
 fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("NAMESERVICE_TEST_SEED").unwrap_or(1);
@@ -64,7 +64,7 @@ fn of<'a>(changes: &'a [Change], address: &str) -> Vec<(&'a str, &'a str, i64)> 
     of_it.map(|change| (change.part.as_str(), change.kind.as_str(), change.watermark)).collect()
 }
 
-/// A topic that remembers everything that was published, and refuses some of it.
+/// A topic that records everything that was published, and rejects some of it.
 #[derive(Clone, Default)]
 struct Published(Arc<Mutex<Remembered>>);
 

@@ -1,4 +1,4 @@
-//! Records that cannot be read: each becomes one dead letter, whole, and the rest goes on.
+//! Records that cannot be read: each becomes one dead letter, whole, and the others are consumed.
 
 use std::sync::{
     Arc, Mutex,

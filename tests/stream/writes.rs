@@ -8,7 +8,7 @@ use super::expected::{Rows, Told, changes_between, rows_of};
 const LEDGERS: [&str; 4] = ["a:main", "b:main", "c/d:main", "a:dev"];
 const SOURCES: [&str; 2] = ["s:main", "t:main"];
 
-/// Writes at random, and tells what each write has changed.
+/// Writes at random, and returns what each write has changed.
 pub(super) async fn write(table: &Table, random: &mut StdRng, writes: usize) -> Vec<Vec<Told>> {
     let mut expected = Vec::new();
     let mut before: Rows = rows_of(table).await;

@@ -1,5 +1,5 @@
 //! `/fluree` and `/v1/fluree`: the wire that Fluree's servers and command-line tool speak to a remote nameservice
-//! (contract §8).
+//! (docs/specification.md, Fluree wire).
 
 mod snapshot;
 

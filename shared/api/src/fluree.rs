@@ -1,4 +1,5 @@
-//! The shapes that Fluree's servers and command-line tool exchange with a remote nameservice (contract §8).
+//! The shapes that Fluree's servers and command-line tool exchange with a remote nameservice
+//! (docs/specification.md, Fluree wire).
 //!
 //! Requests are read leniently here: a newer client may send members that this service has no use for.
 

@@ -1,5 +1,5 @@
 //! What the service takes. Each shape refuses fields that it does not know, and turns itself into what the store takes
-//! under the rules of contract §1 and §7, naming the field that breaks one.
+//! under the rules of docs/specification.md (Words, HTTP), naming the field that breaks one.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,7 @@ pub(crate) const INDEX_BY_ADDRESS: &str = "by-address";
 /// How long it is remembered which stream records were appended: twice as long as a stream can deliver them.
 const SEEN_FOR: Duration = Duration::from_secs(48 * 3600);
 
-/// The feed's table (contract §9).
+/// The feed's table (docs/specification.md, Change feed).
 pub const DESCRIPTION: Description = Description {
     partition_key: ATTR_ID,
     sort_key: Some(ATTR_POSITION),

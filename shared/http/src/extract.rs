@@ -84,7 +84,7 @@ impl<S> Clone for Allowed<S> {
 }
 
 impl<S: Needs> Allowed<S> {
-    /// The identity of this call (contract §4), the same however often it is asked for.
+    /// The identity of this call (docs/specification.md, Answers), the same however often it is asked for.
     pub fn call(&self) -> &Call {
         &self.call
     }
@@ -122,7 +122,7 @@ impl<S: Needs> Target<S> {
         &self.address
     }
 
-    /// The identity of this call (contract §4), the same however often it is asked for.
+    /// The identity of this call (docs/specification.md, Answers), the same however often it is asked for.
     pub fn call(&self) -> &Call {
         self.allowed.call()
     }

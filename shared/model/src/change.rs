@@ -133,7 +133,7 @@ pub enum ChangePayload {
 /// One entry of the change feed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Where it stands in the feed: 1, 2, 3, … without a gap.
+    /// Its position in the feed: 1, 2, 3, … without a gap.
     pub position: u64,
     /// Which record has changed.
     pub address: Address,

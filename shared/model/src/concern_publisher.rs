@@ -73,7 +73,7 @@ impl<T: RefPublisher + StatusPublisher + ConfigPublisher + ?Sized> ConcernPublis
 /// - A conflict with a value that is as new or newer has diverged: it is returned at once.
 /// - Out of retries, the outcome is a conflict with the current value.
 /// - Every other outcome, and every error, is returned as it is: in particular [`Error::OutcomeUnknown`], after which
-///   another attempt could mistake this call's own value for somebody else's.
+///   another attempt could mistake this call's own value for another writer's.
 pub async fn push_with_retry<P: ConcernPublisher + ?Sized>(
     publisher: &P,
     address: &Address,

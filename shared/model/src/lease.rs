@@ -294,7 +294,7 @@ pub enum Leased {
 #[must_use]
 #[non_exhaustive]
 pub enum Released {
-    /// The record has no lease. Its state is `ready`, unless somebody wrote another one while the lease was held.
+    /// The record has no lease. Its state is `ready`, unless another one was written while the lease was held.
     Released,
     /// The token is not the current one.
     Lost {

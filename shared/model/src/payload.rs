@@ -31,7 +31,7 @@ pub struct IndexRoot {
     pub id: ContentId,
     /// How often this `t` was indexed again: 0 for the first index at it.
     pub rev: i64,
-    /// The named graphs that are indexed by themselves; `None` for one that exists and has no index yet.
+    /// The named graphs that have indexes of their own; `None` for one that exists and has no index yet.
     pub graphs: BTreeMap<String, Option<GraphIndex>>,
 }
 

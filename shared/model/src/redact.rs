@@ -1,9 +1,9 @@
 use serde_json::Value;
 
-/// What stands where a secret was.
+/// Replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Words that make a member a secret, wherever they stand in its name.
+/// Words that make a member a secret, anywhere in its name.
 const SECRET_WORDS: [&str; 17] = [
     "password",
     "passwd",
@@ -23,7 +23,7 @@ const SECRET_WORDS: [&str; 17] = [
     "cookie",
     "jwt",
 ];
-/// Words that make a member a secret where they stand side by side.
+/// Pairs of adjacent words that make a member a secret.
 const SECRET_PAIRS: [(&str, &str); 9] = [
     ("api", "key"),
     ("access", "key"),

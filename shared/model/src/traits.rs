@@ -153,7 +153,7 @@ pub trait TransactionPublisher: Send + Sync {
 
 /// Reads the change feed.
 ///
-/// Whoever has read up to a position has seen every change up to it, in the order of the feed, each once.
+/// A reader that has read up to a position has seen every change up to it, in the order of the feed, each once.
 #[async_trait]
 pub trait ChangeFeed: Send + Sync {
     /// Returns the position of the last change, 0 before the first.

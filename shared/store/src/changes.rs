@@ -1,7 +1,7 @@
-//! What the difference between two images of an item means: the one reader of stream records.
+//! The changes between the before and after images of items: the only reader of stream records.
 //!
-//! A change is any difference in id, watermark, `rev`, named graphs, payload or the mark of retraction (contract §9).
-//! Counters, request ids, times of writing and the rows beside a record (`commit#`, `backref#`) are none. Fluree's
+//! A change is any difference in id, watermark, `rev`, named graphs, payload or `retracted` (docs/specification.md, Change
+//! feed). Counters, request ids, write times and the rows beside a record (`commit#`, `backref#`) are not changes. Fluree's
 //! writes and ours look alike here.
 
 use std::collections::HashMap;

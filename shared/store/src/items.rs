@@ -1,7 +1,7 @@
-//! Item ↔ value, both ways.
+//! Conversion between items and values.
 //!
-//! Reading is tolerant, for other programs write this table too (contract §2.2): anything but keys may be missing, a
-//! NULL is an absent attribute, and an attribute of an unexpected type is read as absent. Writing is exact.
+//! Reading is tolerant, because other programs write this table, too (docs/specification.md, Table): anything but keys may be
+//! missing, a NULL is an absent attribute, and an attribute of an unexpected type is read as absent. Writing is exact.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -224,7 +224,7 @@ pub(crate) fn config(item: &Item) -> Config {
 }
 
 /// Deployed servers write and remove `default_context_address` alone. The guide's name is believed only where none of
-/// ours has written, for else it may be what a server has since removed (contract §2.1).
+/// ours has written, for else it may be what a server has since removed (docs/specification.md, Table).
 fn default_context(item: &Item) -> Option<&str> {
     text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| {
         let ours = item.contains_key(ATTR_REQUEST_IDS[0]);

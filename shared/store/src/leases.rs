@@ -1,4 +1,4 @@
-//! Leases with fencing tokens (contract §6): attributes of the status item that no status writer touches.
+//! Leases with fencing tokens (docs/specification.md, Leases): attributes of the status item that no status writer touches.
 
 use std::time::Duration;
 

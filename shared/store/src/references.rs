@@ -1,5 +1,5 @@
-//! Counting who depends on whom (contract §5): for each dependency one counter at the target and one row in its
-//! partition, always changed together, in the transaction that changes the dependent itself.
+//! Counts of dependents (docs/specification.md, References): each dependency has one counter at its target and one row in the
+//! target's partition, always changed together, in the transaction that changes the dependent.
 
 use std::collections::BTreeMap;
 

@@ -19,8 +19,8 @@
 //! state-index        status → pk         status items (KEYS_ONLY)
 //! ```
 //!
-//! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. Sources: seeds 000 and 003,
-//! contract §2.
+//! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. See
+//! docs/specification.md, Table.
 
 use nameservice_model::{ConcernKind, RecordKind};
 

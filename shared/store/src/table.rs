@@ -27,7 +27,7 @@ const fn described(index: SecondaryIndex) -> Index {
 pub struct TableReport {
     /// Whether this call created the table.
     pub created: bool,
-    /// What the table lacks, in sentences for an operator. It can serve all the same: see contract §2.2.
+    /// What the table lacks, in sentences for an operator. It can serve all the same: see docs/specification.md, Table.
     pub lacks: Vec<String>,
 }
 

@@ -1,7 +1,8 @@
-//! Several operations, all or none (contract §3, last row), and pushes under a lease, which are transactions of one.
+//! Transactions of several operations (docs/specification.md, Operations), and pushes under a lease, which are transactions of
+//! one.
 //!
-//! What concerns one item is merged into one action. A refused transaction brings back the items that refused it; each
-//! operation is then judged as a push of its own would be, and planned anew where it was only planned too narrowly.
+//! Operations on the same item are merged into one action. A rejected transaction returns the items whose conditions failed;
+//! each operation is then judged like a push of its own, and planned again where its plan was too narrow.
 
 use std::collections::BTreeMap;
 

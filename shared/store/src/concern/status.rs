@@ -106,7 +106,7 @@ impl Concern for StatusConcern {
     }
 }
 
-/// The attributes of a status. Never the lease: no status writer touches it (contract §6).
+/// The attributes of a status. Never the lease: no status writer touches it (docs/specification.md, Leases).
 pub(crate) fn set_status(expression: &mut Expression, status: &Status) {
     expression.set(ATTR_STATUS_V, number(status.v));
     if let Some(payload) = status.payload.clone().map(StatusPayload::without_leases) {
