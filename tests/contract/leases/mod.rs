@@ -226,9 +226,20 @@ async fn status_pushes_of_others_leave_the_lease_and_its_token_alone(ns: &Fixtur
     assert!(matches!(refresh(ns, "one", 1).await, Leased::Held(Held { token: 1, .. })));
     assert_eq!(status_of(ns).await, (4, "busy".into()));
     assert_eq!(release(ns, "one", 1).await, Released::Released);
-    assert_eq!(status_of(ns).await.0, 5);
+    assert_eq!(status_of(ns).await, (5, "busy".into()), "a state that others wrote stays");
     let payload = ns.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
     assert_eq!(payload.meta["progress"], json!(1), "a lease does not remove metadata that others wrote");
+}
+
+#[every_backend(Leases)]
+async fn a_release_keeps_a_state_that_others_wrote_meanwhile(ns: &Fixture) {
+    ledger(ns).await;
+    held(ns, "one").await;
+    let failed = cas(Status::stored(2, None), status(3, "error"));
+    ns.push_status(&Call::fresh(), &at(DB), &failed).await.unwrap().applied();
+    assert_eq!(release(ns, "one", 1).await, Released::Released);
+    assert_eq!(status_of(ns).await, (4, "error".into()));
+    assert_eq!(shown(ns).await, None);
 }
 
 #[every_backend(Leases)]
