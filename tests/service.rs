@@ -94,7 +94,7 @@ async fn a_record_that_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_repeated_call_under_its_key_applies_once_and_a_changed_body_is_another_call() {
+async fn a_repeated_call_under_its_key_applies_once_and_a_changed_body_is_rejected() {
     let service = Service::start().await;
     service.post("/v1/ledgers", json!({ "address": "mydb" })).await.expect(201);
     let push = async |v: i64| {
@@ -104,7 +104,8 @@ async fn a_repeated_call_under_its_key_applies_once_and_a_changed_body_is_anothe
     assert_eq!(push(2).await.expect(200)["status"], "updated");
     let again = push(2).await.expect(200);
     assert_eq!((&again["status"], &again["value"]["v"]), (&json!("updated"), &json!(2)));
-    push(3).await.problem(409, "conflict");
+    push(3).await.problem(422, "idempotency-key-reused");
+    assert_eq!(service.get("/v1/records/mydb").await.expect(200)["status"]["v"], 2);
 }
 
 #[tokio::test]

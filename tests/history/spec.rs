@@ -256,26 +256,6 @@ impl Records {
         Self { items: BTreeMap::new(), leases_end, way }
     }
 
-    /// Returns the stored value without a lease.
-    pub(crate) fn value(&self, spot: &Spot) -> Value {
-        self.item(spot).value
-    }
-
-    /// Returns the lease of a record, as an answer shows it, without its times.
-    pub(crate) fn lease(&self, record: &str) -> Option<(String, String)> {
-        self.item(&Spot::status_of(record)).lease.map(|lease| (lease.name, lease.holder))
-    }
-
-    /// Returns the last token of a record.
-    pub(crate) fn token(&self, record: &str) -> i64 {
-        self.item(&Spot::status_of(record)).token
-    }
-
-    /// A record is gone.
-    pub(crate) fn remove(&mut self, record: &str) {
-        self.items.retain(|spot, _| spot.record != record);
-    }
-
     fn item(&self, spot: &Spot) -> Item {
         self.items.get(spot).cloned().unwrap_or_else(|| Item { value: spot.concern.unborn(), lease: None, token: 0 })
     }
@@ -391,10 +371,14 @@ impl Records {
         });
     }
 
+    /// The state becomes `ready` where it is still the one that the lease set.
     pub(crate) fn release(&mut self, record: &str) {
         self.change(&Spot::status_of(record), |item| {
-            item.lease = None;
-            item.value["payload"]["state"] = json!("ready");
+            let lease = item.lease.take();
+            let set = LEASES.iter().find(|(name, _)| lease.as_ref().is_some_and(|lease| lease.name == *name));
+            if set.is_some_and(|(_, state)| item.value["payload"]["state"] == *state) {
+                item.value["payload"]["state"] = json!("ready");
+            }
             item.value["v"] = json!(item.value["v"].as_i64().unwrap() + 1);
         });
     }

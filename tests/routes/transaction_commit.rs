@@ -174,7 +174,7 @@ async fn a_transaction_repeated_under_its_key_is_applied_once() {
     for result in again["results"].as_array().unwrap() {
         assert_eq!((&result["status"], &result["replayed"]), (&json!("updated"), &json!(true)), "{again}");
     }
-    send("one", 3).await.problem(409, "transaction-refused");
+    send("one", 3).await.problem(422, "idempotency-key-reused");
     send("two", 2).await.problem(409, "transaction-refused");
     // Others have moved one of the two on, and still it is known.
     service.put("/v1/heads/a", json!({ "new": commit(5) })).await.expect(200);

@@ -178,10 +178,11 @@ impl Run {
         if self.shared.is_stopped.load(Ordering::Acquire) {
             return drop(first.answer.send(Err(unavailable("the log could not be synced: restart the service"))));
         }
-        let now = self.shared.now();
         let (mut batch, mut bytes, mut pending): (Batch, usize, Vec<Pending>) = (Batch::default(), 0, Vec::new());
         let mut next = Some(first);
         while let Some(job) = next.take() {
+            // Each command has a time of its own, which is not before the time at which it was sent.
+            let now = self.shared.now();
             let Applied { outcome, changes, touched } = self.state.apply(&job.command, now);
             for change in &changes {
                 match self.entry(change) {

@@ -9,14 +9,13 @@ use crate::problem::Kind;
 /// What any route may answer that knows its caller and asks the store.
 pub const READS: &[Kind] = &[Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
 /// What a writing route may answer besides.
-pub const WRITES: &[Kind] =
-    &[
-        Kind::InvalidIdempotencyKey,
-        Kind::IdempotencyKeyReused,
-        Kind::AddressNotCovered,
-        Kind::PayloadTooLarge,
-        Kind::OutcomeUnknown,
-    ];
+pub const WRITES: &[Kind] = &[
+    Kind::InvalidIdempotencyKey,
+    Kind::IdempotencyKeyReused,
+    Kind::AddressNotCovered,
+    Kind::PayloadTooLarge,
+    Kind::OutcomeUnknown,
+];
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 
