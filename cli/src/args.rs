@@ -123,6 +123,13 @@ pub enum Command {
     /// Reads the whole table that --data, --endpoint-url or --aws names, and asks the service at --url (here both may be
     /// given). Exits with 0 if nothing is left to do, with 1 if something is.
     Doctor(DoctorArgs),
+    /// Copy the data of a directory, also while a service uses it
+    ///
+    /// The copy is consistent and a directory like any other: `nameservice serve --data COPY` serves it.
+    Backup {
+        /// The new directory
+        to: PathBuf,
+    },
     /// Print the OpenAPI document
     Openapi,
     /// Print the completions of a shell

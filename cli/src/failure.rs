@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use nameservice_embedded::OpenError;
+use nameservice_embedded::{BackupError, OpenError};
 use nameservice_http::problem::ProblemDocument;
 use nameservice_model::{BoxError, Error as StoreError};
 use serde_json::Value;
@@ -69,6 +69,9 @@ pub enum Failure {
     /// The data of the embedded backend cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The data was not copied.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The service did not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -144,11 +147,13 @@ impl Failure {
                 UNAVAILABLE
             }
             Self::Serve(error) if error.is_usage() => USAGE,
-            Self::Open(OpenError::Missing { .. }) => USAGE,
+            Self::Open(OpenError::Missing { .. })
+            | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
             // Whoever closed the pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
             | Self::Open(_)
+            | Self::Backup(_)
             | Self::Serve(_)
             | Self::Table { .. }
             | Self::Watch(_)

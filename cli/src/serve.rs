@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Where the data is unless the command line says otherwise.
-const DEFAULT_DATA: &str = ".nameservice";
+pub(crate) const DEFAULT_DATA: &str = ".nameservice";
 /// How long running requests may take to finish once the service is told to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long reads may: one that waits for changes would wait for nothing.

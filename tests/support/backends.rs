@@ -143,7 +143,7 @@ pub struct Fixture {
 
 /// What must be looked at, and kept alive, beside the traits.
 enum Behind {
-    Table(Table),
+    Table(Box<Table>),
     Directory(Embedded, TempDir),
     Memory,
 }
@@ -169,7 +169,12 @@ impl Fixture {
             let clock = clock.clone();
             move || clock.now()
         });
-        Self { records: Arc::new(records), feed: Arc::new(table.feed.clone()), clock, behind: Behind::Table(table) }
+        Self {
+            records: Arc::new(records),
+            feed: Arc::new(table.feed.clone()),
+            clock,
+            behind: Behind::Table(Box::new(table)),
+        }
     }
 
     fn embedded(embedded: Embedded, behind: Behind) -> Self {

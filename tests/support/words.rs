@@ -70,7 +70,7 @@ pub trait Brings {
     type New;
 
     /// As what a push brings.
-    fn new(self) -> Self::New;
+    fn brought(self) -> Self::New;
 
     /// A push that expects this very value.
     fn cas(new: Self::New, expected: ConcernValue<Self::Expected>) -> Push<Self::Expected, Self::New>;
@@ -91,7 +91,7 @@ macro_rules! brings {
             type Expected = $expected;
             type New = $new;
 
-            fn new(self) -> $new {
+            fn brought(self) -> $new {
                 let convert: fn($from) -> $new = $convert;
                 convert(self)
             }
@@ -147,17 +147,17 @@ impl BringsRef for NewIndex {
 
 /// A push that expects anything older.
 pub fn older<N: BringsRef>(new: N) -> Push<N::Expected, N::New> {
-    N::older(new.new())
+    N::older(new.brought())
 }
 
 /// A push that expects this very value.
 pub fn cas<N: Brings>(expected: ConcernValue<N::Expected>, new: N) -> Push<N::Expected, N::New> {
-    N::cas(new.new(), expected)
+    N::cas(new.brought(), expected)
 }
 
 /// A push that expects no record at all.
 pub fn first<N: BringsRef>(new: N) -> Push<N::Expected, N::New> {
-    N::first(new.new())
+    N::first(new.brought())
 }
 
 /// A new config with this payload.

@@ -90,6 +90,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => return serve::run(args, target).await,
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
+        Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
         Command::Completions { shell } => return service::completions(shell),
         Command::Watch(_) if target.data.is_some() => {
@@ -131,8 +132,11 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Reset(args) => lifecycle::reset(session, args).await,
         Command::Health(args) => service::health(session, &args).await,
         // Handled before a session begins.
-        Command::Serve(_) | Command::Init | Command::Doctor(_) | Command::Openapi | Command::Completions { .. } => {
-            Ok(())
-        }
+        Command::Serve(_)
+        | Command::Init
+        | Command::Backup { .. }
+        | Command::Doctor(_)
+        | Command::Openapi
+        | Command::Completions { .. } => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! `init`, `health`, `openapi` and `completions`: about the service rather than its records.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -15,6 +15,7 @@ use crate::{
     failure::Failure,
     output::{self, Output},
     routes,
+    serve::DEFAULT_DATA,
     target::{Local, Missing, Opened, Place},
 };
 
@@ -59,6 +60,22 @@ async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failur
     output.answer(&answer, || match created {
         true => format!("created the data in {}", directory.display()),
         false => format!("there is data in {}", directory.display()),
+    })
+}
+
+pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
+    let directory = match target.place()? {
+        None => PathBuf::from(DEFAULT_DATA),
+        Some(Place::Data(directory)) => directory,
+        Some(_) => {
+            return Err(Failure::Usage(
+                "backup copies a directory: name it with --data; DynamoDB backs its tables up".into(),
+            ));
+        }
+    };
+    let position = nameservice_embedded::backup(&directory, to).await?;
+    output.answer(&json!({"directory": to, "position": position}), || {
+        format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })
 }
 

@@ -110,7 +110,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("lease release mydb --name index_lock --holder one --lease-token 1", 3, "has expired, or is another one"),
     ("lease acquire nowhere --name index_lock --holder one", 4, "no record"),
     ("lease acquire mydb --name index-lock --holder one", 2, "index-lock"),
-    ("lease acquire mydb --name index_lock --holder one --ttl 0", 2, "0 is not in 1..=3600"),
+    ("lease acquire mydb --name index_lock --holder one --ttl 0", 2, "it must be 1s to 3600s"),
     ("lease run --name index_lock --holder one mydb -- true", 0, ""),
     ("lease run --name index_lock --holder one mydb -- false", 1, ""),
     ("lease run --name index_lock --holder one mydb -- no-such-program", 127, "cannot be run"),
@@ -284,6 +284,24 @@ fn serve_says_what_is_wrong_with_where_it_shall_listen() {
     assert!(code == 1 && stderr.contains(&format!("{taken} is in use")), "{code} {stderr}");
     let (code, _, stderr) = run(&[], "serve --memory --listen 0.0.0.0:0");
     assert!(code == 2 && stderr.contains("--insecure"), "{code} {stderr}");
+}
+
+#[test]
+fn a_backup_of_a_directory_that_is_served_is_served_like_any_other() {
+    let parent = tempfile::tempdir().unwrap();
+    let [data, copy] = ["data", "copy"].map(|name| parent.path().join(name).to_str().unwrap().to_owned());
+    let service = spawn_serve(Path::new(&data));
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 7").0, 0);
+    let (code, stdout, stderr) = run(&["--data", &data], &format!("backup {copy}"));
+    assert!(code == 0 && stdout.contains("position 3"), "{stdout}{stderr}");
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 8").0, 0);
+    assert!(run(&["--data", &copy], "show mydb").1.contains("at t 7"));
+    let (code, stdout, _) = run(&["--data", &copy], "doctor");
+    assert!(code == 0 && stdout.contains("all is well"), "{stdout}");
+    let (code, _, stderr) = run(&["--data", &data], &format!("backup {copy}"));
+    assert!(code == 2 && stderr.contains("exists"), "{stderr}");
+    assert_eq!(run(&["--data", &format!("{data}-x")], &format!("backup {copy}-y")).0, 2);
 }
 
 #[test]

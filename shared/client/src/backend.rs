@@ -108,7 +108,7 @@ impl NameService for Client {
     }
 
     async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
-        let lookups = addresses.to_vec().into_iter().map(|address| async move { self.lookup(&address).await });
+        let lookups = addresses.iter().cloned().map(|address| async move { self.lookup(&address).await });
         let found = stream::iter(lookups).buffered(TOGETHER);
         let found: Vec<_> = found.try_collect().await?;
         Ok(found.into_iter().flatten().collect())

@@ -25,11 +25,14 @@ enum Reply {
     Events(&'static str),
 }
 
+/// A path, and the key that was sent with it.
+type Sent = (String, Option<String>);
+
 /// Answers in this order, the last one again and again, and keeps what was sent.
 #[derive(Clone, Default)]
 struct Script {
     replies: Arc<Mutex<VecDeque<Reply>>>,
-    sent: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 impl std::fmt::Debug for Script {

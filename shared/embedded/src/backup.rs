@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
@@ -38,6 +39,9 @@ pub enum BackupError {
     /// The log cannot be copied.
     #[error("cannot copy the log")]
     Copy(#[source] nameservice_model::Error),
+    /// The directory to copy cannot be used.
+    #[error(transparent)]
+    Source(crate::OpenError),
     /// The copy is not a log.
     #[error("the copy cannot be used")]
     Copied(#[source] crate::OpenError),
@@ -50,34 +54,48 @@ impl Embedded {
     /// Its feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
     /// snapshot.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
-        let to = to.as_ref().to_owned();
-        let readers = self.readers().ok_or(BackupError::InMemory)?;
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| BackupError::Io { path, source }
-        };
-        if to.try_exists().map_err(failed(&to))? {
-            return Err(BackupError::Exists { path: to });
-        }
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&to).map_err(failed(&to))?;
-        // It gets its name once it is whole.
-        let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
-        let copy = new.clone();
-        let position = blocking(move || {
-            readers.copy(&copy)?;
-            Readers::position_of(&copy)
-        });
-        let position = position.await.map_err(BackupError::Copy)?;
-        File::open(&new).and_then(|new| new.sync_all()).map_err(failed(&new))?;
-        fs::rename(&new, &file).map_err(failed(&file))?;
-        sync_directory(&to).map_err(failed(&to))?;
-        match check_log(&file) {
-            Ok(_) => Ok(position),
-            Err(error) => Err(BackupError::Copied(error)),
-        }
+        copy(self.readers().ok_or(BackupError::InMemory)?, to.as_ref()).await
+    }
+}
+
+/// Copies the nameservice of a directory into a new one, as [`Embedded::backup`] does, also while another process uses
+/// it. Returns the position of the copy.
+pub async fn backup(directory: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+    let directory = directory.as_ref();
+    let log = directory.join(LOG_FILE);
+    match check_log(&log).map_err(BackupError::Source)? {
+        true => copy(Arc::new(Readers::new(&log)), to.as_ref()).await,
+        false => Err(BackupError::Source(crate::OpenError::Missing { directory: directory.to_owned() })),
+    }
+}
+
+async fn copy(readers: Arc<Readers>, to: &Path) -> Result<u64, BackupError> {
+    let to = to.to_owned();
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| BackupError::Io { path, source }
+    };
+    if to.try_exists().map_err(failed(&to))? {
+        return Err(BackupError::Exists { path: to });
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&to).map_err(failed(&to))?;
+    // It gets its name once it is whole.
+    let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
+    let copy = new.clone();
+    let position = blocking(move || {
+        readers.copy(&copy)?;
+        Readers::position_of(&copy)
+    });
+    let position = position.await.map_err(BackupError::Copy)?;
+    File::open(&new).and_then(|new| new.sync_all()).map_err(failed(&new))?;
+    fs::rename(&new, &file).map_err(failed(&file))?;
+    sync_directory(&to).map_err(failed(&to))?;
+    match check_log(&file) {
+        Ok(_) => Ok(position),
+        Err(error) => Err(BackupError::Copied(error)),
     }
 }

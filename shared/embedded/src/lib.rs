@@ -43,7 +43,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-pub use backup::BackupError;
+pub use backup::{BackupError, backup};
 pub use doctor::{CODES, Examined, Finding, Fix, Severity, examine};
 pub use error::OpenError;
 pub use view::View;
