@@ -33,8 +33,9 @@ impl Pointer {
         Self { id: content_id(name, 1), t: 1 }
     }
 
-    fn next(&self, name: &str) -> Self {
-        Self { id: content_id(name, self.t + 1), t: self.t + 1 }
+    /// The next one, as this writer makes it: no two writers push the same.
+    fn next(&self, name: &str, writer: usize) -> Self {
+        Self { id: content_id(&format!("{name} {writer}"), self.t + 1), t: self.t + 1 }
     }
 
     /// Returns the value as etcd stores it.
@@ -79,19 +80,25 @@ impl Client for Create {
 pub(crate) struct Push {
     peer: Peer,
     name: String,
+    writer: usize,
     known: Pointer,
 }
 
 impl Push {
     pub(crate) fn new(peer: Peer, name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { peer, known: Pointer::first(&name), name }
+        Self { peer, known: Pointer::first(&name), name, writer: 0 }
+    }
+
+    /// One of several writers of the pointer.
+    pub(crate) fn by(self, writer: usize) -> Self {
+        Self { writer, ..self }
     }
 }
 
 impl Client for Push {
     fn request(&mut self, into: &mut Vec<u8>) {
-        let (Pointer { id, t }, next) = (&self.known, self.known.next(&self.name));
+        let (Pointer { id, t }, next) = (&self.known, self.known.next(&self.name, self.writer));
         match self.peer {
             Peer::Nameservice => {
                 let body =
@@ -122,7 +129,7 @@ impl Client for Push {
             }
         };
         if written {
-            self.known = self.known.next(&self.name);
+            self.known = self.known.next(&self.name, self.writer);
         } else if let Some(actual) = actual {
             self.known = actual;
         }

@@ -310,7 +310,7 @@ impl Bench<'_> {
         heading("one record, 32 compare-and-set writers", &["server", "useful pushes/s", "answers/s"]);
         for subject in subjects {
             let server = self.with_records(*subject, &format!("{}-hot", subject.name()), None).await?;
-            let clients = (0..MANY).map(|_| Push::new(subject.peer(), name(0)));
+            let clients = (0..MANY).map(|writer| Push::new(subject.peer(), name(0)).by(writer));
             let figures = measure(server.port, clients, self.time()).await?;
             let answers = figures.answers as f64 / self.arguments.seconds as f64;
             row(&[subject.name().into(), format!("{:.0}", figures.rate()), format!("{answers:.0}")]);
