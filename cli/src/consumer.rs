@@ -260,7 +260,7 @@ impl Reader {
             let error = chain(&error);
             // The same again is no news.
             if reported.as_ref() != Some(&error) {
-                tracing::error!(error, "the change feed stands still; it is tried again in {pause:?}");
+                tracing::error!(error, "the change feed has stopped; retrying in {pause:?}");
                 reported = Some(error);
             }
             self.pause(pause).await;

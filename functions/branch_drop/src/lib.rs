@@ -1,4 +1,4 @@
-//! `DELETE /v1/branches/{address}`: deletes a branch for good.
+//! `DELETE /v1/branches/{address}`: deletes a branch permanently.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Everything that no other function answers: the `$default` route behind the gateway. Says 405 where another method
 //! would have found an operation, else 404.
 //!
-//! A server that mounts all operations in one router knows this by itself, and does not need this one.
+//! A server that mounts all operations in one router does this automatically, and does not need this one.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

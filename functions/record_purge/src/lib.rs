@@ -1,4 +1,4 @@
-//! `DELETE /v1/records/{address}`: deletes a record for good.
+//! `DELETE /v1/records/{address}`: deletes a record permanently.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The client over a transport that answers as it is told: what lost answers mean, and what is repeated.
+//! The client over a scripted transport: what lost replies mean, and what is retried.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

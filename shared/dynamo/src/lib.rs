@@ -1,7 +1,7 @@
 //! How requests are sent to DynamoDB, repeated, and what a lost answer means.
 //!
 //! Everything here is about any table; what stands in one is for the crates that build on this. [`Sender`] sends
-//! requests for one table until they are answered or the [`RetryPolicy`] is out of patience, and never takes a lost
+//! requests for one table until they are answered or the deadline of the [`RetryPolicy`] has passed, and never takes a lost
 //! answer for a "no": [`Attempts`] remembers one. [`endpoint_client`], [`lambda_client`] and [`sdk_client`] make
 //! clients that leave repeating to it. A [`Description`] says what a table looks like: [`Sender::ensure_table`] creates
 //! it from that, and says what one that exists lacks.

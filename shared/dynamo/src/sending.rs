@@ -202,7 +202,7 @@ impl Sender {
         &self.table
     }
 
-    /// Sets another patience.
+    /// Sets the retry policy.
     pub fn set_policy(&mut self, policy: RetryPolicy) {
         self.policy = policy;
     }

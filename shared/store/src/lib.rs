@@ -87,7 +87,7 @@ impl Store {
         Self { sender, clock: Clock::default(), only_kind_index: Arc::default() }
     }
 
-    /// The same with another patience.
+    /// Sets the retry policy.
     #[must_use]
     pub fn with_retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.sender.set_policy(policy);

@@ -87,12 +87,12 @@ pub enum Action {
         /// The record.
         address: Address,
     },
-    /// Deletes a record for good.
+    /// Deletes a record permanently.
     Purge {
         /// The record.
         address: Address,
     },
-    /// Deletes a branch for good.
+    /// Deletes a branch permanently.
     DropBranch {
         /// The branch.
         address: Address,

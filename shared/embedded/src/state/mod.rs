@@ -197,7 +197,7 @@ impl Step<'_> {
         record
     }
 
-    /// Removes a record for good.
+    /// Removes a record permanently.
     fn remove(&mut self, record: &Record) {
         self.report(Some(record), None);
         self.state.orders.remove(record);

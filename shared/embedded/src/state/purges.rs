@@ -1,4 +1,4 @@
-//! Deleting records for good.
+//! Deleting records permanently.
 
 use nameservice_model::{Address, Dropped, Purged};
 
