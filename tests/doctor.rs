@@ -827,8 +827,8 @@ async fn of_the_last_writes_those_are_told_that_have_settled_youngest_first() {
     age(&table, DB, "status", 90).await;
     age(&table, DB, "index", 80).await;
     let told = last_written(&table).await;
-    let told: Vec<_> = told.iter().map(|written| (written.concern, written.watermark)).collect();
-    assert_eq!(told, [(ConcernKind::Status, 1), (ConcernKind::Head, 1)], "the unborn index has never been written");
+    let shown: Vec<_> = told.iter().map(|written| (written.concern, written.watermark)).collect();
+    assert_eq!(shown, [(ConcernKind::Status, 1), (ConcernKind::Head, 1)], "the unborn index has never been written");
     let mut many = Vec::new();
     for i in 0..40 {
         many.extend(rows::ledger(&format!("db{i}:main")).commit(cid(1), 1).rows());

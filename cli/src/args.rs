@@ -6,7 +6,10 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use nameservice::Place;
 use nameservice_model::{Address, ContentId, LeaseName};
 
-use crate::values::{self, Beginning, RefValue};
+use crate::{
+    base_path::BasePath,
+    values::{self, Beginning, RefValue},
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -35,6 +38,51 @@ pub struct Cli {
     /// Print the service's JSON: answers on stdout, refusals (problem documents) on stderr
     #[arg(long, global = true)]
     pub json: bool,
+    /// The least severe messages to log, on stderr [default: info for serve, else warn]
+    ///
+    /// RUST_LOG sets the level of each module, and is used where this option is not given.
+    #[arg(long, global = true, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<LogLevel>,
+    /// How to log: a line of text for each message, or a line of JSON
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// Severities of log messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What failed
+    Error,
+    /// And what needs attention
+    Warn,
+    /// And one line a request
+    Info,
+    /// And why requests were rejected
+    Debug,
+    /// And the details of every step
+    Trace,
+}
+
+impl LogLevel {
+    /// Returns its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Formats of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
 }
 
 /// Which nameservice is meant.
@@ -112,13 +160,13 @@ pub enum Command {
     Retract(RetractArgs),
     /// Undo a retraction
     Restore(WriteArgs),
-    /// Delete a record for good
+    /// Delete a record permanently
     Purge(PurgeArgs),
     /// Put head and index of a ledger where they are wanted, backwards too
     Reset(ResetArgs),
     /// Ask the service whether it can serve
     Health(HealthArgs),
-    /// Look over a table, a service, or both: say what is wrong and how to mend it
+    /// Check a table, a directory, a service, or several of them: report what is wrong and how to fix it
     ///
     /// Reads the whole table that --data, --endpoint-url or --aws names, and asks the service at --url (here both may be
     /// given). Exits with 0 if nothing is left to do, with 1 if something is.
@@ -178,9 +226,12 @@ pub struct ServeArgs {
     /// Keep everything in memory, and lose it at the end
     #[arg(long)]
     pub memory: bool,
-    /// Require bearer tokens signed by a key in this JWKS file, which is read again when it changes
-    #[arg(long, value_name = "FILE", requires_all = ["issuers", "audiences"])]
-    pub jwks: Option<PathBuf>,
+    /// Require bearer tokens signed by a key in this JWKS file or URL
+    ///
+    /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an
+    /// unknown key.
+    #[arg(long, value_name = "FILE|URL", requires_all = ["issuers", "audiences"])]
+    pub jwks: Option<String>,
     /// Required `iss` claim
     #[arg(long, value_name = "ISSUER")]
     pub issuer: Option<String>,
@@ -196,9 +247,15 @@ pub struct ServeArgs {
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
+    /// Require this bearer token, which may do everything: for development
+    #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_DEV_TOKEN", hide_env_values = true, conflicts_with_all = ["jwks", "insecure"])]
+    pub dev_token: Option<String>,
     /// Let everybody do everything, from other machines too
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
+    /// Serve below this path, such as /nameservice, behind a proxy that keeps it
+    #[arg(long, value_name = "PATH")]
+    pub base_path: Option<BasePath>,
     /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
     #[arg(long)]
     pub consumer: bool,
@@ -277,7 +334,7 @@ pub struct PublishArgs {
     /// It depends on nothing any more
     #[arg(long, conflicts_with = "depends_on")]
     pub no_dependencies: bool,
-    /// The version of the configuration that must be in place; 0 for none
+    /// The expected version of the configuration; 0 for none
     #[arg(long, value_name = "N")]
     pub expect_v: Option<i64>,
     /// How to repeat it.
@@ -346,7 +403,7 @@ pub struct ListArgs {
     /// All of them (the default)
     #[arg(long)]
     pub all: bool,
-    /// Go on where an earlier list (--json, --limit) has ended
+    /// Continue where an earlier list (--json, --limit) ended
     #[arg(long)]
     pub cursor: Option<String>,
 }
@@ -355,13 +412,13 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("expectation").multiple(false))]
 pub struct ExpectArgs {
-    /// This very value must be in place
+    /// The expected value
     #[arg(long, value_name = "ID@T", group = "expectation", value_parser = RefValue::parse)]
     pub expect: Option<RefValue>,
-    /// No record must be in place: the push creates a ledger
+    /// Expect no record: the push creates a ledger
     #[arg(long, group = "expectation")]
     pub expect_none: bool,
-    /// The record must be in place, without data
+    /// Expect the record without data
     #[arg(long, group = "expectation")]
     pub expect_unborn: bool,
 }
@@ -425,9 +482,15 @@ pub struct HistoryArgs {
     /// Only changes of this part of the record
     #[arg(long, value_enum)]
     pub concern: Option<ConcernArg>,
-    /// Only what follows this position
+    /// Only changes after this position
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Print the oldest change first; by default, the newest is
+    #[arg(long)]
+    pub oldest_first: bool,
 }
 
 /// `push`
@@ -449,7 +512,7 @@ pub struct PushHeadArgs {
     pub id: ContentId,
     /// Its t
     pub t: i64,
-    /// What must be in place.
+    /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
     /// Under which lease.
@@ -476,7 +539,7 @@ pub struct PushIndexArgs {
     /// Replace an index at the same t too
     #[arg(long, conflicts_with = "expectation")]
     pub allow_equal: bool,
-    /// What must be in place.
+    /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
     /// Under which lease.
@@ -494,10 +557,10 @@ pub struct StatusArgs {
     pub address: Address,
     /// The new state, such as ready, indexing or error; left out, the status is shown
     pub state: Option<String>,
-    /// What else to tell: a JSON object, @FILE, or - for stdin
+    /// More members of the status: a JSON object, @FILE, or - for stdin
     #[arg(long, value_name = "JSON", requires = "state")]
     pub meta: Option<String>,
-    /// The version that must be in place [default: the one that is there now]
+    /// The expected version [default: the stored one]
     #[arg(long, value_name = "N", requires = "state")]
     pub expect_v: Option<i64>,
     /// Under which lease.
@@ -515,7 +578,7 @@ pub struct ConfigArgs {
     pub address: Address,
     /// The new configuration: a JSON object, @FILE, or - for stdin; left out, the configuration is shown
     pub config: Option<String>,
-    /// The version that must be in place, 0 for none [default: the one that is there now]
+    /// The expected version, 0 for none [default: the stored one]
     #[arg(long, value_name = "N", requires = "config")]
     pub expect_v: Option<i64>,
     /// Under which lease.
@@ -528,7 +591,7 @@ pub struct ConfigArgs {
 
 /// The lease that a push is made under: it is refused once another has taken the lease over.
 ///
-/// Within `lease run`, pushes to its record are made under its lease without being told.
+/// Within `lease run`, pushes to its record are made under its lease by default.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Under a lease [default: that of `lease run`, on its record]")]
 pub struct ClaimArgs {
@@ -562,7 +625,7 @@ pub enum LeaseCommand {
     /// its own, gets the signals that this process gets, and is stopped once the lease is lost or has run out: by
     /// SIGTERM, and 5 seconds later by SIGKILL.
     ///
-    /// Exits with the command's code, 128 and more where a signal has ended it; with 3 if somebody else holds the lease
+    /// Exits with the command's code, 128 and more where a signal has ended it; with 3 if another holder has the lease
     /// or it was lost.
     Run(LeaseRunArgs),
 }
@@ -573,7 +636,7 @@ pub struct HolderArgs {
     /// The name of the lease: index_lock, reindex_lock, maintenance_lock, migration_lock, or one of your own (a-z, 0-9, _)
     #[arg(long, value_parser = values::lease_name)]
     pub name: LeaseName,
-    /// Under which name. Whoever holds the lease under this name takes over from themselves: give each process its own
+    /// The name of the holder. A holder of the same name takes the lease over: give each process its own
     #[arg(long)]
     pub holder: String,
 }
@@ -773,7 +836,7 @@ pub struct HealthArgs {
 /// `doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Mend what can be mended, beside live traffic
+    /// Fix what can be fixed safely, under live traffic
     #[arg(long)]
     pub fix: bool,
     /// The queue of stream records that could not be read

@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How often a group that was told to end is looked at.
+/// How often a group that was asked to end is checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running command.
@@ -96,7 +96,7 @@ mod system {
     use super::*;
 
     impl Running {
-        /// Passes a signal on to the whole group. Where nobody is left, there is nobody to tell.
+        /// Passes a signal on to the whole group, if any of it is left.
         pub fn pass(&mut self, signal: Signal) {
             let signal = match signal {
                 Signal::HangUp => process::Signal::HUP,
@@ -106,7 +106,7 @@ mod system {
             };
             if let Some(group) = self.group {
                 let _ = kill_process_group(group, signal);
-                // One that is stopped gets its signals only after it goes on.
+                // A stopped process receives its signals only once it continues.
                 let _ = kill_process_group(group, process::Signal::CONT);
             }
         }

@@ -27,7 +27,7 @@ impl Transport for InProcess {
     }
 }
 
-/// Returns a client of the service at this URL. A command sends each request once: whoever calls it decides whether to
+/// Returns a client of the service at this URL. A command sends each request once: its caller decides whether to
 /// repeat it.
 pub fn remote(url: &str, token: Option<String>) -> Result<Client, Failure> {
     let mut client = Client::builder(url).retries(Retries::NONE);

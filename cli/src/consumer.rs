@@ -39,14 +39,14 @@ const LIST_EVERY: Duration = Duration::from_secs(60);
 const LIST_CHILDREN_EVERY: Duration = Duration::from_secs(1);
 /// How long a stream keeps its records.
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long to wait before a table without a stream is looked at again.
+/// How long to wait before a table without a stream is checked again.
 const NO_STREAM_PAUSE: Duration = Duration::from_secs(30);
 /// Pauses between attempts at what does not succeed: the first, and the longest. There is no last one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A stream in AWS takes five reads a second from each shard.
 const THROTTLED_PAUSE: Duration = Duration::from_millis(250);
-/// How long the rest of the stream may take once the consumer is told to stop.
+/// How long the rest of the stream may take once the consumer is stopping.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where stream records come from.
@@ -124,7 +124,7 @@ impl Rhythm {
     }
 }
 
-/// Tells the consumer that something was written, so that it need not wait for the clock.
+/// Notifies the consumer of a write, so that it need not wait for the next poll.
 #[derive(Clone, Debug, Default)]
 pub struct Nudge(Arc<Notify>);
 
@@ -135,7 +135,7 @@ impl Nudge {
     }
 }
 
-/// A consumer that runs. It stops when told to, or with the runtime.
+/// A running consumer. It stops on request, or with the runtime.
 #[derive(Debug)]
 pub struct Running {
     nudge: Nudge,
@@ -144,7 +144,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// For whoever knows that something was written.
+    /// Returns what notifies it of writes.
     pub fn nudge(&self) -> Nudge {
         self.nudge.clone()
     }
@@ -154,7 +154,7 @@ impl Running {
         self.stop.send_replace(true);
         let mut task = self.task;
         if timeout(DRAIN_TIMEOUT, &mut task).await.is_err() {
-            tracing::warn!("the stream was not read to its end in {DRAIN_TIMEOUT:?}: the next start goes on there");
+            tracing::warn!("the stream was not read to its end in {DRAIN_TIMEOUT:?}: the next start continues there");
             task.abort();
             // Nothing of it runs any more when this returns.
             let _ = task.await;
@@ -178,7 +178,7 @@ enum Interrupted {
     #[error("the stream cannot be read")]
     Stream(#[source] BoxError),
     /// How far it was read cannot be loaded or saved.
-    #[error("it cannot be told how far the stream was read")]
+    #[error("the checkpoint of the stream cannot be read or written")]
     Checkpoint(#[from] StoreError),
     /// The table has no stream.
     #[error("the table has no stream: `nameservice init` reports what else it lacks")]
@@ -186,7 +186,7 @@ enum Interrupted {
     /// The table has another stream than before.
     #[error("the table's stream was made anew")]
     OtherStream,
-    /// The consumer was told to stop while a batch was refused.
+    /// The consumer was stopped while a batch was rejected.
     #[error("stopped before a batch was taken")]
     Stopped,
 }
@@ -237,7 +237,7 @@ impl Reader {
                 Err(error) => error,
             };
             if *self.stopping.borrow() {
-                tracing::warn!(error = chain(&error), "the stream was not read to its end: the next start goes on");
+                tracing::warn!(error = chain(&error), "the stream was not read to its end: the next start continues");
                 return;
             }
             // Trouble after a good while is new trouble.
@@ -267,7 +267,7 @@ impl Reader {
         }
     }
 
-    /// Reads until told to stop and nothing is left.
+    /// Reads until it is stopped and nothing is left.
     async fn follow(&self) -> Result<(), Interrupted> {
         let stream = self.stream().await?;
         self.feed.set_outage(None);
@@ -490,7 +490,7 @@ impl Reader {
         tracing::error!(
             reason,
             oldest,
-            "changes were lost before they came into the feed, which begins anew: readers are told to start again from a \
+            "changes were lost before they came into the feed, which begins anew: readers must start again from a \
              snapshot"
         );
         Ok(())
@@ -685,10 +685,10 @@ mod tests {
         let known = [checkpoint("a", true), checkpoint("b", false)];
         let (shards, outrun) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]), None);
         assert_eq!(outrun, None);
-        let told: Vec<_> =
+        let shown: Vec<_> =
             shards.iter().map(|(id, shard)| (id.as_str(), shard.state, shard.passed.as_deref())).collect();
         let waits = State::Waiting;
-        assert_eq!(told, [("b", State::Begun, Some("7")), ("c", waits, None), ("d", waits, None)]);
+        assert_eq!(shown, [("b", State::Begun, Some("7")), ("c", waits, None), ("d", waits, None)]);
     }
 
     #[test]

@@ -28,6 +28,14 @@ pub enum Failure {
     /// The service has refused, and said why.
     #[error("{}", .0.detail)]
     Refused(Box<ProblemDocument>),
+    /// A push whose expectation does not match.
+    #[error("conflict, nothing written: {words}")]
+    Conflict {
+        /// What was expected, and what is stored.
+        words: String,
+        /// The answer.
+        problem: Box<ProblemDocument>,
+    },
     /// A push that came too late.
     #[error("stale: {0} is as new or newer")]
     Stale(String),
@@ -109,7 +117,7 @@ pub enum Failure {
     /// A command has run under a lease, and has ended so.
     #[error("the command has ended with the code {0}")]
     Ended(u8),
-    /// The doctor has found things that somebody should see to; they have been printed.
+    /// The doctor's findings need attention; they have been printed.
     #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
     /// A position that the feed has not reached.
@@ -136,10 +144,10 @@ impl Failure {
             Self::Usage(_) => USAGE,
             Self::Refused(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
-            Self::Stale(_) | Self::LeaseLost { .. } => CONFLICT,
+            Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } => CONFLICT,
             Self::BeyondEnd { .. } => BEYOND_END,
             Self::Ended(code) => *code,
-            // As shells tell a program that is missing from one that is no program.
+            // Shells distinguish a missing program from a file that is no program in this way.
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Start { .. } => 126,
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
@@ -149,7 +157,7 @@ impl Failure {
             Self::Serve(error) if error.is_usage() => USAGE,
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
-            // Whoever closed the pipe has seen enough.
+            // The reader of the pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
             | Self::Open(_)
@@ -162,7 +170,7 @@ impl Failure {
         }
     }
 
-    /// Whether there is nothing to tell: somebody else has told it, or nobody listens.
+    /// Returns whether nothing is to be printed: it has been printed already, or the reader is gone.
     pub fn is_silent(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
@@ -174,12 +182,12 @@ impl Failure {
     /// The service's own words, where there are any.
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match self {
-            Self::Refused(problem) => Some(problem),
+            Self::Refused(problem) | Self::Conflict { problem, .. } => Some(problem),
             _ => None,
         }
     }
 
-    /// What is in place, where the refusal tells: `None` where it does not, null where there is nothing.
+    /// Returns the stored value, where the problem has one: `None` where it has not, null where nothing is stored.
     pub fn actual(&self) -> Option<&Value> {
         self.problem()?.members.get("actual")
     }

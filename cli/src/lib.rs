@@ -4,11 +4,13 @@
 //! [`consumer::start`].
 
 pub mod args;
+pub mod base_path;
 pub mod child;
 pub mod client;
 pub mod commands;
 pub mod consumer;
 pub mod failure;
+mod keys;
 pub mod output;
 pub mod routes;
 pub mod serve;
@@ -29,7 +31,7 @@ pub async fn program() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    output::init_logging(cli.command.serves());
+    output::init_logging(cli.command.serves(), cli.log_level, cli.log_format);
     let json = cli.json;
     match commands::run(cli).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ use std::{
 use comfy_table::{Table, presets};
 use jiff::Timestamp;
 use nameservice_api::{
-    Config, Head, Index, Record, Status, changes::Change, leases::Lease, requests::HeadValue,
+    Config, Head, Index, ProblemKind, Record, Status, changes::Change, leases::Lease, requests::HeadValue,
     transactions::OperationResult,
 };
 use nameservice_model::chain;
@@ -16,7 +16,11 @@ use nameservice_store::doctor::{Finding, Fix};
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 
-use crate::{commands::Operation, failure::Failure};
+use crate::{
+    args::{LogFormat, LogLevel},
+    commands::Operation,
+    failure::Failure,
+};
 
 /// Prints results.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +57,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
-/// Prints to stderr. Where even that is closed, there is nobody to tell.
+/// Prints to stderr. Where even that is closed, the text is lost.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Tells why a command was not done: as a problem document where a program wants it, or in words.
+/// Prints why a command failed: as a problem document for a program, or in words.
 pub fn report(failure: &Failure, json: bool) {
     if failure.is_silent() {
         return;
@@ -95,8 +99,10 @@ fn words_of(failure: &Failure) -> String {
             let _ = write!(words, "\n  {member}: {}", texts.join(", "));
         }
     }
-    if let Some(there) = problem.members.get("lease").filter(|lease| !lease.is_null()) {
-        let _ = write!(words, "\n  held: {}", lease_words(there));
+    let lease = problem.members.get("lease").filter(|lease| !lease.is_null());
+    // The detail of the one names the holder already.
+    if let Some(lease) = lease.filter(|_| problem.kind() != Some(ProblemKind::LeaseHeld)) {
+        let _ = write!(words, "\n  held: {}", lease_words(lease));
     }
     if problem.status == 401 {
         words.push_str("\n  give a token with --token or NAMESERVICE_TOKEN");
@@ -104,15 +110,20 @@ fn words_of(failure: &Failure) -> String {
     words
 }
 
-/// Starts the log on stderr: `RUST_LOG` decides, else what goes on matters only to those who run the service.
-pub fn init_logging(serving: bool) {
+/// Starts the log on stderr. By default `serve` logs its requests, and other commands only warnings.
+pub fn init_logging(serving: bool, level: Option<LogLevel>, format: LogFormat) {
     let default = if serving { "info" } else { "warn" };
-    let wanted = std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
+    let of_environment = || std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
+    let wanted = level.map(|level| level.as_str().to_owned()).or_else(of_environment);
     // The engine warns of every refused condition, which is an outcome like any other; the AWS configuration warns of
     // every place where it has looked in vain, also when it finds what it needs in the next one.
     let filter = EnvFilter::new(format!("dynoxide=error,aws_config=error,{}", wanted.as_deref().unwrap_or(default)));
     // Refused only where a log is there already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let _ = match format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
 }
 
 /// Returns a head in words.
@@ -250,9 +261,9 @@ pub fn findings(findings: &[Finding]) -> String {
         let mend = match &finding.fix {
             Fix::ByHand => format!("by hand: {mend}"),
             Fix::Possible => format!("--fix: {mend}"),
-            Fix::Done => format!("mended: {mend}"),
+            Fix::Done => format!("fixed: {mend}"),
             Fix::ChangedMeanwhile => format!("changed meanwhile, run again: {mend}"),
-            Fix::Failed(reason) => format!("not mended ({}): {mend}", clean(reason)),
+            Fix::Failed(reason) => format!("not fixed ({}): {mend}", clean(reason)),
         };
         table.add_row(["", "", "", &mend]);
     }
@@ -282,7 +293,7 @@ pub fn finding(finding: &Finding) -> Value {
     value
 }
 
-/// The state of a status payload, and what else it tells.
+/// The state of a status payload, and its other members.
 fn split_state(payload: &Value) -> (Option<String>, Option<Value>) {
     let mut rest = payload.clone();
     let state = rest.as_object_mut().and_then(|object| object.remove("state"));
@@ -332,7 +343,7 @@ fn record_rows(record: &Value) -> String {
     lines(table)
 }
 
-/// Records, a line each: as much as they tell.
+/// Records, a line each, as far as they are known.
 pub fn records(records: &[Value]) -> String {
     let full = records.iter().any(|record| record.get("status").is_some());
     let mut table = plain_table();
@@ -443,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_change_is_a_line_whose_columns_stand_below_those_of_the_line_before() {
-        let told = |concern: &str, watermark: i64, payload: Value| {
+        let event = |concern: &str, watermark: i64, payload: Value| {
             change_line(&json!({
                 "position": 7, "address": "mydb:main", "kind": "ledger", "concern": concern, "change": "updated",
                 "watermark": watermark, "payload": payload, "occurred_at": "2026-01-01T00:00:00.123Z",
@@ -451,16 +462,16 @@ mod tests {
         };
         let begin = "       7  2026-01-01T00:00:00.123Z  mydb:main                 ";
         for (line, end) in [
-            (told("head", 5, json!({"id": ID, "t": 5})), format!("head    updated         5  {ID}")),
-            (told("index", 5, json!({"id": ID, "t": 5, "rev": 2})), format!("index   updated         5  {ID}, rev 2")),
-            (told("head", 0, json!({"id": null, "t": 0})), "head    updated         0  nothing yet".into()),
+            (event("head", 5, json!({"id": ID, "t": 5})), format!("head    updated         5  {ID}")),
+            (event("index", 5, json!({"id": ID, "t": 5, "rev": 2})), format!("index   updated         5  {ID}, rev 2")),
+            (event("head", 0, json!({"id": null, "t": 0})), "head    updated         0  nothing yet".into()),
             (
-                told("status", 3, json!({"state": "error", "m": "x"})),
+                event("status", 3, json!({"state": "error", "m": "x"})),
                 "status  updated         3  error {\"m\":\"x\"}".into(),
             ),
-            (told("config", 2, json!({"a": 1})), "config  updated         2  {\"a\":1}".into()),
-            (told("meta", 0, json!({"retracted": true})), "meta    updated         -  ledger".into()),
-            (told("head", 0, json!(null)), "head    updated         0".into()),
+            (event("config", 2, json!({"a": 1})), "config  updated         2  {\"a\":1}".into()),
+            (event("meta", 0, json!({"retracted": true})), "meta    updated         -  ledger".into()),
+            (event("head", 0, json!(null)), "head    updated         0".into()),
         ] {
             assert_eq!(line, format!("{begin}{end}"));
         }

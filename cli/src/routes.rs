@@ -3,7 +3,7 @@
 use nameservice_http::{App, Route};
 use utoipa::openapi::OpenApi;
 
-/// All rooms, one line each.
+/// All handlers, one line each.
 fn routes() -> Route {
     Route::new()
         .merge(branch_create::route())
@@ -34,12 +34,12 @@ fn routes() -> Route {
         .merge(transaction_commit::route())
 }
 
-/// The router of all rooms, to be finished by [`nameservice_http::service()`].
+/// The router of all handlers, to be completed by [`nameservice_http::service()`].
 pub fn router() -> axum::Router<App> {
     routes().split_for_parts().0
 }
 
-/// What all rooms say of themselves, as one OpenAPI document.
+/// The descriptions of all handlers, as one OpenAPI document.
 pub fn document() -> OpenApi {
     nameservice_http::openapi(routes().into_openapi())
 }
@@ -50,20 +50,21 @@ mod tests {
 
     use super::*;
 
-    /// Rooms that a router has no place for: it has answers of its own for what they answer behind a gateway.
+    /// Functions that are not mounted: the router itself answers what they answer behind a gateway.
     const NOT_MOUNTED: [&str; 2] = ["not_found", "stream_consumer"];
 
     #[test]
-    fn every_room_is_mounted() {
-        let rooms = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions")).unwrap();
-        let rooms: BTreeSet<_> = rooms.map(|room| room.unwrap().file_name().into_string().unwrap()).collect();
+    fn every_function_is_mounted() {
+        let functions = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions")).unwrap();
+        let functions: BTreeSet<_> =
+            functions.map(|function| function.unwrap().file_name().into_string().unwrap()).collect();
         let source = include_str!("routes.rs");
-        for room in rooms.iter().filter(|room| !NOT_MOUNTED.contains(&room.as_str())) {
-            assert!(source.contains(&format!("({room}::route())")), "{room} is not mounted");
+        for function in functions.iter().filter(|name| !NOT_MOUNTED.contains(&name.as_str())) {
+            assert!(source.contains(&format!("({function}::route())")), "{function} is not mounted");
         }
     }
 
-    /// The function that serves the document cannot know the other rooms, so it carries a copy.
+    /// The function that serves the document does not link the other handlers, so it carries a copy.
     #[test]
     fn the_document_that_is_served_is_the_one_that_the_rooms_make() {
         let served: serde_json::Value =

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -15,22 +15,23 @@ use axum::{
     serve::ListenerExt as _,
 };
 use nameservice_http::{
-    App, Auth, CorsLayer, InvalidKeys, Problem, Required, Shutdown, Verifier, cors, log_requests, service,
+    App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::Error as StoreError;
+use nameservice_model::{BoxError, Error as StoreError};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
     args::{ServeArgs, TargetArgs},
+    base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
-    output, routes,
+    keys, output, routes,
     target::{Missing, Opened, Place, Table},
 };
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
-/// How long running requests may take to finish once the service is told to stop.
+/// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long reads may: one that waits for changes would wait for nothing.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55f
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Somebody listens there already.
+    /// The address is in use.
     #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
     InUse(SocketAddr),
     /// The address cannot be listened on.
@@ -52,20 +53,20 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    /// Other machines could reach a service that asks nobody who they are.
+    /// Other machines could reach a service that requires no token.
     #[error(
-        "{0} can be reached from other machines: give the keys of callers' tokens with --jwks FILE, or let everybody \
-         do everything with --insecure"
+        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
+         --dev-token, or let everybody do everything with --insecure"
     )]
     Exposed(SocketAddr),
     /// The key set is not there or cannot be used.
-    #[error("cannot use the keys in {}", path.display())]
+    #[error("cannot use the keys in {place}")]
     Keys {
-        /// The file.
-        path: PathBuf,
+        /// The file or the URL.
+        place: String,
         /// Why.
         #[source]
-        source: InvalidKeys,
+        source: BoxError,
     },
     /// The system does not let this process handle signals.
     #[error("cannot wait for signals")]
@@ -79,15 +80,16 @@ impl ServeError {
     }
 }
 
-/// A service that runs. It stops when told to, or with the runtime.
+/// A running service. It stops on request, or with the runtime.
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
+    base: Option<BasePath>,
     shutdown: Shutdown,
     server: JoinHandle<io::Result<()>>,
 }
 
-/// Takes an address to listen on, whose port may be 0. Nobody is answered before [`start`].
+/// Binds an address, whose port may be 0. No request is answered before [`start`].
 pub async fn bind(listen: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(listen).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(listen),
@@ -97,16 +99,22 @@ pub async fn bind(listen: SocketAddr) -> Result<TcpListener, ServeError> {
 
 /// Starts a service. A consumer of the same table is nudged after every write.
 pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Service, ServeError> {
-    start_for(listener, app, nudge, None)
+    start_with(listener, app, Settings { nudge, ..Settings::default() })
 }
 
-/// Starts a service for web pages of other origins, too.
-fn start_for(
-    listener: TcpListener,
-    app: App,
+/// How a service is served.
+#[derive(Default)]
+struct Settings {
+    /// Called after every write.
     nudge: Option<Nudge>,
+    /// Which web pages may use it.
     cors: Option<CorsLayer>,
-) -> Result<Service, ServeError> {
+    /// Below which path it is.
+    base_path: Option<BasePath>,
+}
+
+fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
+    let Settings { nudge, cors, base_path } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -129,11 +137,15 @@ fn start_for(
         router = router.layer(cors);
     }
     router = log_requests(router);
+    let base = base_path.clone();
+    if let Some(base_path) = base_path {
+        router = below(base_path, router);
+    }
     let told_to_stop = shutdown.clone();
     let server = tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(async move { told_to_stop.begun().await }).await
     });
-    Ok(Service { address, shutdown, server })
+    Ok(Service { address, base, shutdown, server })
 }
 
 async fn nudge_after_writes(State(nudge): State<Nudge>, request: Request, next: Next) -> Response {
@@ -188,7 +200,7 @@ impl Service {
 
     /// Where it is, without a slash at the end.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}{}", self.address, self.base.as_ref().map_or("", BasePath::as_str))
     }
 
     /// Stops listening, and waits up to ten seconds for running requests to finish.
@@ -216,7 +228,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         (None, false) => Place::Data(Path::new(".").join(DEFAULT_DATA)),
     };
     // Everything that the command line can get wrong comes before anything is opened.
-    let auth = auth(&args)?;
+    let auth = auth(&args).await?;
     let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
     let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = signal()?;
@@ -233,9 +245,14 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             consuming(&args, table)
         }
     };
-    let service = start_for(listener, opened.app(auth), consuming.as_ref().map(Running::nudge), cors)?;
-    // Whoever started the service in the background may have closed its stdout.
-    let _ = output::print(&greeting(&service, &opened));
+    let nudge = consuming.as_ref().map(Running::nudge);
+    if let Auth::Verified(verifier) = &auth {
+        reload_on_hangup(verifier.clone())?;
+    }
+    let settings = Settings { nudge, cors, base_path: args.base_path.clone() };
+    let service = start_with(listener, opened.app(auth), settings)?;
+    // A service in the background may have no stdout any more.
+    let _ = output::print(&greeting(&args, &service, &opened));
 
     stop.await;
     output::note("stopping");
@@ -260,20 +277,41 @@ fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
     Some(consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), pace))
 }
 
-fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
+async fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
     match &args.jwks {
-        Some(path) => {
+        Some(place) => {
+            let unusable = |source| ServeError::Keys { place: place.clone(), source };
             // The command line requires one of each.
             let required = |exactly: &Option<String>| exactly.clone().map_or(Required::Any, Required::Exactly);
-            let verifier = Verifier::from_file(path, required(&args.issuer), required(&args.audience));
-            Ok(Auth::Verified(verifier.map_err(|source| ServeError::Keys { path: path.clone(), source })?))
+            let source = keys::source(place).map_err(unusable)?;
+            let verifier = Verifier::from_source(source, required(&args.issuer), required(&args.audience)).await;
+            Ok(Auth::Verified(verifier.map_err(|error| unusable(error.into()))?))
+        }
+        None if args.dev_token.is_some() => {
+            Ok(Auth::Token(StaticToken::new(args.dev_token.as_deref().unwrap_or_default())))
         }
         None if args.insecure || args.listen.ip().is_loopback() => Ok(Auth::Open),
         None => Err(ServeError::Exposed(args.listen)),
     }
 }
 
-/// Completes when the process is told to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it at once.
+/// Reads the keys of callers' tokens again on SIGHUP.
+#[cfg_attr(not(unix), expect(unused_variables, clippy::unnecessary_wraps))]
+fn reload_on_hangup(verifier: Verifier) -> Result<(), ServeError> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                verifier.reload().await;
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Completes when the process has to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it at once.
 fn signal() -> Result<impl Future<Output = ()>, ServeError> {
     #[cfg(unix)]
     {
@@ -299,18 +337,34 @@ fn signal() -> Result<impl Future<Output = ()>, ServeError> {
 }
 
 /// Where it listens, and commands to paste.
-fn greeting(service: &Service, opened: &Opened) -> String {
+fn greeting(args: &ServeArgs, service: &Service, opened: &Opened) -> String {
     // As the program was called: it need not be on the path.
     let program = std::env::args().next().unwrap_or_else(|| "nameservice".into());
     let default = SocketAddr::from(([127, 0, 0, 1], 8080));
-    let url = if service.address() == default { String::new() } else { format!(" --url {}", service.url()) };
+    let is_default = service.address() == default && args.base_path.is_none();
+    let url = if is_default { String::new() } else { format!(" --url {}", service.url()) };
+    let token = match (&args.dev_token, &args.jwks) {
+        (Some(token), _) => format!("  export NAMESERVICE_TOKEN={}\n", quoted(token)),
+        (None, Some(_)) => "  export NAMESERVICE_TOKEN=…  # a token of your issuer\n".to_owned(),
+        (None, None) => String::new(),
+    };
     format!(
-        "Listening on {}, {}. Try:\n\n  {program} create mydb{url}\n  {program} push head mydb {SAMPLE_ID} 1{url}\n  \
-         {program} show mydb{url}\n  {program} watch{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
+        "Listening on {}, {}. Try:\n\n{token}  {program} create mydb{url}\n  \
+         {program} push head mydb {SAMPLE_ID} 1 --expect-unborn{url}\n  {program} show mydb{url}\n  \
+         {program} watch{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
         service.url(),
         opened.describe(),
         service.url(),
     )
+}
+
+/// Quotes a text for a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '=' | '+');
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
@@ -338,15 +392,25 @@ mod tests {
         }
     }
 
-    #[test]
-    fn other_machines_are_let_in_only_with_keys_or_on_purpose() {
+    #[tokio::test]
+    async fn other_machines_are_let_in_only_with_keys_a_token_or_on_purpose() {
         for line in ["", "--listen [::1]:0", "--listen 127.0.0.2:1", "--listen 0.0.0.0:1 --insecure"] {
-            assert!(matches!(auth(&args(line)), Ok(Auth::Open)), "{line}");
+            assert!(matches!(auth(&args(line)).await, Ok(Auth::Open)), "{line}");
         }
         for line in ["--listen 0.0.0.0:1", "--listen [::]:1", "--listen 10.0.0.1:1"] {
-            assert!(matches!(auth(&args(line)), Err(ServeError::Exposed(_))), "{line}");
+            assert!(matches!(auth(&args(line)).await, Err(ServeError::Exposed(_))), "{line}");
         }
-        let refused = auth(&args("--jwks /nowhere --any-issuer --any-audience")).unwrap_err();
+        for line in ["--dev-token secret", "--listen 0.0.0.0:1 --dev-token secret"] {
+            assert!(matches!(auth(&args(line)).await, Ok(Auth::Token(_))), "{line}");
+        }
+        let refused = auth(&args("--jwks /nowhere --any-issuer --any-audience")).await.unwrap_err();
         assert!(matches!(refused, ServeError::Keys { .. }) && refused.is_usage());
+    }
+
+    #[test]
+    fn a_token_is_quoted_for_the_shell() {
+        for (text, expected) in [("abc-1.x", "abc-1.x"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")] {
+            assert_eq!(quoted(text), expected);
+        }
     }
 }

@@ -22,9 +22,11 @@ use crate::{
     client::{self, Client},
     consumer::Source,
     failure::Failure,
-    routes,
+    output, routes,
 };
 
+/// How long a table may take to answer before that is printed.
+const NOTICE_AFTER: Duration = Duration::from_millis(900);
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
 
@@ -241,15 +243,16 @@ impl Table {
         }
     }
 
-    /// Makes the table and its feed's where there is none; tells what those that exist lack.
+    /// Creates the table and its feed's where there is none; reports what existing ones lack.
     pub async fn ensure(&self) -> Result<TableReport, Failure> {
-        let mut report = self.store.ensure_table().await.map_err(|source| self.unusable(source, ""))?;
+        let ensured = self.noticed(self.store.ensure_table()).await;
+        let mut report = ensured.map_err(|source| self.unusable(source, ""))?;
         let feed = self.feed.ensure_table().await.map_err(|source| self.feed_unusable(source))?;
         report.lacks.extend(feed.lacks.iter().map(of_feed));
         Ok(report)
     }
 
-    /// Tells what the tables lack, and makes none: in AWS, tables are made by whoever means to pay for them.
+    /// Reports what the tables lack, and creates none: in AWS a table costs money, and is created on purpose only.
     pub async fn check(&self) -> Result<TableReport, Failure> {
         self.ping().await?;
         let mut report = self.store.check_table().await.map_err(|source| self.unusable(source, ""))?;
@@ -270,10 +273,18 @@ impl Table {
             StoreError::Unavailable { .. } => "",
             _ => "; if it does not exist, `nameservice init` with the same options makes it",
         };
-        self.store.ping().await.map_err(|source| {
+        self.noticed(self.store.ping()).await.map_err(|source| {
             let hint = hint(&source);
             self.unusable(source, hint)
         })
+    }
+
+    /// Says so where the table does not answer soon: attempts are repeated for several seconds.
+    async fn noticed<T>(&self, request: impl Future<Output = T>) -> T {
+        notice_after(NOTICE_AFTER, request, || {
+            output::note(&format!("{} does not answer yet; still trying", self.describe()));
+        })
+        .await
     }
 
     fn unusable(&self, source: StoreError, hint: &'static str) -> Failure {
@@ -285,9 +296,21 @@ impl Table {
     }
 }
 
-/// What the feed's table lacks, told apart from what the table lacks.
+/// Describes what the feed's table lacks.
 fn of_feed(lack: &impl std::fmt::Display) -> String {
     format!("in the feed's table: {lack}")
+}
+
+/// Awaits a future, and calls `notice` once if it takes longer than this.
+async fn notice_after<T>(after: Duration, future: impl Future<Output = T>, notice: impl FnOnce()) -> T {
+    let mut future = std::pin::pin!(future);
+    match tokio::time::timeout(after, &mut future).await {
+        Ok(done) => done,
+        Err(_) => {
+            notice();
+            future.await
+        }
+    }
 }
 
 /// How AWS is reached: as its own command line finds it.
@@ -302,7 +325,19 @@ pub(crate) async fn aws_config() -> Result<aws_config::SdkConfig, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_table_that_is_slow_to_answer_is_noticed() {
+        for (takes, noticed) in [(100, false), (5_000, true)] {
+            let was_noticed = Cell::new(false);
+            let request = tokio::time::sleep(Duration::from_millis(takes));
+            notice_after(NOTICE_AFTER, request, || was_noticed.set(true)).await;
+            assert_eq!(was_noticed.get(), noticed, "{takes} ms");
+        }
+    }
 
     #[test]
     fn one_place_at_most_is_named() {

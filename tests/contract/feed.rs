@@ -115,21 +115,33 @@ async fn a_history_is_the_changes_of_one_record_in_pages_of_any_size(ns: &Fixtur
         push(ns, &b, t).await;
     }
     let of_b: Vec<Change> = all(ns).await.into_iter().filter(|change| change.address == b).collect();
+    let (second, fourth) = (of_b[1].position, of_b[3].position);
+    for newest_first in [false, true] {
+        let between = HistoryQuery { after: second, before: Some(fourth), newest_first, ..HistoryQuery::default() };
+        assert_eq!(ns.feed.history(&b, &between).await.unwrap().changes, [of_b[2].clone()]);
+    }
     for part in [None, Some(HEAD)] {
         let wanted: Vec<_> =
             of_b.iter().filter(|change| part.is_none_or(|part| change.part == part)).cloned().collect();
         for limit in [1, 2, 3, 100] {
-            let (mut seen, mut after) = (Vec::new(), 0);
-            loop {
-                let page = ns.feed.history(&b, &HistoryQuery { after, part, limit: at_most(limit) }).await.unwrap();
-                assert!(page.changes.len() <= limit);
-                seen.extend(page.changes);
-                match page.more_after {
-                    Some(more) => after = more,
-                    None => break,
+            for newest_first in [false, true] {
+                let mut query = HistoryQuery { part, newest_first, limit: at_most(limit), ..HistoryQuery::default() };
+                let mut seen = Vec::new();
+                loop {
+                    let page = ns.feed.history(&b, &query).await.unwrap();
+                    assert!(page.changes.len() <= limit);
+                    seen.extend(page.changes);
+                    match (page.more_after, newest_first) {
+                        (Some(more), false) => query.after = more,
+                        (Some(more), true) => query.before = Some(more),
+                        (None, _) => break,
+                    }
                 }
+                if newest_first {
+                    seen.reverse();
+                }
+                assert_eq!(seen, wanted, "in pages of {limit}, newest first: {newest_first}");
             }
-            assert_eq!(seen, wanted, "in pages of {limit}");
         }
     }
 }

@@ -365,7 +365,7 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
     for limit in 1..=10 {
         let (mut seen, mut after) = (Vec::new(), 0);
         loop {
-            let query = HistoryQuery { after, part: None, limit: at_most(limit) };
+            let query = HistoryQuery { after, limit: at_most(limit), ..HistoryQuery::default() };
             let page = table.feed.history(&at("b:main"), &query).await.unwrap();
             assert!(page.changes.len() <= limit);
             seen.extend(page.changes.iter().map(|change| (change.address.to_string(), change.watermark)));
@@ -376,6 +376,10 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
         }
         assert_eq!(seen, (1..=9).map(|n| ("b:main".to_owned(), n)).collect::<Vec<_>>());
     }
-    let index_only = HistoryQuery { after: 0, part: Some(ChangedPart::Concern(ConcernKind::Index)), limit: at_most(5) };
+    let index_only = HistoryQuery {
+        part: Some(ChangedPart::Concern(ConcernKind::Index)),
+        limit: at_most(5),
+        ..HistoryQuery::default()
+    };
     assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
 }

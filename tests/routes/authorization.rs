@@ -1,8 +1,15 @@
 //! Who may do what where (docs/specification.md, HTTP): tokens that the service checks itself.
 
+use std::sync::LazyLock;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp, jwk::Jwk};
-use nameservice_http::{Auth, Required, Verifier};
+use jsonwebtoken::{
+    Algorithm, EncodingKey, Header,
+    crypto::{CryptoProvider, rust_crypto::DEFAULT_PROVIDER},
+    encode, get_current_timestamp,
+    jwk::Jwk,
+};
+use nameservice_http::{Auth, Required, TOKEN_SIGNATURES, Verifier};
 
 use super::*;
 
@@ -13,7 +20,13 @@ const ED25519_FRAME: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\
 const P256_FRAME: &[u8] = b"\x30\x41\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\
     \x3d\x03\x01\x07\x04\x27\x30\x25\x02\x01\x01\x04\x20";
 
+/// Signs with RustCrypto what the service verifies with ring.
 fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
+    static SIGNING: LazyLock<CryptoProvider> = LazyLock::new(|| CryptoProvider {
+        verifier_factory: TOKEN_SIGNATURES.verifier_factory,
+        ..DEFAULT_PROVIDER.clone()
+    });
+    let _ = SIGNING.install_default();
     match algorithm {
         Algorithm::ES256 => EncodingKey::from_ec_der(&[P256_FRAME, &[seed; 32]].concat()),
         _ => EncodingKey::from_ed_der(&[ED25519_FRAME, &[seed; 32]].concat()),

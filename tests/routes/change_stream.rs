@@ -416,7 +416,7 @@ async fn a_store_that_stays_away_ends_the_stream_with_a_problem_that_tells_nothi
 #[tokio::test]
 async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
     const CHANGES: i64 = 200;
-    let limits = Limits { patience: Duration::from_millis(200), buffer: 64 * 1024, ..Limits::default() };
+    let limits = Limits { write_timeout: Duration::from_millis(200), buffer: 64 * 1024, ..Limits::default() };
     let table = Table::fresh().await;
     let text = "x".repeat(15_000);
     for chunk in (1..=CHANGES).collect::<Vec<_>>().chunks(49) {

@@ -62,6 +62,31 @@ async fn the_changes_of_one_record_come_oldest_first() {
 }
 
 #[tokio::test]
+async fn the_newest_change_comes_first_where_that_is_asked_for() {
+    let service = Service::start().await;
+    born(&service, "mydb", 1).await;
+    for t in 2..=4 {
+        service.put("/v1/heads/mydb", json!({ "new": commit(t) })).await.expect(200);
+    }
+    pump(&service.table).await;
+    let mut whole = history(&service, "mydb").await["changes"].as_array().unwrap().clone();
+    whole.reverse();
+    for limit in [1, 2, 50] {
+        let (mut seen, mut before) = (Vec::new(), String::new());
+        loop {
+            let page = history(&service, &format!("mydb?order=newest&limit={limit}{before}")).await;
+            seen.extend(page["changes"].as_array().unwrap().iter().cloned());
+            let Some(position) = page["position"].as_u64() else { break };
+            before = format!("&before={position}");
+        }
+        assert_eq!(seen, whole, "in pages of {limit}");
+    }
+    let heads = history(&service, "mydb?concern=head&order=newest&limit=2").await;
+    assert_eq!(summary(&heads), ["head updated 4", "head updated 3"]);
+    service.get("/v1/history/mydb?order=sideways").await.problem(400, "invalid-parameter");
+}
+
+#[tokio::test]
 async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;

@@ -111,7 +111,7 @@ pub(super) fn assert_told(changes: &[Change], expected: &[Vec<Told>]) {
             wanted.entry(address).or_default().push(told);
         }
     }
-    let told: Vec<_> = by_address.keys().collect();
+    let shown: Vec<_> = by_address.keys().collect();
     let listed: Vec<_> = wanted.keys().collect();
     assert_eq!(told, listed, "the feed tells of the records that have changed");
     for (address, writes) in wanted {

@@ -7,7 +7,7 @@ use nameservice_api::{
 };
 use nameservice_model::ConcernKind;
 
-use super::{Session, incomplete, push};
+use super::{Session, conflict::Expectation, incomplete, push};
 use crate::{args::ConfigArgs, client::write, failure::Failure, output, values};
 
 pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failure> {
@@ -32,7 +32,8 @@ pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
         let source_type = record.source_type.clone().ok_or_else(|| incomplete("source_type"))?;
         let body = GraphSource { source_type, config: payload, dependencies: None, expected_v: Some(v) };
         let request = write(Method::PUT, "graph-sources", &key).at(&address).body(&body);
-        let record = session.send::<Record>(request).await?;
+        let record = session.send::<Record>(request).await;
+        let record = record.map_err(|failure| Expectation::Version(v).explain(failure, None))?;
         return session
             .output
             .answer(&record.json, || format!("config of {address}: {}", output::config(record.config.as_ref())));
@@ -42,7 +43,8 @@ pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
         new: NewConfig { v: None, payload },
         lease: claim.claim(&address)?,
     };
-    let answer = session.send(write(Method::PUT, "configs", &key).at(&address).body(&push)).await?;
+    let answer = session.send(write(Method::PUT, "configs", &key).at(&address).body(&push)).await;
+    let answer = answer.map_err(|failure| Expectation::Version(v).explain(failure, None))?;
     push::report(session, &format!("config of {address}"), &answer, |value: &Config| output::config(Some(value)))
 }
 

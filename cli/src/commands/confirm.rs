@@ -6,7 +6,7 @@ use nameservice_model::Address;
 
 use crate::{failure::Failure, output};
 
-/// Shows what is about to be done, and asks for the address where there is somebody to ask.
+/// Shows what is about to be done, and asks for the address on a terminal.
 pub(super) fn ask(address: &Address, what: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         output::note(&format!("this would {what}"));

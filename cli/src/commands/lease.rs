@@ -112,7 +112,7 @@ async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
     let words = match lease.as_ref().and_then(|lease| serde_json::from_value::<Lease>(lease.clone()).ok()) {
         // Whether it has expired is for the service's clock to say.
         Some(lease) => format!("{address}: {}", output::lease(&lease)),
-        None => format!("{address}: nobody holds a lease"),
+        None => format!("{address}: no lease is held"),
     };
     session.output.answer(&json!({"lease": lease}), || words)
 }

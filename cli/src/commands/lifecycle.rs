@@ -35,7 +35,7 @@ pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Fail
     let PurgeArgs { address, yes, key } = args;
     if !yes {
         let record = session.record(&address, None).await?;
-        confirm::ask(&address, &format!("delete {address} for good:\n{}", output::record(&record)))?;
+        confirm::ask(&address, &format!("delete {address} permanently:\n{}", output::record(&record)))?;
     }
     let answer = session.send::<Value>(write(Method::DELETE, "records", &key).at(&address)).await?;
     if answer.is_null() && session.output.is_json() {

@@ -3,6 +3,7 @@
 mod branch;
 mod config;
 mod confirm;
+mod conflict;
 mod create;
 mod doctor;
 mod lease;
@@ -78,7 +79,7 @@ fn incomplete(part: &'static str) -> Failure {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> Result<(), Failure> {
-    let Cli { mut command, mut target, json } = cli;
+    let Cli { mut command, mut target, json, .. } = cli;
     if let Command::Serve(args) = &mut command
         && target.at == Some(nameservice::Place::Memory)
     {

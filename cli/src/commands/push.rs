@@ -9,7 +9,7 @@ use nameservice_api::{
 };
 use serde_json::Value;
 
-use super::{Answer, Session};
+use super::{Answer, Session, conflict::Expectation};
 use crate::{
     args::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs},
     client::write,
@@ -21,12 +21,11 @@ use crate::{
 pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {
         PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, key }) => {
-            let push = HeadPush {
-                expected: expected(expect),
-                new: RefValue::new(id, t).into(),
-                lease: claim.claim(&address)?,
-            };
-            let answer = session.send(write(Method::PUT, "heads", &key).at(&address).body(&push)).await?;
+            let expected = expected(expect);
+            let expectation = expectation(expected.as_ref());
+            let push = HeadPush { expected, new: RefValue::new(id, t).into(), lease: claim.claim(&address)? };
+            let answer = session.send(write(Method::PUT, "heads", &key).at(&address).body(&push)).await;
+            let answer = answer.map_err(|failure| expectation.explain(failure, Some(t)))?;
             report(session, &format!("head of {address}"), &answer, |head: &Head| output::head(Some(head)))
         }
         PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, key }) => {
@@ -39,12 +38,15 @@ pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), F
                 }
                 None => Default::default(),
             };
-            let expected = expected(expect).map(|expected| {
+            let expected = expected(expect);
+            let expectation = expectation(expected.as_ref());
+            let expected = expected.map(|expected| {
                 expected.map(|HeadValue { id, t }| ExpectedIndex { id, t, rev: None, graphs: Default::default() })
             });
             let new = NewIndex { id, t, graphs };
             let push = IndexPush { expected, new, allow_equal, lease: claim.claim(&address)? };
-            let answer = session.send(write(Method::PUT, "indexes", &key).at(&address).body(&push)).await?;
+            let answer = session.send(write(Method::PUT, "indexes", &key).at(&address).body(&push)).await;
+            let answer = answer.map_err(|failure| expectation.explain(failure, Some(t)))?;
             report(session, &format!("index of {address}"), &answer, |index: &Index| output::index(Some(index)))
         }
     }
@@ -58,6 +60,14 @@ fn expected(expect: ExpectArgs) -> Option<Option<HeadValue>> {
         Some(Some(RefValue::UNBORN.into()))
     } else {
         expect.expect.map(|expected| Some(expected.into()))
+    }
+}
+
+fn expectation(expected: Option<&Option<HeadValue>>) -> Expectation {
+    match expected {
+        None => Expectation::Older,
+        Some(None) => Expectation::NoRecord,
+        Some(Some(HeadValue { id, t })) => Expectation::Reference(HeadValue { id: id.clone(), t: *t }),
     }
 }
 

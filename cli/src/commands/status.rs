@@ -7,7 +7,7 @@ use nameservice_api::{
 };
 use nameservice_model::ConcernKind;
 
-use super::{Session, incomplete, push};
+use super::{Session, conflict::Expectation, incomplete, push};
 use crate::{args::StatusArgs, client::write, failure::Failure, output, values};
 
 pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failure> {
@@ -31,6 +31,7 @@ pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failu
         new: NewStatus { v: None, payload },
         lease: claim.claim(&address)?,
     };
-    let answer = session.send(write(Method::PUT, "statuses", &key).at(&address).body(&push)).await?;
+    let answer = session.send(write(Method::PUT, "statuses", &key).at(&address).body(&push)).await;
+    let answer = answer.map_err(|failure| Expectation::Version(v).explain(failure, None))?;
     push::report(session, &format!("status of {address}"), &answer, |value: &Status| output::status(Some(value)))
 }

@@ -1,4 +1,4 @@
-//! `watch`, `changes` and `history`: what has changed, as the feed tells it.
+//! `watch`, `changes` and `history`: what has changed, from the feed.
 
 use std::time::Duration;
 
@@ -51,11 +51,11 @@ struct Watching<'a> {
     filter: FilterArgs,
     /// Everything up to here was printed, or is not wanted; `None` before the service has said where now is.
     after: Option<u64>,
-    /// Nobody has asked for what is gone.
+    /// Expired changes were not asked for.
     anywhere: bool,
     /// The command line has named the position, and nothing was read since.
     by_hand: bool,
-    /// It was told that the service cannot be reached.
+    /// Whether it was printed that the service cannot be reached.
     is_down: bool,
 }
 
@@ -77,7 +77,7 @@ enum End {
 impl Watching<'_> {
     async fn run(mut self) -> Result<(), Failure> {
         let mut pause = FIRST_PAUSE;
-        // Whoever names a service that is not there wants to know.
+        // An unreachable service is reported at once when the command starts.
         let mut has_begun = false;
         loop {
             let begun = Instant::now();
@@ -186,21 +186,31 @@ pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
         let more = take_changes(session, &page.json, &page.changes, &mut found)?;
         let position = page.position;
         if position <= after && !more {
-            let told = json!({"changes": found, "position": position});
-            return session.output.json_only(&told);
+            return session.output.json_only(&json!({"changes": found, "position": position}));
         }
         after = position;
     }
 }
 
 pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
-    let (mut after, mut found) = (args.after, Vec::new());
+    let (mut after, mut before, mut found) = (args.after, None, Vec::new());
+    let mut left = args.limit.unwrap_or(u64::MAX);
     loop {
-        let request = Request::get("history").at(&args.address).query("concern", args.concern.map(concern));
-        let page = session.send::<History>(request.query("after", after).query("limit", Some(MAX_PAGE))).await?;
+        let request = Request::get("history")
+            .at(&args.address)
+            .query("concern", args.concern.map(concern))
+            .query("order", (!args.oldest_first).then_some("newest"))
+            .query("after", after)
+            .query("before", before)
+            .query("limit", Some(left.min(MAX_PAGE)));
+        let page = session.send::<History>(request).await?;
         take_changes(session, &page.json, &page.changes, &mut found)?;
+        left = left.saturating_sub(page.changes.len() as u64);
         match page.position {
-            Some(position) if Some(position) > after => after = Some(position),
+            Some(position) if left > 0 => match args.oldest_first {
+                true => after = Some(position),
+                false => before = Some(position),
+            },
             _ => return session.output.json_only(&json!({"changes": found})),
         }
     }

@@ -169,7 +169,10 @@ fn changes_and_history_print_what_the_feed_holds() {
     assert_eq!(of("changes --after 6"), [0; 0]);
     assert_eq!(of("changes other"), [3, 4]);
     assert_eq!(of("changes --concern head --concern meta"), [1, 3, 5]);
-    assert_eq!(of("history mydb"), [1, 2, 5, 6]);
+    assert_eq!(of("history mydb"), [6, 5, 2, 1]);
+    assert_eq!(of("history mydb --oldest-first"), [1, 2, 5, 6]);
+    assert_eq!(of("history mydb --limit 2"), [6, 5]);
+    assert_eq!(of("history mydb --oldest-first --limit 3"), [1, 2, 5]);
     assert_eq!(of("history mydb --concern status --after 2"), [6]);
     assert_eq!(run(&target, "history nowhere").0, 4);
     assert_eq!(run(&target, "changes --after 7").0, 6);

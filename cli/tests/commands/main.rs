@@ -5,6 +5,8 @@ mod consumer;
 mod engine;
 #[cfg(unix)]
 mod feed;
+#[cfg(unix)]
+mod serving;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -28,7 +30,8 @@ const OTHER: &str = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nameservice"));
-    for variable in ["NAMESERVICE_URL", "NAMESERVICE_TOKEN", "NAMESERVICE_ADDRESS", "RUST_LOG"] {
+    for variable in ["NAMESERVICE_URL", "NAMESERVICE_TOKEN", "NAMESERVICE_DEV_TOKEN", "NAMESERVICE_ADDRESS", "RUST_LOG"]
+    {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());
@@ -52,17 +55,18 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("push head mydb ID 5", 0, "at t 5"),
     ("push head mydb ID 5", 0, "stored already"),
     ("push head mydb OTHER 5", 3, "stale: the head of mydb:main is bafybei"),
-    ("push head mydb OTHER 6 --expect OTHER@4", 3, "current: bafybei"),
-    ("push head mydb OTHER 6 --expect-unborn", 3, "at t 5"),
+    ("push head mydb OTHER 6 --expect OTHER@4", 3, "nothing written: expected t 4 (bafkrei"),
+    ("push head mydb OTHER 6 --expect-unborn", 3, "expected no data yet, found t 5 (bafybei"),
+    ("push head mydb OTHER 5 --expect ID@5", 3, "new t 5 must be greater than current t 5"),
     ("push head mydb OTHER 6 --expect ID@5", 0, "at t 6"),
     ("push head nowhere ID 1", 4, "no record"),
     ("push head fresh ID 1 --expect-none", 0, "at t 1"),
-    ("push head fresh ID 2 --expect-none", 3, "current"),
+    ("push head fresh ID 2 --expect-none", 3, "expected no record, found t 1 (bafybei"),
     ("push index mydb ID 6", 0, "at t 6"),
     ("push index mydb OTHER 6", 3, "stale"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 1"),
     ("status mydb indexing --meta {\"by\":\"me\"}", 0, "indexing {\"by\":\"me\"} (v 2)"),
-    ("status mydb ready --expect-v 1", 3, "current: indexing"),
+    ("status mydb ready --expect-v 1", 3, "expected v 1, found v 2\n  current: indexing"),
     ("status mydb", 0, "indexing"),
     ("config mydb {\"a\":1}", 0, "{\"a\":1} (v 1)"),
     ("config mydb [1]", 2, "a JSON object is wanted"),
@@ -93,10 +97,10 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("list --name none", 0, "no records"),
     ("snapshot", 0, "mydb:main"),
     ("health --deep", 0, "ok"),
-    ("lease show mydb", 0, "nobody holds a lease"),
+    ("lease show mydb", 0, "no lease is held"),
     ("lease acquire mydb --name index_lock --holder one --target-t 9", 0, "index_lock, by one until 20"),
-    ("lease acquire mydb --name reindex_lock --holder two", 3, "held: index_lock, by one"),
-    ("lease run --name index_lock --holder two mydb -- true", 3, "`one` holds a lease"),
+    ("lease acquire mydb --name reindex_lock --holder two", 3, "mydb:main is locked by one (index_lock) until 20"),
+    ("lease run --name index_lock --holder two mydb -- true", 3, "mydb:main is locked by one (index_lock)"),
     ("lease show mydb", 0, "by one"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 1 --ttl 60", 0, "for t 9, token 1"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 2", 3, "held: index_lock, by one"),
@@ -107,7 +111,11 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("config mydb {} --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
     ("push head mydb OTHER 9 --lease-name index_lock", 2, "--lease-holder"),
     ("lease release mydb --name index_lock --holder one --lease-token 1", 0, "is free"),
-    ("lease release mydb --name index_lock --holder one --lease-token 1", 3, "has expired, or is another one"),
+    (
+        "lease release mydb --name index_lock --holder one --lease-token 1",
+        3,
+        "has expired, or another holder has it now",
+    ),
     ("lease acquire nowhere --name index_lock --holder one", 4, "no record"),
     ("lease acquire mydb --name index-lock --holder one", 2, "index-lock"),
     ("lease acquire mydb --name index_lock --holder one --ttl 0", 2, "it must be 1s to 3600s"),
@@ -115,7 +123,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("lease run --name index_lock --holder one mydb -- false", 1, ""),
     ("lease run --name index_lock --holder one mydb -- no-such-program", 127, "cannot be run"),
     ("lease run --name index_lock --holder one mydb", 2, "COMMAND"),
-    ("lease show mydb", 0, "nobody holds a lease"),
+    ("lease show mydb", 0, "no lease is held"),
     ("show a%b", 2, "is not an address"),
     ("frobnicate", 2, "unrecognized subcommand"),
 ];

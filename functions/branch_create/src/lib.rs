@@ -53,7 +53,7 @@ async fn branch_create(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(branch_create))
 }

@@ -24,7 +24,7 @@ struct BranchDropped {
 
 /// Drop a branch
 ///
-/// Needs `nameservice:admin`. The branch is gone for good, and its source has one branch less. Refused while branches
+/// Requires `nameservice:admin`. The branch is deleted, and its source has one branch less. Rejected while branches
 /// or graph sources depend on it.
 #[utoipa::path(
     delete,
@@ -47,7 +47,7 @@ async fn branch_drop(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(branch_drop))
 }

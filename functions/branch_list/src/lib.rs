@@ -84,7 +84,7 @@ async fn branch_list(
     Ok(Json(Branches { branches, cursor }))
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(branch_list))
 }

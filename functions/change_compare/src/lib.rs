@@ -50,7 +50,7 @@ struct Subscription {
     /// The `t` of the index.
     #[schema(format = "uint64")]
     index_t: Option<u64>,
-    /// The index root, which tells also that the same `t` was indexed again; null for none.
+    /// The index root, which also shows that the same `t` was indexed again; null for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable)]
     index_id: Option<Option<String>>,
@@ -62,7 +62,7 @@ struct Subscription {
     config_v: Option<u64>,
 }
 
-/// Tells `null` from a field that is not there: that one stays `None`.
+/// Distinguishes `null` from an absent field, which stays `None`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -117,7 +117,7 @@ async fn change_compare(
     // Before the records are read: what changes meanwhile follows it.
     let position = feed.position().await?;
     let mut compared = Comparison { changed: BTreeMap::new(), unknown: Vec::new(), retracted: Vec::new(), position };
-    let mut room = page::Room::default();
+    let mut budget = page::Budget::default();
     let mut unknown: BTreeSet<&Address> = subscriptions.keys().collect();
     let visible: Vec<Address> = subscriptions.keys().filter(|address| caller.sees(address)).cloned().collect();
     for together in visible.chunks(READ_TOGETHER) {
@@ -129,8 +129,8 @@ async fn change_compare(
             unknown.remove(address);
             let is_retracted = record.retracted;
             if let Some(moved) = known.moved(record) {
-                // One record is always told of: it could not be asked for in smaller parts.
-                if !room.takes(&(address.as_str(), &moved))? && subscriptions.len() > 1 {
+                // One record is always included: it could not be requested in smaller parts.
+                if !budget.admits(&(address.as_str(), &moved))? && subscriptions.len() > 1 {
                     return Err(too_large());
                 }
                 compared.changed.insert(address.as_str().to_owned(), moved);
@@ -141,7 +141,7 @@ async fn change_compare(
         }
     }
     compared.unknown = unknown.into_iter().map(|address| address.as_str().to_owned()).collect();
-    if !room.takes(&(&compared.unknown, &compared.retracted))? && subscriptions.len() > 1 {
+    if !budget.admits(&(&compared.unknown, &compared.retracted))? && subscriptions.len() > 1 {
         return Err(too_large());
     }
     Ok(Json(compared))
@@ -243,7 +243,7 @@ impl Compare<'_> {
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(change_compare))
 }

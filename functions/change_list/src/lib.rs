@@ -129,10 +129,10 @@ async fn wait(mut subscription: Subscription, limit: Limit, until: Instant) -> R
         }
     };
     let mut found = Found { changes: Vec::new(), position: 0, is_the_end: false };
-    let mut room = page::Room::default();
+    let mut budget = page::Budget::default();
     for entry in batch.entries.iter().take(limit.get()) {
         let change = Change::from(&entry.change);
-        if !room.takes(&change)? {
+        if !budget.admits(&change)? {
             return Ok(Some(found));
         }
         found.changes.push(change);
@@ -157,7 +157,7 @@ struct Found {
 /// enough.
 async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Interest) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
-    let (mut room, mut all_wanted) = (page::Room::default(), true);
+    let (mut budget, mut all_wanted) = (page::Budget::default(), true);
     for _ in 0..SCANS {
         // As long as everything is wanted, nothing is read in vain.
         let count = if all_wanted { limit.get() - found.changes.len() } else { SCAN };
@@ -166,14 +166,14 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Intere
             Run::Gone { oldest } if found.position == after => {
                 return Err(Problem::gone(feed, after, oldest).await);
             }
-            // What follows has expired meanwhile: the next request is told so.
+            // What follows has expired meanwhile: the next request gets that error.
             Run::Gone { .. } => return Ok(found),
         };
         found.is_the_end = changes.is_empty();
         for change in &changes {
             if interest.takes(change) {
                 let change = Change::from(change);
-                if !room.takes(&change)? {
+                if !budget.admits(&change)? {
                     return Ok(found);
                 }
                 found.changes.push(change);

@@ -40,8 +40,8 @@ nameservice_http::refusals!(READS; InvalidParameter InvalidAddress Expired Posit
 pub struct Limits {
     /// After how much silence a stream says that it is still there.
     pub heartbeat: Duration,
-    /// How long a stream waits for a reader who does not read.
-    pub patience: Duration,
+    /// How long a stream waits for a reader that does not read.
+    pub write_timeout: Duration,
     /// How long a stream lasts, unless its token or Lambda ends it before.
     pub lifetime: Duration,
     /// How long the store may fail before a stream gives up.
@@ -54,7 +54,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             heartbeat: Duration::from_secs(15),
-            patience: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             // Within the longest time that Lambda gives a function, 15 minutes.
             lifetime: Duration::from_secs(14 * 60),
             retry_for: Duration::from_secs(30),
@@ -149,7 +149,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 /// Follow records, as Fluree knows them
 ///
 /// Server-sent events: an `ns-record` for each record as it is, then one for each that changes, and an `ns-retracted` for
-/// each that is retracted or purged. With the `Last-Event-ID` of an earlier stream only what has changed since is told.
+/// each that is retracted or purged. With the `Last-Event-ID` of an earlier stream only what has changed since is sent.
 #[utoipa::path(
     get,
     path = "/events",
@@ -196,6 +196,6 @@ pub fn route_within(limits: Limits) -> Route {
     let fluree = Route::new().routes(routes!(fluree_event_stream));
     // The OpenAPI document describes it once, under the shorter path.
     let again = Router::new().nest("/v1/fluree", fluree.clone().into());
-    let rooms = Route::new().routes(routes!(change_stream)).nest("/fluree", fluree).merge(again.into());
-    rooms.layer(Extension(limits))
+    let routes = Route::new().routes(routes!(change_stream)).nest("/fluree", fluree).merge(again.into());
+    routes.layer(Extension(limits))
 }

@@ -99,7 +99,7 @@ impl Reader {
                 let mut state = state?;
                 let (reader, taken) = &mut *state;
                 // It is asked for more as soon as the last frame has left, unless the reader does not read.
-                if taken.is_some_and(|taken| taken.elapsed() > reader.limits.patience) {
+                if taken.is_some_and(|taken| taken.elapsed() > reader.limits.write_timeout) {
                     return None;
                 }
                 let step = tokio::select! {

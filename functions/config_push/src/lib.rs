@@ -16,14 +16,14 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
 
 /// Change the configuration of a ledger
 ///
-/// `expected` names the `v` in place. A graph source is reconfigured where it is published.
+/// `expected` names the stored `v`. A graph source is reconfigured where it is published.
 #[utoipa::path(
     put,
     path = "/v1/configs/{*address}",
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = ConfigPush,
-    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Config>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Config>), Refusals),
     security(("bearer" = [])),
 )]
 async fn config_push(
@@ -36,7 +36,7 @@ async fn config_push(
     respond::pushed(&target, outcome)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(config_push))
 }

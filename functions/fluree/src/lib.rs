@@ -88,7 +88,7 @@ async fn fluree_snapshot_get(
         example = "mydb:main/commit")),
     request_body = Option<Push>,
     responses(
-        (status = OK, description = "In place; of `init`, whether it was created", body = RefAnswer),
+        (status = OK, description = "The stored value; for `init`, whether it was created", body = RefAnswer),
         (status = CONFLICT, description = "Nothing was written", body = PushAnswer),
         RefRefusals,
     ),
@@ -165,11 +165,11 @@ fn conflict(actual: Option<Ref>) -> Response {
 
 /// The routes of this operation.
 pub fn route() -> Route {
-    let rooms = Route::new()
+    let routes = Route::new()
         .routes(routes!(fluree_record_get))
         .routes(routes!(fluree_snapshot_get))
         .routes(routes!(fluree_ref_post));
     // The OpenAPI document describes them once, under the shorter path.
-    let again = Router::new().nest("/v1/fluree", rooms.clone().into());
-    Route::new().nest("/fluree", rooms).merge(again.into())
+    let again = Router::new().nest("/v1/fluree", routes.clone().into());
+    Route::new().nest("/fluree", routes).merge(again.into())
 }

@@ -63,7 +63,7 @@ async fn graph_source_publish(
     }
 }
 
-/// All dependencies that do not exist as far as the caller may know, so that those it may not see are told in one
+/// All dependencies that do not exist as far as the caller may know, so that those it may not see are named in one
 /// list with those that are not there.
 async fn missing(
     target: &Target<Write>,
@@ -80,7 +80,7 @@ async fn missing(
     Ok(missing)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(graph_source_publish))
 }

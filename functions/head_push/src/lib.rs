@@ -16,16 +16,16 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
 
 /// Move the head of a ledger
 ///
-/// Without `expected`, a `t` that is not greater than that in place is `stale`. With it, anything else in place is a
-/// conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger.
-/// Either way nothing was written, and the answer shows what is in place.
+/// Without `expected`, a `t` that is not greater than the stored one is `stale`. With it, any other stored value is a
+/// conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. After
+/// `stale` or a conflict nothing was written, and the response has the stored value.
 #[utoipa::path(
     put,
     path = "/v1/heads/{*address}",
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = HeadPush,
-    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Head>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Head>), Refusals),
     security(("bearer" = [])),
 )]
 async fn head_push(
@@ -38,7 +38,7 @@ async fn head_push(
     respond::pushed(&target, outcome)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(head_push))
 }

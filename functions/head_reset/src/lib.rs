@@ -18,7 +18,7 @@ nameservice_http::refusals!(
 
 /// Reset a ledger
 ///
-/// Needs `nameservice:admin`. Head and index are put where they are wanted, whatever is in place; the named graphs of
+/// Requires `nameservice:admin`. Sets head and index, whatever is stored; the named graphs of
 /// the index are forgotten.
 #[utoipa::path(
     post,
@@ -48,7 +48,7 @@ async fn head_reset(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(head_reset))
 }

@@ -52,7 +52,7 @@ async fn health_get(
     Ok(Json(Health { status: "ok" }))
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(health_get))
 }

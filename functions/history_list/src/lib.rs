@@ -7,11 +7,11 @@ use nameservice_http::{
     AddressInPath, Problem, Route,
     extract::{Query, Read, Target},
     page,
-    shapes::changes::{Change, ChangedPart},
+    shapes::changes::{Change, ChangedPart, History, HistoryOrder},
 };
 use nameservice_model::{ChangeFeed, HistoryQuery, Limit, NameService};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord FeedUnavailable);
@@ -26,29 +26,26 @@ struct Parameters {
     /// Only changes of this part of the record.
     #[param(inline)]
     concern: Option<ChangedPart>,
-    /// Only what follows this position.
+    /// Only changes after this position.
     #[serde(default)]
     #[param(default = 0, format = "uint64")]
     after: u64,
+    /// Only changes before this position.
+    #[param(format = "uint64")]
+    before: Option<u64>,
+    /// Which change comes first.
+    #[serde(default)]
+    #[param(inline)]
+    order: HistoryOrder,
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u64>,
 }
 
-/// The changes of one record.
-#[derive(Serialize, ToSchema)]
-struct History {
-    /// The changes, oldest first.
-    changes: Vec<Change>,
-    /// Send it as `after` to go on; absent where nothing more follows yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<u64>,
-}
-
 /// List the history of a record
 ///
-/// As far back as the feed goes, 7 days unless configured otherwise; of a purged record too. Found by index: what
-/// happened a moment ago may be missing, and to miss nothing a reader follows `/v1/changes`.
+/// As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included. On
+/// DynamoDB an index answers, which may lack the last moments: a reader that must miss nothing follows `/v1/changes`.
 #[utoipa::path(
     get,
     path = "/v1/history/{*address}",
@@ -65,6 +62,8 @@ async fn history_list(
 ) -> Result<Json<History>, Problem> {
     let query = HistoryQuery {
         after: parameters.after,
+        before: parameters.before,
+        newest_first: parameters.order == HistoryOrder::Newest,
         part: parameters.concern.map(Into::into),
         limit: page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
     };
@@ -78,10 +77,10 @@ async fn history_list(
         return Err(target.unknown());
     }
     let (mut changes, mut position) = (Vec::with_capacity(found.changes.len()), found.more_after);
-    let mut room = page::Room::default();
+    let mut budget = page::Budget::default();
     for change in &found.changes {
         let shown = Change::from(change);
-        if !room.takes(&shown)? {
+        if !budget.admits(&shown)? {
             position = changes.last().map(|last: &Change| last.position);
             break;
         }
@@ -90,13 +89,13 @@ async fn history_list(
     Ok(Json(History { changes, position }))
 }
 
-/// Whether the feed tells anything of a record that is no more.
+/// Returns whether the feed holds changes of a record that does not exist any more.
 async fn has_history(feed: &dyn ChangeFeed, target: &Target<Read>) -> Result<bool, Problem> {
-    let any = HistoryQuery { after: 0, part: None, limit: Limit::ONE };
+    let any = HistoryQuery { limit: Limit::ONE, ..HistoryQuery::default() };
     Ok(!feed.history(target.address(), &any).await?.changes.is_empty())
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(history_list))
 }

@@ -25,7 +25,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = IndexPush,
-    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Index>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Index>), Refusals),
     security(("bearer" = [])),
 )]
 async fn index_push(
@@ -41,7 +41,7 @@ async fn index_push(
     respond::pushed(&target, outcome)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(index_push))
 }

@@ -50,7 +50,7 @@ async fn lease_acquire(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(lease_acquire))
 }

@@ -38,7 +38,7 @@ async fn lease_release(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(lease_release))
 }

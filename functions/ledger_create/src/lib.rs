@@ -45,7 +45,7 @@ async fn ledger_create(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(ledger_create))
 }

@@ -1,6 +1,6 @@
 //! `GET /v1/openapi.json`: the OpenAPI document, and `GET /v1/docs`: a page that renders it.
 //!
-//! Rooms do not know each other, so the document is a file beside this one, made by `nameservice openapi` from the
+//! Handlers do not know each other, so the document is a file beside this one, made by `nameservice openapi` from the
 //! routes that `nameservice serve` mounts. A test compares the two.
 
 use axum::{http::header, response::IntoResponse};
@@ -44,7 +44,7 @@ async fn docs_get() -> impl IntoResponse {
     (headers, PAGE)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(openapi_get)).routes(routes!(docs_get))
 }

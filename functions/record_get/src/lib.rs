@@ -46,7 +46,7 @@ impl Parameters {
 /// Get a record
 ///
 /// Strongly consistent. Retracted records are shown. The `ETag` changes with what is shown: send it back in
-/// `If-None-Match` to be told only of changes.
+/// `If-None-Match` to receive it only if it has changed.
 #[utoipa::path(
     get,
     path = "/v1/records/{*address}",
@@ -77,7 +77,7 @@ async fn record_get(
     Ok(([json, tag.header()], body).into_response())
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(record_get))
 }

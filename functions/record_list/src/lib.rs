@@ -90,7 +90,7 @@ async fn record_list(
     Ok(Json(Page { records, cursor }))
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(record_list))
 }

@@ -15,7 +15,7 @@ nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDepend
 
 /// Purge a record
 ///
-/// Needs `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
+/// Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
 /// sources depend on it. A purge that was interrupted is finished by the next.
 #[utoipa::path(
     delete,
@@ -37,7 +37,7 @@ async fn record_purge(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(record_purge))
 }

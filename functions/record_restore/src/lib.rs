@@ -35,7 +35,7 @@ async fn record_restore(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(record_restore))
 }

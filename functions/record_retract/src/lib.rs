@@ -41,7 +41,7 @@ async fn record_retract(
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(record_retract))
 }

@@ -80,7 +80,7 @@ async fn snapshot_get(
     Ok(Json(SnapshotPage { position, records, cursor }))
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(snapshot_get))
 }

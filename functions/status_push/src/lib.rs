@@ -16,7 +16,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
 
 /// Change the status of a record
 ///
-/// `expected` names the `v` in place, and its state or payload where they matter. The new payload replaces the old one,
+/// `expected` names the stored `v`, and its state or payload where they matter. The new payload replaces the old one,
 /// but for a lease, which is taken and given back elsewhere.
 #[utoipa::path(
     put,
@@ -24,7 +24,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = StatusPush,
-    responses((status = OK, description = "What was done, and what is in place", body = PushAnswer<Status>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Status>), Refusals),
     security(("bearer" = [])),
 )]
 async fn status_push(
@@ -37,7 +37,7 @@ async fn status_push(
     respond::pushed(&target, outcome)
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(status_push))
 }

@@ -20,7 +20,7 @@ nameservice_http::refusals!(
 /// Commit a transaction
 ///
 /// Up to 48 pushes and checks over any records, no two about the same concern of the same record. Either all are
-/// applied, or none is and `results` tells of each what stood in its way.
+/// applied, or none is, and `results` shows the outcome of each.
 #[utoipa::path(
     post,
     path = "/v1/transactions",
@@ -52,7 +52,7 @@ fn needed(operation: &Operation) -> Scope {
     }
 }
 
-/// The room's one door.
+/// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(transaction_commit))
 }

@@ -3,6 +3,9 @@ use std::collections::BTreeMap;
 use nameservice_model::{self as model, ConcernKind, ContentId, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::time::time_text;
+
 /// What a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -158,7 +161,7 @@ pub struct GraphIndex {
 pub struct Status {
     /// Counts the changes, from 1.
     pub v: i64,
-    /// `state`, and what the writer tells with it. A live lease is in it under its name.
+    /// `state`, and what the writer adds to it. A live lease is in it under its name.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub payload: Value,
 }
@@ -179,7 +182,7 @@ pub struct Config {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PushStatus {
-    /// The value is in place.
+    /// The value is stored.
     Updated,
     /// Nothing was written: what is there is as new or newer.
     Stale,
@@ -191,9 +194,9 @@ pub enum PushStatus {
 pub struct PushAnswer<T> {
     /// What was done.
     pub status: PushStatus,
-    /// What is in place now.
+    /// The value that is stored now.
     pub value: T,
-    /// It was in place before this request came.
+    /// It was stored before this request came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }
@@ -219,8 +222,8 @@ impl From<&model::Record> for Record {
             name,
             branch,
             retracted,
-            created_at: record.created_at.map(|time| time.to_string()),
-            updated_at: record.updated_at.to_string(),
+            created_at: record.created_at.map(time_text),
+            updated_at: time_text(record.updated_at),
             source_branch: record.source_branch.clone(),
             branches: record.branches,
             dependents: record.dependents,

@@ -4,7 +4,7 @@ use nameservice_model::{self as model, ChangePayload};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Kind;
+use crate::{Kind, time::time_text};
 
 /// What of a record has changed: the record itself, or one of its concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub enum ChangeKind {
     Retracted,
     /// A retraction was undone.
     Restored,
-    /// It is gone for good.
+    /// It was deleted.
     Purged,
 }
 
@@ -94,13 +94,25 @@ pub struct Changes {
     pub position: u64,
 }
 
+/// The order of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryOrder {
+    /// The oldest change first.
+    #[default]
+    Oldest,
+    /// The newest change first.
+    Newest,
+}
+
 /// The changes of one record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct History {
-    /// The changes, oldest first.
+    /// The changes, in the order that was asked for.
     pub changes: Vec<Change>,
-    /// Send it as `after` to go on; absent where nothing more follows yet.
+    /// Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
 }
@@ -125,8 +137,8 @@ impl From<&model::Change> for Change {
             previous: change.previous,
             payload,
             payload_omitted,
-            occurred_at: change.occurred_at.to_string(),
-            recorded_at: change.recorded_at.to_string(),
+            occurred_at: time_text(change.occurred_at),
+            recorded_at: time_text(change.recorded_at),
         }
     }
 }

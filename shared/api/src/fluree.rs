@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::requests::HeadValue;
-use crate::Invalid;
+use crate::{Invalid, time::time_text};
 
 /// A record as Fluree knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ impl From<&model::Record> for GraphSource {
     }
 }
 
-/// What is told to those who follow records.
+/// An event of a stream that follows records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEvent))]
@@ -209,7 +209,7 @@ impl Event {
         }
     }
 
-    /// Of a record as it is. Retracted ones do not exist for those who are told.
+    /// The event of a record as it is. To these readers, retracted records do not exist.
     pub fn of(record: &model::Record, emitted_at: Timestamp) -> Self {
         if record.retracted {
             return Self::retracted(&record.address, record.kind, emitted_at);
@@ -218,17 +218,13 @@ impl Event {
             kind: record.kind.into(),
             resource_id: record.address.as_str().into(),
             record: Box::new(record.into()),
-            emitted_at: emitted_at.to_string(),
+            emitted_at: time_text(emitted_at),
         }
     }
 
     /// Of a record that is no longer there.
     pub fn retracted(address: &Address, kind: RecordKind, emitted_at: Timestamp) -> Self {
-        Self::NsRetracted {
-            kind: kind.into(),
-            resource_id: address.as_str().into(),
-            emitted_at: emitted_at.to_string(),
-        }
+        Self::NsRetracted { kind: kind.into(), resource_id: address.as_str().into(), emitted_at: time_text(emitted_at) }
     }
 }
 
@@ -265,7 +261,7 @@ pub enum EventRecord {
     GraphSource(EventGraphSource),
 }
 
-/// A graph source inside an event: its type is told as it is stored, and secrets are taken out of its configuration.
+/// A graph source inside an event: its type as it is stored, and its configuration without secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeEventGraphSource))]
@@ -369,9 +365,9 @@ impl From<model::Index> for Ref {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureePush))]
 pub struct Push {
-    /// What must be in place; null: nothing, which creates the ledger.
+    /// The value that must be stored now; null: none, which creates the ledger.
     pub expected: Option<Ref>,
-    /// What shall be in place.
+    /// The new value.
     pub new: Ref,
 }
 
@@ -408,15 +404,15 @@ impl From<Ref> for HeadValue {
 #[cfg_attr(feature = "openapi", schema(as = FlureePushAnswer))]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum PushAnswer {
-    /// It is in place.
+    /// It is stored.
     Updated {
-        /// What is in place.
+        /// The stored value.
         #[serde(rename = "ref")]
         at: Ref,
     },
     /// Nothing was written.
     Conflict {
-        /// What is in place; null where there is no such record.
+        /// The stored value; null where there is no such record.
         actual: Option<Ref>,
     },
 }

@@ -81,7 +81,7 @@ pub struct Wanted {
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_t: Option<i64>,
-    /// Metadata for the status, such as `progress`: the same write stores it, in place of the status's metadata.
+    /// Metadata for the status, such as `progress`: the same write stores it, instead of the status's metadata.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,

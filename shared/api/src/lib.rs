@@ -17,6 +17,7 @@ mod openapi;
 pub mod problem;
 pub mod requests;
 mod strict;
+mod time;
 mod to_model;
 pub mod transactions;
 

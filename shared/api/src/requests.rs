@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::leases;
 use crate::Invalid;
 
-/// Tells `null` from a field that is not there: that one stays `None`.
+/// Distinguishes `null` from an absent field, which stays `None`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -73,7 +73,7 @@ pub fn address(text: &str, field: &str) -> Result<Address, Invalid> {
 
 /// Why a push that leaves nothing to expect is refused.
 fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Invalid> {
-    expected.flatten().ok_or_else(|| Invalid::body("expected", "is required, with the `v` that is in place"))
+    expected.flatten().ok_or_else(|| Invalid::body("expected", "is required, with the `v` that is stored"))
 }
 
 /// The push under the lease that it claims, if any.
@@ -91,11 +91,11 @@ fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E,
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeadPush {
-    /// The head that must be in place. Null: no record, which creates a ledger. Left out: any older head.
+    /// The head that must be stored now. Null: no record, which creates a ledger. Left out: any older head.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<HeadValue>, nullable))]
     pub expected: Option<Option<HeadValue>>,
-    /// The new head, with a `t` greater than that in place.
+    /// The new head, with a `t` greater than the stored one.
     pub new: HeadValue,
     /// The lease that must be held.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct GraphValue {
     pub rev: Option<i64>,
 }
 
-/// An index that must be in place: `{id, t}`, or `{id: null, t: 0}` for none.
+/// An index that must be stored now: `{id, t}`, or `{id: null, t: 0}` for none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -139,7 +139,7 @@ pub struct ExpectedIndex {
     pub id: Option<String>,
     /// The `t` that it covers.
     pub t: i64,
-    /// As the service has told it; not compared, since id and `t` tell an index.
+    /// As the service returned it; not compared, since id and `t` identify an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
     /// The named graphs to compare; others may be anything.
@@ -168,7 +168,7 @@ pub struct NewIndex {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IndexPush {
-    /// The index that must be in place. Null: no record, which creates a ledger. Left out: any older index.
+    /// The index that must be stored now. Null: no record, which creates a ledger. Left out: any older index.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ExpectedIndex>, nullable))]
     pub expected: Option<Option<ExpectedIndex>>,
@@ -183,7 +183,7 @@ pub struct IndexPush {
 }
 
 impl IndexPush {
-    /// Checks it. A push with `allow_equal` needs the scope of an administrator, which is for the room to see to.
+    /// Checks it. A push with `allow_equal` needs the scope of an administrator, which the handler checks.
     pub fn into_push(self) -> Result<model::IndexPush, Invalid> {
         if self.allow_equal && self.expected.is_some() {
             return Err(Invalid::body("allow_equal", "is for pushes without `expected`"));
@@ -248,7 +248,7 @@ fn checked_graphs<T>(
     graphs.into_iter().map(checked).collect()
 }
 
-/// A status that must be in place.
+/// A status that must be stored now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -266,10 +266,10 @@ pub struct ExpectedStatus {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewStatus {
-    /// One more than that in place, unless given; always greater.
+    /// By default one more than the stored one; always greater.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub v: Option<i64>,
-    /// `state` and whatever else there is to tell. Replaces the payload in place.
+    /// `state` and any other members. Replaces the stored payload.
     #[cfg_attr(feature = "openapi", schema(value_type = Object, example = json!({"state": "ready"})))]
     pub payload: Object,
 }
@@ -279,7 +279,7 @@ pub struct NewStatus {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StatusPush {
-    /// The status that must be in place.
+    /// The status that must be stored now.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = ExpectedStatus, required))]
     pub expected: Option<Option<ExpectedStatus>>,
@@ -332,7 +332,7 @@ fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
     }
 }
 
-/// A config that must be in place: `{v: 0}` for none.
+/// A config that must be stored now: `{v: 0}` for none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -350,10 +350,10 @@ pub struct ExpectedConfig {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewConfig {
-    /// One more than that in place, unless given; always greater.
+    /// By default one more than the stored one; always greater.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub v: Option<i64>,
-    /// The configuration. Replaces that in place. `default_context_id` is a content id.
+    /// The configuration. Replaces the stored one. `default_context_id` is a content id.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub payload: Object,
 }
@@ -363,7 +363,7 @@ pub struct NewConfig {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigPush {
-    /// The config that must be in place.
+    /// The config that must be stored now.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = ExpectedConfig, required))]
     pub expected: Option<Option<ExpectedConfig>>,
@@ -463,7 +463,7 @@ pub struct GraphSource {
     /// The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<String>>,
-    /// The `v` of the config that must be in place; 0 where the graph source must not exist.
+    /// The `v` of the config that must be stored now; 0 where the graph source must not exist.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_v: Option<i64>,
@@ -519,7 +519,7 @@ pub struct BranchToCreate {
 impl NewBranch {
     /// Checks it.
     pub fn into_model(self) -> Result<BranchToCreate, Invalid> {
-        // The name is checked by itself first, so that a refusal names the right field.
+        // The name is checked separately first, so that an error names the right field.
         let main = Address::from_parts(&self.name, "main").map_err(|reason| Invalid::address("name", reason))?;
         let branch = main.with_branch(&self.branch).map_err(|reason| Invalid::address("branch", reason))?;
         let source = main.with_branch(&self.source).map_err(|reason| Invalid::address("source", reason))?;

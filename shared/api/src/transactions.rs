@@ -28,7 +28,7 @@ pub struct Transaction {
     pub(crate) operations: Vec<Members>,
 }
 
-/// What must be in place.
+/// The value that must be stored now.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -176,7 +176,7 @@ pub struct TransactionAnswer {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultStatus {
-    /// Its value is in place.
+    /// Its value is stored.
     Updated,
     /// A check that held; or, of a refused transaction, an operation that nothing stood in the way of.
     Passed,
@@ -205,7 +205,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 pub struct OperationResult {
     /// What came of it.
     pub status: ResultStatus,
-    /// What it has put in place.
+    /// The value that it has stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
@@ -216,7 +216,7 @@ pub struct OperationResult {
     /// The lease that is there instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<leases::Lease>,
-    /// It was in place before this request came.
+    /// It was stored before this request came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }

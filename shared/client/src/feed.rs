@@ -104,6 +104,8 @@ impl ChangeFeed for Client {
             .at(address)
             .query("concern", query.part.map(ChangedPart::as_str))
             .query("after", Some(query.after))
+            .query("before", query.before)
+            .query("order", query.newest_first.then_some("newest"))
             .query("limit", Some(query.limit.get().min(MAX_PAGE)));
         match self.send::<changes::History>(&request).await {
             Ok(history) => {

@@ -60,7 +60,7 @@ impl Http {
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(unusable("it must begin with http:// or https://"));
         }
-        // An error says that a provider is installed already, by whoever embeds the client.
+        // An error means that the embedding program has installed a provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)

@@ -8,7 +8,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::{
     Embedded,
-    log::{Entry, Readers, rows},
+    log::{Entry, HistoryRange, Readers, rows},
 };
 
 const READ: &str = "read the feed";
@@ -60,14 +60,20 @@ impl ChangeFeed for Embedded {
 
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let position = self.inner.shared.published.load().position();
-        let (after, limit) = (query.after, query.limit.get().min(MAX_CHANGES));
+        let limit = query.limit.get().min(MAX_CHANGES);
+        let range = HistoryRange {
+            after: query.after,
+            // The log may hold changes that are not durable yet.
+            until: query.before.map_or(position, |before| position.min(before.saturating_sub(1))),
+            newest_first: query.newest_first,
+        };
         let looks = if query.part.is_some() { limit.max(HISTORY_LOOKS) } else { limit };
         let found = match &self.inner.readers {
             Some(readers) => {
                 let (readers, address) = (readers.clone(), address.clone());
-                blocking(move || readers.history(address.as_str(), after, position, looks)).await?
+                blocking(move || readers.history(address.as_str(), range, looks)).await?
             }
-            None => decode(self.inner.shared.recent.of(address.as_str(), after, looks))?,
+            None => decode(self.inner.shared.recent.of(address.as_str(), range, looks))?,
         };
         let (looked_at, last) = (found.len(), found.last().map(|change| change.position));
         let expired_before = self.inner.shared.expired_before();

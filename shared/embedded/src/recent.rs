@@ -5,7 +5,7 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use crate::log::Entry;
+use crate::log::{Entry, HistoryRange};
 
 /// What an entry takes beside its body.
 const ENTRY_BYTES: usize = 128;
@@ -63,10 +63,15 @@ impl Recent {
     }
 
     /// The changes of one address after a position, at most so many.
-    pub(crate) fn of(&self, address: &str, after: u64, limit: usize) -> Vec<Entry> {
+    pub(crate) fn of(&self, address: &str, range: HistoryRange, limit: usize) -> Vec<Entry> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let wanted = |entry: &&Entry| entry.position > after && *entry.address == *address;
-        entries.queue.iter().filter(wanted).take(limit).cloned().collect()
+        let wanted = |entry: &&Entry| {
+            entry.position > range.after && entry.position <= range.until && *entry.address == *address
+        };
+        match range.newest_first {
+            true => entries.queue.iter().rev().filter(wanted).take(limit).cloned().collect(),
+            false => entries.queue.iter().filter(wanted).take(limit).cloned().collect(),
+        }
     }
 }
 

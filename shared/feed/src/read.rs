@@ -96,18 +96,35 @@ impl ChangeFeed for Feed {
 
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let view = self.view.alive_at(self.now().as_second());
-        let mut range = Range::new().after(sort_key(query.after)).limit(query.limit.get());
-        let (mut changes, mut after) = (Vec::new(), query.after);
+        let mut range = Range::new().limit(query.limit.get());
+        let (from, until) = match query.newest_first {
+            true => (query.before, query.after),
+            false => (Some(query.after), query.before.unwrap_or(u64::MAX)),
+        };
+        if let Some(from) = from {
+            range = range.after(sort_key(from));
+        }
+        if query.newest_first {
+            range = range.descending();
+        }
+        let is_past_end = |position: u64| match query.newest_first {
+            true => position <= until,
+            false => position >= until,
+        };
+        let (mut changes, mut last) = (Vec::new(), query.after);
         for _ in 0..HISTORY_PAGES {
             let page = view.query_index::<Row>(INDEX_BY_ADDRESS, address.as_str(), &range).await?;
             for row in page.rows {
-                after = row.at()?;
+                last = row.at()?;
+                if is_past_end(last) {
+                    return Ok(History { changes, more_after: None });
+                }
                 let change = row.change()?;
                 if wanted(query.part, change.part) {
                     changes.push(change);
                 }
                 if changes.len() == query.limit.get() {
-                    return Ok(History { changes, more_after: Some(after) });
+                    return Ok(History { changes, more_after: Some(last) });
                 }
             }
             if page.next.is_none() {
@@ -115,7 +132,7 @@ impl ChangeFeed for Feed {
             }
             range = range.continued(page.next);
         }
-        Ok(History { changes, more_after: Some(after) })
+        Ok(History { changes, more_after: Some(last) })
     }
 }
 

@@ -152,7 +152,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let principal = Arc::<Auth>::from_ref(state).principal(parts)?;
+        let principal = Arc::<Auth>::from_ref(state).principal(parts).await?;
         if !principal.may_somewhere(N::SCOPE) {
             return Err(Problem::insufficient_scope(N::SCOPE));
         }

@@ -10,6 +10,7 @@ pub mod etag;
 pub mod extract;
 pub mod filter;
 pub mod hub;
+mod key_source;
 mod openapi;
 pub mod page;
 mod path;
@@ -18,19 +19,22 @@ pub mod refusals;
 mod request_log;
 pub mod respond;
 mod service;
+mod signatures;
 mod verifier;
 
 /// The JSON of the wire.
 pub use nameservice_api as shapes;
 
 pub use app::{App, Backend, EndsBy, Shutdown, WholeAnswers};
-pub use auth::{Auth, Authorizer};
+pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
+pub use key_source::{KeyFile, KeySource};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use path::{entrance, escape_path};
 pub use problem::Problem;
 pub use request_log::log_requests;
 pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
+pub use signatures::TOKEN_SIGNATURES;
 pub use verifier::{InvalidKeys, Required, Verifier};
 
 /// The routes of an operation, and what the OpenAPI document says of them.

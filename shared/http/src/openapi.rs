@@ -1,4 +1,4 @@
-//! The OpenAPI document, from what the rooms say of themselves.
+//! The OpenAPI document, from the descriptions of the handlers.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
-/// Finishes the document of a router of rooms: title, version, security, and paths as OpenAPI writes them
+/// Completes the document of a router: title, version, security, and paths as OpenAPI writes them
 /// (`{address}` where the router's `{*address}` takes the rest of the path).
 pub fn openapi(mut document: OpenApi) -> OpenApi {
     document.info = InfoBuilder::new()

@@ -33,11 +33,11 @@ pub fn fit<T, V: Serialize>(
     show: impl Fn(&T) -> V,
 ) -> Result<(Vec<V>, Option<String>), Problem> {
     let mut shown = Vec::with_capacity(entries.len());
-    let mut room = Room::default();
+    let mut budget = Budget::default();
     let mut last = None;
     for entry in &entries {
         let view = show(entry);
-        if let (false, Some(last)) = (room.takes(&view)?, last) {
+        if let (false, Some(last)) = (budget.admits(&view)?, last) {
             return Ok((shown, Some(cursor_of(last).encode())));
         }
         shown.push(view);
@@ -48,17 +48,17 @@ pub fn fit<T, V: Serialize>(
 
 /// What is still free of an answer of [`MAX_PAGE_BYTES`].
 #[derive(Debug)]
-pub struct Room(usize);
+pub struct Budget(usize);
 
-impl Default for Room {
+impl Default for Budget {
     fn default() -> Self {
         Self(MAX_PAGE_BYTES - FRAME_BYTES)
     }
 }
 
-impl Room {
+impl Budget {
     /// Whether an entry fits. After one that does not, none does.
-    pub fn takes(&mut self, entry: &impl Serialize) -> Result<bool, Problem> {
+    pub fn admits(&mut self, entry: &impl Serialize) -> Result<bool, Problem> {
         // With the comma after it.
         let left = self.0.checked_sub(json_bytes(entry)? + 1);
         self.0 = left.unwrap_or(0);

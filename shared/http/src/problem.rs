@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use jiff::Timestamp;
 use nameservice_model::{Address, BoxError, ChangeFeed, Error, InvalidCursor, Object, RecordKind};
 use serde_json::{Value, json};
 
@@ -209,26 +210,28 @@ impl Problem {
 
     /// The expectation did not hold.
     pub fn conflict(actual: Value) -> Self {
-        let detail = "nothing was written: `actual` is in place, which is not what was expected, or which the new \
-                      value does not advance";
+        let detail = "nothing was written: the stored value, `actual`, is not the expected one, or the new value does \
+                      not advance it";
         Self::new(Kind::Conflict, detail).member("actual", actual)
     }
 
-    /// Somebody else holds a lease of the record.
+    /// Another holder has a lease on the record.
     pub fn lease_held(address: &Address, lease: &leases::Lease) -> Self {
-        let detail = format!("`{}` holds a lease of `{address}` until {}", lease.holder, lease.expires_at);
+        let until =
+            Timestamp::from_second(lease.expires_at).map_or_else(|_| lease.expires_at.to_string(), |at| at.to_string());
+        let detail = format!("{address} is locked by {} ({}) until {until}", lease.holder, lease.name);
         Self::new(Kind::LeaseHeld, detail).member("lease", json!(lease))
     }
 
     /// The token is not that of the current lease, which is this one.
     pub fn lease_lost(address: &Address, lease: Option<&leases::Lease>) -> Self {
-        let detail = format!("nothing was written: the lease of `{address}` has expired, or is another one by now");
+        let detail = format!("nothing was written: the lease on `{address}` has expired, or another holder has it now");
         Self::new(Kind::LeaseLost, detail).member("lease", json!(lease))
     }
 
     /// What came of each operation of a transaction that was refused.
     pub fn transaction_refused(results: &[OperationResult]) -> Self {
-        let detail = "`results` tells of each operation what stood in its way; those that `passed` were not applied";
+        let detail = "nothing was written: `results` shows the outcome of each operation; those that `passed` were not applied either";
         Self::new(Kind::TransactionRefused, detail).member("results", json!(results))
     }
 

@@ -19,7 +19,7 @@ pub const WRITES: &[Kind] = &[
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 
-/// Gives a room its `Refusals`, for the `responses` of its handler: the sets it names, and kinds of its own. A room with
+/// Gives a handler its `Refusals`, for its `responses`: the sets it names, and kinds of its own. A handler with
 /// several handlers names each: `refusals!(ReadRefusals: READS; …)`.
 ///
 /// ```ignore

@@ -1,4 +1,4 @@
-//! Outcomes that several rooms answer alike.
+//! Outcomes to which several handlers respond alike.
 
 use axum::{
     Json,

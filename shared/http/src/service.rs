@@ -28,7 +28,7 @@ pub const MAX_BODY_BYTES: usize = 256 * 1024;
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// The finished service over a router of rooms.
+/// Returns the complete service over a router of handlers.
 ///
 /// Every answer has an `x-request-id` (the client's own, if it is sane), every refusal is a [`Problem`], a body over
 /// [`MAX_BODY_BYTES`] is refused, a panic becomes a 500, and what failed is logged here and only here.

@@ -2,12 +2,12 @@
 //! knows it through a vtable.
 
 use std::{
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
+use async_trait::async_trait;
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     errors::ErrorKind,
@@ -15,14 +15,13 @@ use jsonwebtoken::{
 };
 use nameservice_model::{BoxError, Object, chain};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::problem::Problem;
+use crate::{key_source::KeySource, problem::Problem, signatures};
 
 /// How far the clocks of issuer and service may be apart, in seconds.
 const LEEWAY: u64 = 5;
-/// How often a key set's file is looked at for changes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is read because a token names a key that is not in it: anybody can send such tokens.
+/// How often a key set is read because a token names a key that is not in it: anybody can send such tokens.
 const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
 
 /// What a claim of every token must be.
@@ -53,8 +52,11 @@ impl fmt::Debug for Verifier {
     }
 }
 
+#[async_trait]
 trait Verify: Send + Sync {
-    fn claims(&self, token: &str) -> Result<Object, Problem>;
+    async fn claims(&self, token: &str) -> Result<Object, Problem>;
+
+    async fn reload(&self);
 }
 
 /// A key set that cannot be used.
@@ -70,21 +72,40 @@ impl Verifier {
     /// Takes the keys of a JSON Web Key Set that can check RS256, ES256 or EdDSA; others are passed over. Tokens must be
     /// of this issuer (`iss`), and for this audience (`aud`, or `client_id` in a token without one).
     pub fn from_jwks(json: &str, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
-        Ok(Self(Arc::new(Jwks { keys: Mutex::new(keys(json)?.into()), file: None, issuer, audience })))
+        Ok(Self::new(keys(json)?, None, issuer, audience))
     }
 
-    /// The same from a file, which is read again when it changes, and (not often) when a token names a key that is not
-    /// in it. A changed file that cannot be used is logged, and the keys before it stay.
-    pub fn from_file(path: impl Into<PathBuf>, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
-        let file = File { path: path.into(), read: Mutex::new(LastRead::of(Instant::now())) };
-        let keys = Mutex::new(file.keys()?.into());
-        Ok(Self(Arc::new(Jwks { keys, file: Some(file), issuer, audience })))
+    /// The same from a source, which is read again when it changes, and (not often) when a token names a key that is not
+    /// in it. A changed key set that cannot be used is logged, and the keys before it stay.
+    pub async fn from_source(
+        source: Arc<dyn KeySource>,
+        issuer: Required,
+        audience: Required,
+    ) -> Result<Self, InvalidKeys> {
+        let keys = read(source.as_ref()).await?;
+        Ok(Self::new(keys, Some(source), issuer, audience))
+    }
+
+    fn new(keys: Vec<Key>, source: Option<Arc<dyn KeySource>>, issuer: Required, audience: Required) -> Self {
+        signatures::install();
+        let source = source.map(|source| Source { source, read_for_unknown_key: tokio::sync::Mutex::default() });
+        Self(Arc::new(Jwks { keys: Mutex::new(keys.into()), source, issuer, audience }))
+    }
+
+    /// Reads the key set again, where it has a source.
+    pub async fn reload(&self) {
+        self.0.reload().await;
     }
 
     /// The claims of a token that holds.
-    pub(crate) fn claims(&self, token: &str) -> Result<Object, Problem> {
-        self.0.claims(token)
+    pub(crate) async fn claims(&self, token: &str) -> Result<Object, Problem> {
+        self.0.claims(token).await
     }
+}
+
+async fn read(source: &dyn KeySource) -> Result<Vec<Key>, InvalidKeys> {
+    let json = source.read().await;
+    keys(&json.map_err(|error| InvalidKeys { reason: "it cannot be read".into(), source: Some(error) })?)
 }
 
 fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
@@ -103,67 +124,6 @@ fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
         true => Err(invalid("it has no key for RS256, ES256 or EdDSA", None)),
         false => Ok(keys),
     }
-}
-
-/// A file that holds a key set.
-struct File {
-    path: PathBuf,
-    read: Mutex<LastRead>,
-}
-
-struct LastRead {
-    modified: Option<SystemTime>,
-    looked_at: Instant,
-    /// For a key that was not there.
-    read_at: Option<Instant>,
-}
-
-impl LastRead {
-    fn of(now: Instant) -> Self {
-        Self { modified: None, looked_at: now, read_at: None }
-    }
-}
-
-impl File {
-    /// Reads the file, and remembers which state of it this was.
-    fn keys(&self) -> Result<Vec<Key>, InvalidKeys> {
-        // Looked at first: what is written meanwhile is another state.
-        let modified = modified(&self.path);
-        let invalid =
-            |error: io::Error| InvalidKeys { reason: "its file cannot be read".into(), source: Some(error.into()) };
-        let keys = keys(&fs::read_to_string(&self.path).map_err(invalid)?);
-        self.last_read().modified = modified;
-        keys
-    }
-
-    fn last_read(&self) -> MutexGuard<'_, LastRead> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the file is to be read again. Answers so once.
-    fn has_changed(&self) -> bool {
-        let mut last = self.last_read();
-        if last.looked_at.elapsed() < LOOK_EVERY {
-            return false;
-        }
-        last.looked_at = Instant::now();
-        let modified = modified(&self.path);
-        modified.is_some() && modified != last.modified
-    }
-
-    /// Whether the file may be read for a key that is not known.
-    fn may_read(&self) -> bool {
-        let mut last = self.last_read();
-        let may = last.read_at.is_none_or(|read_at| read_at.elapsed() >= READ_FOR_UNKNOWN_KEYS_EVERY);
-        if may {
-            last.read_at = Some(Instant::now());
-        }
-        may
-    }
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
 /// What a key signs with. The key decides this, never the token.
@@ -187,9 +147,15 @@ struct Key {
 
 struct Jwks {
     keys: Mutex<Arc<[Key]>>,
-    file: Option<File>,
+    source: Option<Source>,
     issuer: Required,
     audience: Required,
+}
+
+struct Source {
+    source: Arc<dyn KeySource>,
+    /// When it was last read for a key that was not known. Held while it is read: whoever waits for it finds the new keys.
+    read_for_unknown_key: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Jwks {
@@ -197,30 +163,35 @@ impl Jwks {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn read_again(&self, file: &File) {
-        match file.keys() {
+    async fn read_again(&self, source: &dyn KeySource) {
+        match read(source).await {
             Ok(keys) => {
-                tracing::info!(path = %file.path.display(), keys = keys.len(), "the key set was read again");
+                tracing::info!(?source, keys = keys.len(), "the key set was read again");
                 *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
             }
             Err(error) => {
-                let path = file.path.display();
-                tracing::error!(%path, error = chain(&error), "the changed key set cannot be used: the keys before it stay");
+                tracing::error!(?source, error = chain(&error), "the key set cannot be used: the keys before it stay");
             }
         }
     }
 
-    /// Calls `with` with the key that a token names, where it is known.
-    fn with_key<T>(&self, id: Option<&str>, with: impl Fn(&Key) -> T) -> Option<T> {
-        if let Some(file) = self.file.as_ref().filter(|file| file.has_changed()) {
-            self.read_again(file);
+    /// Returns the keys among which is the one that a token names, where it is known.
+    async fn keys_with(&self, id: Option<&str>) -> Option<Arc<[Key]>> {
+        if let Some(source) = self.source.as_ref().filter(|source| source.source.is_due()) {
+            self.read_again(source.source.as_ref()).await;
         }
-        if let Some(key) = find(&self.keys(), id) {
-            return Some(with(key));
+        let keys = self.keys();
+        if find(&keys, id).is_some() {
+            return Some(keys);
         }
-        let file = self.file.as_ref().filter(|file| file.may_read())?;
-        self.read_again(file);
-        find(&self.keys(), id).map(with)
+        let source = self.source.as_ref()?;
+        let mut last = source.read_for_unknown_key.lock().await;
+        if last.is_none_or(|last| last.elapsed() >= READ_FOR_UNKNOWN_KEYS_EVERY) {
+            *last = Some(Instant::now());
+            self.read_again(source.source.as_ref()).await;
+        }
+        let keys = self.keys();
+        find(&keys, id).is_some().then_some(keys)
     }
 
     fn decoded(&self, token: &str, key: &Key) -> Result<Object, Problem> {
@@ -256,17 +227,25 @@ fn find<'a>(keys: &'a [Key], id: Option<&str>) -> Option<&'a Key> {
     }
 }
 
+#[async_trait]
 impl Verify for Jwks {
-    fn claims(&self, token: &str) -> Result<Object, Problem> {
+    async fn claims(&self, token: &str) -> Result<Object, Problem> {
         let header = decode_header(token)
-            .map_err(|_| Problem::invalid_token("the token is not a JWT, or of an algorithm that is not taken"))?;
-        let claims = self
-            .with_key(header.kid.as_deref(), |key| self.decoded(token, key))
-            .ok_or_else(|| Problem::invalid_token("the token is signed with a key that is not known here"))??;
+            .map_err(|_| Problem::invalid_token("the token is not a JWT, or its algorithm is not supported"))?;
+        let id = header.kid.as_deref();
+        let unknown = || Problem::invalid_token("the token is signed with an unknown key");
+        let keys = self.keys_with(id).await.ok_or_else(unknown)?;
+        let claims = self.decoded(token, find(&keys, id).ok_or_else(unknown)?)?;
         if !self.is_audience(&claims) {
             return Err(Problem::invalid_token("the token is for another audience"));
         }
         Ok(claims)
+    }
+
+    async fn reload(&self) {
+        if let Some(source) = &self.source {
+            self.read_again(source.source.as_ref()).await;
+        }
     }
 }
 
@@ -274,10 +253,8 @@ fn sentence(kind: &ErrorKind) -> String {
     let text = match kind {
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidIssuer => "the token is of another issuer",
-        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => {
-            "the token is of an algorithm that is not its key's"
-        }
+        ErrorKind::InvalidIssuer => "the token was issued by another issuer",
+        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => "the token's algorithm does not match its key",
         ErrorKind::InvalidSignature => "invalid token signature",
         ErrorKind::MissingRequiredClaim(claim) => return format!("the token has no `{claim}` claim"),
         _ => "the token is malformed",
@@ -287,11 +264,18 @@ fn sentence(kind: &ErrorKind) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::PathBuf, sync::LazyLock};
+
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+    use jsonwebtoken::{
+        EncodingKey, Header,
+        crypto::{CryptoProvider, rust_crypto::DEFAULT_PROVIDER},
+        encode, get_current_timestamp,
+    };
     use serde_json::json;
 
     use super::*;
+    use crate::key_source::KeyFile;
 
     /// PKCS #1, made for these tests.
     const RSA_KEY: &str = "\
@@ -317,7 +301,13 @@ mod tests {
         b"\x30\x41\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\
         \x03\x01\x07\x04\x27\x30\x25\x02\x01\x01\x04\x20";
 
+    /// Signs with RustCrypto what the service verifies with ring.
     fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
+        static SIGNING: LazyLock<CryptoProvider> = LazyLock::new(|| CryptoProvider {
+            verifier_factory: signatures::TOKEN_SIGNATURES.verifier_factory,
+            ..DEFAULT_PROVIDER.clone()
+        });
+        let _ = SIGNING.install_default();
         match algorithm {
             Algorithm::RS256 => EncodingKey::from_rsa_der(&STANDARD.decode(RSA_KEY).unwrap()),
             Algorithm::ES256 => EncodingKey::from_ec_der(&[P256_FRAME, &[seed; 32]].concat()),
@@ -353,40 +343,40 @@ mod tests {
         encode(&header, claims, key).unwrap()
     }
 
-    fn refused(token: &str) -> bool {
-        verifier().claims(token).is_err_and(|problem| problem.kind() == crate::problem::Kind::Unauthorized)
+    async fn refused(token: &str) -> bool {
+        verifier().claims(token).await.is_err_and(|problem| problem.kind() == crate::problem::Kind::Unauthorized)
     }
 
-    #[test]
-    fn tokens_of_the_three_algorithms_hold() {
+    #[tokio::test]
+    async fn tokens_of_the_three_algorithms_hold() {
         for (algorithm, id) in [(Algorithm::RS256, "r"), (Algorithm::ES256, "e"), (Algorithm::EdDSA, "d")] {
             let token = token(algorithm, id, &key(algorithm, 7), &claims());
-            assert_eq!(verifier().claims(&token).unwrap()["sub"], "s", "{algorithm:?}");
+            assert_eq!(verifier().claims(&token).await.unwrap()["sub"], "s", "{algorithm:?}");
         }
     }
 
-    #[test]
-    fn a_token_that_another_key_or_no_key_has_signed_does_not() {
+    #[tokio::test]
+    async fn a_token_that_another_key_or_no_key_has_signed_does_not() {
         let good = key(Algorithm::EdDSA, 7);
-        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 8), &claims())));
-        assert!(refused(&token(Algorithm::EdDSA, "unknown", &good, &claims())));
-        assert!(refused(&token(Algorithm::EdDSA, "e", &good, &claims())));
+        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 8), &claims())).await);
+        assert!(refused(&token(Algorithm::EdDSA, "unknown", &good, &claims())).await);
+        assert!(refused(&token(Algorithm::EdDSA, "e", &good, &claims())).await);
         let symmetric = EncodingKey::from_secret(b"secret");
-        assert!(refused(&token(Algorithm::HS256, "h", &symmetric, &claims())));
-        assert!(refused(&token(Algorithm::HS256, "r", &symmetric, &claims())));
+        assert!(refused(&token(Algorithm::HS256, "h", &symmetric, &claims())).await);
+        assert!(refused(&token(Algorithm::HS256, "r", &symmetric, &claims())).await);
         let mut unsigned = token(Algorithm::EdDSA, "d", &good, &claims());
         unsigned.truncate(unsigned.rfind('.').unwrap() + 1);
-        assert!(refused(&unsigned));
+        assert!(refused(&unsigned).await);
         // {"alg":"none","kid":"d"}
         let none = format!("eyJhbGciOiJub25lIiwia2lkIjoiZCJ9.{}.", unsigned.split('.').nth(1).unwrap());
-        assert!(refused(&none));
-        assert!(refused("") && refused("a.b") && refused("a.b.c"));
+        assert!(refused(&none).await);
+        assert!(refused("").await && refused("a.b").await && refused("a.b.c").await);
         // Several keys, and none named.
-        assert!(refused(&encode(&Header::new(Algorithm::EdDSA), &claims(), &good).unwrap()));
+        assert!(refused(&encode(&Header::new(Algorithm::EdDSA), &claims(), &good).unwrap()).await);
     }
 
-    #[test]
-    fn a_token_out_of_its_time_or_place_does_not() {
+    #[tokio::test]
+    async fn a_token_out_of_its_time_or_place_does_not() {
         let now = get_current_timestamp();
         for (name, value) in [
             ("exp", json!(now - 60)),
@@ -399,21 +389,21 @@ mod tests {
         ] {
             let mut claims = claims();
             claims[name] = value.clone();
-            assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)), "{name} {value}");
+            assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await, "{name} {value}");
         }
     }
 
-    #[test]
-    fn a_token_without_audience_is_for_its_client() {
+    #[tokio::test]
+    async fn a_token_without_audience_is_for_its_client() {
         let mut claims = claims();
         claims.as_object_mut().unwrap().remove("aud");
-        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)));
+        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
         claims["client_id"] = json!("us");
-        assert!(!refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)));
+        assert!(!refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
     }
 
-    #[test]
-    fn a_key_set_without_a_usable_key_is_refused() {
+    #[tokio::test]
+    async fn a_key_set_without_a_usable_key_is_refused() {
         for keys in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}"#] {
             assert!(Verifier::from_jwks(keys, Required::Any, Required::Any).is_err(), "{keys}");
         }
@@ -424,21 +414,22 @@ mod tests {
         assert!(Verifier::from_jwks(&keys.to_string(), Required::Any, Required::Any).is_err());
     }
 
-    #[test]
-    fn a_key_that_came_into_the_file_later_is_found_and_a_broken_file_changes_nothing() {
+    #[tokio::test]
+    async fn a_key_that_came_into_the_file_later_is_found_and_a_broken_file_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys.json");
         let set = |id: &str| json!({"keys": [jwk(Algorithm::EdDSA, id)]}).to_string();
         fs::write(&path, set("old")).unwrap();
-        let verifier = Verifier::from_file(&path, Required::Any, Required::Any).unwrap();
+        let from = |path: PathBuf| Verifier::from_source(Arc::new(KeyFile::new(path)), Required::Any, Required::Any);
+        let verifier = from(path.clone()).await.unwrap();
         let signed = |id: &str| token(Algorithm::EdDSA, id, &key(Algorithm::EdDSA, 7), &claims());
-        assert!(verifier.claims(&signed("old")).is_ok());
+        assert!(verifier.claims(&signed("old")).await.is_ok());
         fs::write(&path, set("new")).unwrap();
-        assert!(verifier.claims(&signed("new")).is_ok());
-        assert!(verifier.claims(&signed("old")).is_err());
+        assert!(verifier.claims(&signed("new")).await.is_ok());
+        assert!(verifier.claims(&signed("old")).await.is_err());
         fs::write(&path, "{").unwrap();
-        assert!(verifier.claims(&signed("new")).is_ok());
-        assert!(Verifier::from_file(&path, Required::Any, Required::Any).is_err());
-        assert!(Verifier::from_file(directory.path().join("nowhere"), Required::Any, Required::Any).is_err());
+        assert!(verifier.claims(&signed("new")).await.is_ok());
+        assert!(from(path).await.is_err());
+        assert!(from(directory.path().join("nowhere")).await.is_err());
     }
 }

@@ -8,7 +8,9 @@ use axum::{
 };
 use lambda_http::{Context, Error, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_dynamo::variable;
-use nameservice_http::{App, Auth, Authorizer, EndsBy, Required, Route, Verifier, WholeAnswers, escape_path, service};
+use nameservice_http::{
+    App, Auth, Authorizer, EndsBy, KeyFile, Required, Route, Verifier, WholeAnswers, escape_path, service,
+};
 
 use crate::{InvalidVariable, connect, environment, log, runtime};
 
@@ -25,12 +27,12 @@ const AUDIENCE: &str = "NAMESERVICE_AUDIENCE";
 /// (Lambda sends one request at a time), a client that loads nothing but the environment, and a TLS connection that
 /// is opened beside the wait for the first request, not before it.
 pub fn serve_lambda(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Connected, Answers::Whole, || Ok(Auth::Gateway))
+    serve(route, StoreUse::Connected, Answers::Whole, async || Ok(Auth::Gateway))
 }
 
 /// Serves one route that never reads the store: its role may not even be allowed to.
 pub fn serve_without_store(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Unused, Answers::Whole, || Ok(Auth::Gateway))
+    serve(route, StoreUse::Unused, Answers::Whole, async || Ok(Auth::Gateway))
 }
 
 /// Serves one route at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
@@ -45,12 +47,12 @@ pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
     serve(route, StoreUse::Connected, Answers::Streamed, verified)
 }
 
-fn verified() -> Result<Auth, Error> {
+async fn verified() -> Result<Auth, Error> {
     let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
     let (issuer, audience) = (required(ISSUER)?, required(AUDIENCE)?);
     Ok(Auth::Verified(match keys.trim_start().starts_with('{') {
         true => Verifier::from_jwks(&keys, issuer, audience)?,
-        false => Verifier::from_file(keys, issuer, audience)?,
+        false => Verifier::from_source(Arc::new(KeyFile::new(keys)), issuer, audience).await?,
     }))
 }
 
@@ -80,11 +82,11 @@ fn serve(
     route: Route,
     use_of_store: StoreUse,
     answers: Answers,
-    auth: impl FnOnce() -> Result<Auth, Error>,
+    auth: impl AsyncFnOnce() -> Result<Auth, Error>,
 ) -> Result<(), Error> {
     log();
-    let auth = auth()?;
     runtime()?.block_on(async {
+        let auth = auth().await?;
         let (store, feed) = environment::connections()?;
         if use_of_store == StoreUse::Connected {
             tokio::spawn(connect(store.clone()));
@@ -135,7 +137,7 @@ fn relocate(mut request: Request) -> Request {
     };
     let raw = request.raw_http_path();
     let path = escape_path(without_prefix(raw, context.stage.as_deref(), context.route_key.as_deref()));
-    // A query cannot be told from the rest of such a path, which no address and no route has.
+    // A query cannot be distinguished from the rest of such a path; no address and no route contains one.
     let query = request.uri().query().filter(|_| !raw.contains(['?', '#']));
     let path_and_query = match query {
         Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),

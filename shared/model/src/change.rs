@@ -168,22 +168,27 @@ pub enum Run {
     },
 }
 
-/// Which changes of one record are wanted.
-#[derive(Clone, Copy, Debug)]
+/// Which changes of one record are wanted, and in which order.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct HistoryQuery {
-    /// Only what follows this position.
+    /// Only changes after this position.
     pub after: u64,
+    /// Only changes before this position.
+    pub before: Option<u64>,
+    /// The newest change first; by default, the oldest.
+    pub newest_first: bool,
     /// Only changes of this part.
     pub part: Option<ChangedPart>,
     /// How many at most.
     pub limit: Limit,
 }
 
-/// Changes of one record, oldest first.
+/// Changes of one record, in the order of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The changes.
     pub changes: Vec<Change>,
-    /// The last position that was looked at, where more may follow it.
+    /// The last position that was examined, where more changes may follow it in the order of the query: the next query's
+    /// `after`, or its `before` where the newest comes first.
     pub more_after: Option<u64>,
 }

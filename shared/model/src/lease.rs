@@ -219,7 +219,7 @@ impl LeaseRequest {
         Ok(self)
     }
 
-    /// Sets the metadata that the status shall have, such as `progress`: the same write stores it, in place of the
+    /// Sets the metadata that the status shall have, such as `progress`: the same write stores it, instead of the
     /// status's metadata.
     pub fn with_meta(mut self, meta: Object) -> Result<Self, InvalidPayload> {
         StatusPayload::check_meta(&meta).and_then(|()| check_object(&meta)).map_err(|error| error.within("meta"))?;

@@ -100,7 +100,7 @@ pub enum Rejection {
     Other(&'static str),
 }
 
-/// The outcomes of writes, as errors for those who cannot go on with them. Of an outcome that is a success the caller
+/// The outcomes of writes, as errors for callers that cannot continue with them. Of an outcome that is a success the caller
 /// should have taken the value.
 macro_rules! rejections {
     ($($outcome:ty: { $($pattern:pat => $rejection:ident),* $(,)? })*) => {$(

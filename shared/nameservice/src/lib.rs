@@ -25,7 +25,7 @@
 //! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`.
 //!
 //! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
-//! [`PushOutcome`]. Where an outcome is not what the caller can go on with, `Err(outcome.into())` makes it an [`Error`].
+//! [`PushOutcome`]. Where the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
 //!
 //! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 

@@ -1,6 +1,6 @@
 //! An example of every trait of a backend.
 //!
-//! Whoever needs one operation takes the narrow trait that has it; [`Backend`](crate::Backend) is all of them.
+//! A caller that needs one operation takes the narrow trait that has it; [`Backend`](crate::Backend) is all of them.
 //!
 //! # NameService
 //!

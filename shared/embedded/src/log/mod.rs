@@ -19,7 +19,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
-pub(crate) use reader::Readers;
+pub(crate) use reader::{HistoryRange, Readers};
 
 use crate::{
     OpenError,

@@ -16,6 +16,17 @@ const MAX: u64 = i64::MAX as u64;
 /// How many idle connections are kept.
 const KEPT: usize = 4;
 
+/// Part of a record's history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HistoryRange {
+    /// Only changes after this position.
+    pub(crate) after: u64,
+    /// The last position.
+    pub(crate) until: u64,
+    /// The newest change first.
+    pub(crate) newest_first: bool,
+}
+
 /// Connections that read one log.
 #[derive(Debug)]
 pub(crate) struct Readers {
@@ -40,14 +51,22 @@ impl Readers {
         })
     }
 
-    /// The changes of one address after a position, up to another one, at most so many.
-    pub(crate) fn history(&self, address: &str, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
-        self.read(|connection| {
-            let mut select = connection.prepare_cached(
+    /// The changes of one address in a range, at most so many.
+    pub(crate) fn history(&self, address: &str, range: HistoryRange, limit: usize) -> Result<Vec<Change>> {
+        let query = match range.newest_first {
+            true => {
                 "SELECT position, address, body FROM log WHERE address = ?1 AND position > ?2 AND position <= ?3
-                 ORDER BY position LIMIT ?4",
-            )?;
-            let mut rows = select.query(params![address, after.min(MAX), until, sql_limit(limit)])?;
+                 ORDER BY position DESC LIMIT ?4"
+            }
+            false => {
+                "SELECT position, address, body FROM log WHERE address = ?1 AND position > ?2 AND position <= ?3
+                 ORDER BY position LIMIT ?4"
+            }
+        };
+        self.read(|connection| {
+            let mut select = connection.prepare_cached(query)?;
+            let (after, until) = (range.after.min(MAX), range.until.min(MAX));
+            let mut rows = select.query(params![address, after, until, sql_limit(limit)])?;
             collect(&mut rows)
         })
     }

@@ -88,7 +88,7 @@ async fn a_history_is_that_of_one_address_over_all_its_lives() {
         let _ = names.purge(&Call::fresh(), &at("a")).await.unwrap();
         pushed(&names, "a", 1).await;
         let history = async |after: u64, part: Option<ChangedPart>, limit: usize| {
-            let query = HistoryQuery { after, part, limit: Limit::new(limit).unwrap() };
+            let query = HistoryQuery { after, part, limit: Limit::new(limit).unwrap(), ..HistoryQuery::default() };
             let history = names.history(&at("a"), &query).await.unwrap();
             let shown: Vec<_> = history.changes.iter().map(|change| (change.position, change.watermark)).collect();
             (shown, history.more_after)

@@ -80,7 +80,7 @@ trait DefaultOf {
 
 impl DefaultOf for HistoryQuery {
     fn default_of(after: u64) -> HistoryQuery {
-        HistoryQuery { after, part: None, limit: Limit::default() }
+        HistoryQuery { after, ..HistoryQuery::default() }
     }
 }
 

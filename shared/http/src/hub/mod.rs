@@ -2,7 +2,7 @@
 //!
 //! Streams and waiting polls read the feed themselves up to its end, and then [`subscribe`](Hub::subscribe): from there
 //! on the hub reads for all of them, once, and hands each change to those alone whose interest it matches. It never
-//! waits for anybody: a reader that falls far behind is told so, and reads for itself again. Without subscribers it does
+//! waits for anybody: a reader that falls far behind is notified, and reads the feed directly again. Without subscribers it does
 //! nothing.
 
 mod groups;

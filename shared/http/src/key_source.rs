@@ -1,0 +1,76 @@
+//! Where the keys of a [`Verifier`](crate::Verifier) come from, and when they are read again.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use nameservice_model::BoxError;
+use tokio::time::Instant;
+
+/// How often the file of a key set is checked for changes.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// A place that holds a JSON Web Key Set.
+#[async_trait]
+pub trait KeySource: fmt::Debug + Send + Sync {
+    /// Returns the key set as JSON.
+    async fn read(&self) -> Result<String, BoxError>;
+
+    /// Returns whether the key set has to be read again, because it has changed or may have. Cheap: it is called for every
+    /// token.
+    fn is_due(&self) -> bool;
+}
+
+/// A file that holds a key set. It is read again when it changes.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    last: Mutex<LastRead>,
+}
+
+#[derive(Debug)]
+struct LastRead {
+    modified: Option<SystemTime>,
+    checked_at: Instant,
+}
+
+impl KeyFile {
+    /// Names the file. Nothing is read yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let last = LastRead { modified: None, checked_at: Instant::now() };
+        Self { path: path.into(), last: Mutex::new(last) }
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastRead> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl KeySource for KeyFile {
+    async fn read(&self) -> Result<String, BoxError> {
+        // Before the content: a change in between is noticed the next time.
+        let modified = modified(&self.path);
+        let json = fs::read_to_string(&self.path)?;
+        self.last().modified = modified;
+        Ok(json)
+    }
+
+    fn is_due(&self) -> bool {
+        let mut last = self.last();
+        if last.checked_at.elapsed() < CHECK_EVERY {
+            return false;
+        }
+        last.checked_at = Instant::now();
+        let modified = modified(&self.path);
+        modified.is_some() && modified != last.modified
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
