@@ -33,6 +33,7 @@ macro_rules! on_every_backend {
                 dynamodb: DynamoDb,
                 embedded: Embedded,
                 memory: Memory,
+                client: Client,
             }
         }
     };

@@ -12,7 +12,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use nameservice_cli::serve::{self, Service};
+use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth};
 use nameservice_model::*;
 use tempfile::TempDir;
 
@@ -76,6 +79,8 @@ pub enum Place {
     Embedded,
     /// The embedded backend in memory.
     Memory,
+    /// A service over HTTP, through the client: it serves the embedded backend in memory.
+    Client,
 }
 
 /// What a backend may lack. A test that needs it skips such a backend.
@@ -98,7 +103,7 @@ impl Place {
     pub fn capabilities(self) -> &'static [Capability] {
         use Capability::*;
         match self {
-            Self::DynamoDb | Self::Embedded | Self::Memory => {
+            Self::DynamoDb | Self::Embedded | Self::Memory | Self::Client => {
                 &[Leases, Transactions, NamedGraphs, References, ChangeFeed]
             }
         }
@@ -146,6 +151,7 @@ enum Behind {
     Table(Box<Table>),
     Directory(Embedded, TempDir),
     Memory,
+    Service(Service),
 }
 
 impl Fixture {
@@ -159,6 +165,7 @@ impl Fixture {
                 Self::embedded(embedded.clone(), Behind::Directory(embedded, directory))
             }
             Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
+            Place::Client => Self::client().await,
         }
     }
 
@@ -186,6 +193,18 @@ impl Fixture {
         Self { records: backend.clone(), feed: backend, clock, behind }
     }
 
+    async fn client() -> Self {
+        let clock = TestClock::new();
+        let served = Arc::new(Embedded::memory(Options::default()).unwrap().with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        }));
+        let listener = serve::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let service = serve::start(listener, App::new(served.clone(), served, Auth::Open), None).unwrap();
+        let client = Arc::new(Client::new(&service.url()).unwrap());
+        Self { records: client.clone(), feed: client, clock, behind: Behind::Service(service) }
+    }
+
     /// The backend, to give to a task.
     pub fn shared(&self) -> Arc<dyn Records> {
         self.records.clone()
@@ -195,7 +214,7 @@ impl Fixture {
     pub async fn settle(&self) {
         match &self.behind {
             Behind::Table(table) => pump(table).await,
-            Behind::Directory(..) | Behind::Memory => {}
+            Behind::Directory(..) | Behind::Memory | Behind::Service(_) => {}
         }
     }
 
@@ -218,6 +237,11 @@ impl Fixture {
                 assert_eq!(everything(&again).await, before, "what was answered is there after a restart");
             }
             Behind::Memory => {}
+            Behind::Service(service) => {
+                // Readers that wait would keep it open.
+                drop((self.records, self.feed));
+                service.stop().await;
+            }
         }
     }
 }

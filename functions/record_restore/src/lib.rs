@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use nameservice_http::{
     AddressInPath, IdempotencyKey, Problem, Route,
     extract::{Target, Write},
-    shapes,
+    respond, shapes,
 };
 use nameservice_model::{Publisher, Restored};
 use utoipa_axum::routes;
@@ -21,15 +25,17 @@ nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
     path = "/v1/restorations/{*address}",
     tag = "lifecycle",
     params(AddressInPath, IdempotencyKey),
-    responses((status = OK, description = "The record, live", body = shapes::Record), Refusals),
+    responses(
+        (status = OK, description = "The record, live", body = shapes::Record,
+            headers(("nameservice-unchanged", description = "Present if it was live already"))),
+        Refusals,
+    ),
     security(("bearer" = [])),
 )]
-async fn record_restore(
-    State(records): State<Arc<dyn Publisher>>,
-    target: Target<Write>,
-) -> Result<Json<shapes::Record>, Problem> {
+async fn record_restore(State(records): State<Arc<dyn Publisher>>, target: Target<Write>) -> Result<Response, Problem> {
     match records.restore(target.call(), target.address()).await? {
-        Restored::Restored(record) | Restored::NotRetracted(record) => Ok(Json(record.as_ref().into())),
+        Restored::Restored(record) => Ok(Json(shapes::Record::from(record.as_ref())).into_response()),
+        Restored::NotRetracted(record) => Ok(respond::unchanged(&record)),
         Restored::Unknown => Err(target.unknown()),
         _ => Err(Problem::unknown_outcome()),
     }

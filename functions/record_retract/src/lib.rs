@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use nameservice_http::{
     AddressInPath, IdempotencyKey, Problem, Route,
     extract::{OptionalBody, Target, Write},
@@ -24,17 +28,22 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
     tag = "lifecycle",
     params(AddressInPath, IdempotencyKey),
     request_body = Option<Retraction>,
-    responses((status = OK, description = "The record, retracted", body = shapes::Record), Refusals),
+    responses(
+        (status = OK, description = "The record, retracted", body = shapes::Record,
+            headers(("nameservice-unchanged", description = "Present if it was retracted already"))),
+        Refusals,
+    ),
     security(("bearer" = [])),
 )]
 async fn record_retract(
     State(records): State<Arc<dyn Publisher>>,
     target: Target<Write>,
     OptionalBody(body): OptionalBody<Retraction>,
-) -> Result<Json<shapes::Record>, Problem> {
+) -> Result<Response, Problem> {
     let reason = body.into_reason()?;
     match records.retract(target.call(), target.address(), reason.as_deref()).await? {
-        Retracted::Retracted(record) | Retracted::Already(record) => Ok(Json(record.as_ref().into())),
+        Retracted::Retracted(record) => Ok(Json(shapes::Record::from(record.as_ref())).into_response()),
+        Retracted::Already(record) => Ok(respond::unchanged(&record)),
         Retracted::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Retracted::Unknown => Err(target.unknown()),
         _ => Err(Problem::unknown_outcome()),

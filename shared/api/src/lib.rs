@@ -21,6 +21,9 @@ mod time;
 mod to_model;
 pub mod transactions;
 
+/// The header of an answer to a retraction or restoration that changed nothing: the record was retracted, or live, already.
+pub const UNCHANGED: &str = "nameservice-unchanged";
+
 pub use answers::*;
 pub use invalid::{Invalid, InvalidKind};
 #[cfg(feature = "openapi")]

@@ -80,12 +80,23 @@ impl Client {
         &self,
         operation: &'static str,
         request: &Request,
-    ) -> Result<Result<Box<Record>, crate::RequestError>> {
-        match self.send::<api::Record>(request).await {
-            Ok(record) => Ok(Ok(Box::new(record.try_into().map_err(invalid(operation))?))),
+    ) -> Result<Result<Written, crate::RequestError>> {
+        let Repeated { answer, unchanged, .. } = self.repeat::<api::Record>(request).await;
+        match answer {
+            Ok(record) => {
+                let record = Box::new(record.try_into().map_err(invalid(operation))?);
+                Ok(Ok(Written { record, unchanged }))
+            }
             Err(error) => Ok(Err(error)),
         }
     }
+}
+
+/// A record as a write returned it.
+struct Written {
+    record: Box<Record>,
+    /// Whether the write changed nothing.
+    unchanged: bool,
 }
 
 fn put<T: Serialize>(path: &str, call: &Call, address: &Address, body: &T) -> Request {
@@ -116,43 +127,51 @@ impl NameService for Client {
 
     async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
         const OPERATION: &str = "list records";
-        let request = Request::get("records")
-            .query("kind", query.kind.map(RecordKind::as_str))
-            .query("name", query.name.as_deref())
-            .query("source_type", query.source_type.as_deref())
-            .query("state", query.state.as_deref())
-            .query("retracted", query.retracted)
-            .query("view", query.full.then_some("full"))
-            .query("limit", Some(query.limit.get().min(MAX_PAGE)))
-            .query("cursor", query.cursor.as_ref().map(Cursor::encode));
-        let page: api::Page<api::Listed> = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
-        let mut items = Vec::with_capacity(page.records.len());
-        for listed in page.records {
-            let listed = match listed {
-                api::Listed::Summary(summary) => Listed::Summary(summary.try_into().map_err(invalid(OPERATION))?),
-                api::Listed::Full(record) => Listed::Full(Box::new((*record).try_into().map_err(invalid(OPERATION))?)),
+        let mut after = query.cursor.clone();
+        loop {
+            let request = Request::get("records")
+                .query("kind", query.kind.map(RecordKind::as_str))
+                .query("name", query.name.as_deref())
+                .query("source_type", query.source_type.as_deref())
+                .query("state", query.state.as_deref())
+                .query("retracted", query.retracted)
+                .query("view", query.full.then_some("full"))
+                .query("limit", Some(query.limit.get().min(MAX_PAGE)))
+                .query("cursor", after.as_ref().map(Cursor::encode));
+            let page: api::Page<api::Listed> =
+                self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
+            let listed = page.records.into_iter().map(|listed| match listed {
+                api::Listed::Summary(summary) => summary.try_into().map(Listed::Summary),
+                api::Listed::Full(record) => (*record).try_into().map(|record| Listed::Full(Box::new(record))),
+            });
+            let items = listed.collect::<Result<_, _>>().map_err(invalid(OPERATION))?;
+            let key = |listed: &Listed| match listed {
+                Listed::Summary(summary) => (summary.kind, summary.address.clone()),
+                Listed::Full(record) => (record.kind, record.address.clone()),
             };
-            let address = match &listed {
-                Listed::Summary(summary) => &summary.address,
-                Listed::Full(record) => &record.address,
-            };
-            if visible(address) {
-                items.push(listed);
+            match narrowed(items, cursor(OPERATION, page.cursor.as_deref())?, key, visible) {
+                Narrowed::Page(page) => return Ok(page),
+                Narrowed::Empty { next } => after = Some(next),
             }
         }
-        Ok(Page { items, cursor: cursor(OPERATION, page.cursor.as_deref())? })
     }
 
     async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
         const OPERATION: &str = "read a snapshot";
-        let request = Request::get("snapshot")
-            .query("limit", Some(limit.get().min(MAX_PAGE)))
-            .query("cursor", after.map(Cursor::encode));
-        let page: api::SnapshotPage = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
-        let records = page.records.into_iter().map(Record::try_from);
-        let mut items: Vec<Record> = records.collect::<Result<_, _>>().map_err(invalid(OPERATION))?;
-        items.retain(|record| visible(&record.address));
-        Ok(Page { items, cursor: cursor(OPERATION, page.cursor.as_deref())? })
+        let mut after = after.cloned();
+        loop {
+            let request = Request::get("snapshot")
+                .query("limit", Some(limit.get().min(MAX_PAGE)))
+                .query("cursor", after.as_ref().map(Cursor::encode));
+            let page: api::SnapshotPage = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
+            let records = page.records.into_iter().map(Record::try_from);
+            let items = records.collect::<Result<_, _>>().map_err(invalid(OPERATION))?;
+            let key = |record: &Record| (record.kind, record.address.clone());
+            match narrowed(items, cursor(OPERATION, page.cursor.as_deref())?, key, visible) {
+                Narrowed::Page(page) => return Ok(page),
+                Narrowed::Empty { next } => after = Some(next),
+            }
+        }
     }
 
     /// Found in lists, so a dependent that was created a moment ago may be missing.
@@ -193,6 +212,29 @@ impl NameService for Client {
     }
 }
 
+/// A page without the entries that are not visible.
+enum Narrowed<T> {
+    /// It is the last one, or holds an entry.
+    Page(Page<T>),
+    /// It holds no entry, and another follows.
+    Empty { next: Cursor },
+}
+
+/// Leaves out what is not visible. The cursor names the last entry that is.
+fn narrowed<T>(
+    mut items: Vec<T>,
+    next: Option<Cursor>,
+    key: impl Fn(&T) -> (RecordKind, Address),
+    visible: Visible<'_>,
+) -> Narrowed<T> {
+    items.retain(|item| visible(&key(item).1));
+    match (next, items.last().map(&key)) {
+        (None, _) => Narrowed::Page(Page { items, cursor: None }),
+        (Some(next), None) => Narrowed::Empty { next },
+        (Some(next), Some((kind, last))) => Narrowed::Page(Page { items, cursor: Some(next.back_at(kind, &last)) }),
+    }
+}
+
 fn cursor(operation: &'static str, text: Option<&str>) -> Result<Option<Cursor>> {
     let cursor = text.map(Cursor::decode).transpose();
     cursor.map_err(|error| Error::Store { operation, source: error.into() })
@@ -211,7 +253,7 @@ impl Publisher for Client {
         let body = requests::NewLedger::new(address, head, config);
         let request = Request::of_call(Method::POST, "ledgers", call).body(&body);
         match self.write_record(OPERATION, &request).await? {
-            Ok(record) => Ok(Created::Created(record)),
+            Ok(Written { record, .. }) => Ok(Created::Created(record)),
             Err(error) if error.problem() == Some(ProblemKind::AlreadyExists) => Ok(Created::AlreadyExists),
             Err(error) => Err(error.into_model(OPERATION)),
         }
@@ -232,7 +274,7 @@ impl Publisher for Client {
         let body = requests::NewBranch::new(branch, source, at);
         let request = Request::of_call(Method::POST, "branches", call).body(&body);
         match self.write_record(OPERATION, &request).await? {
-            Ok(record) => Ok(BranchCreated::Created(record)),
+            Ok(Written { record, .. }) => Ok(BranchCreated::Created(record)),
             Err(error) => match error.problem() {
                 Some(ProblemKind::AlreadyExists) => Ok(BranchCreated::AlreadyExists),
                 Some(ProblemKind::UnknownSource) => Ok(BranchCreated::UnknownSource),
@@ -242,7 +284,6 @@ impl Publisher for Client {
         }
     }
 
-    /// One that was retracted before is reported as retracted: the service answers both alike.
     async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
         const OPERATION: &str = "retract a record";
         let mut request = Request::of_call(Method::POST, "retractions", call).at(address);
@@ -250,7 +291,8 @@ impl Publisher for Client {
             request = request.body(&requests::Retraction { reason: Some(reason.to_owned()) });
         }
         match self.write_record(OPERATION, &request).await? {
-            Ok(record) => Ok(Retracted::Retracted(record)),
+            Ok(Written { record, unchanged: true }) => Ok(Retracted::Already(record)),
+            Ok(Written { record, unchanged: false }) => Ok(Retracted::Retracted(record)),
             Err(error) => match error.problem() {
                 Some(ProblemKind::HasDependents) => Ok(Retracted::HasDependents),
                 Some(ProblemKind::UnknownRecord) => Ok(Retracted::Unknown),
@@ -259,12 +301,12 @@ impl Publisher for Client {
         }
     }
 
-    /// One that was live before is reported as restored: the service answers both alike.
     async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
         const OPERATION: &str = "restore a record";
         let request = Request::of_call(Method::POST, "restorations", call).at(address);
         match self.write_record(OPERATION, &request).await? {
-            Ok(record) => Ok(Restored::Restored(record)),
+            Ok(Written { record, unchanged: true }) => Ok(Restored::NotRetracted(record)),
+            Ok(Written { record, unchanged: false }) => Ok(Restored::Restored(record)),
             Err(error) if error.problem() == Some(ProblemKind::UnknownRecord) => Ok(Restored::Unknown),
             Err(error) => Err(error.into_model(OPERATION)),
         }
@@ -309,7 +351,7 @@ impl AdminPublisher for Client {
         let body = requests::Snapshot::from(to);
         let request = Request::of_call(Method::POST, "resets", call).at(address).body(&body);
         match self.write_record(OPERATION, &request).await? {
-            Ok(record) => {
+            Ok(Written { record, .. }) => {
                 let Record { head, index, .. } = *record;
                 Ok(Reset::Reset { head: head.unwrap_or_else(Head::unborn), index })
             }
@@ -395,7 +437,7 @@ impl GraphSourcePublisher for Client {
         const OPERATION: &str = "publish a graph source";
         let body = requests::GraphSource::from(publication);
         let request = put("graph-sources", call, publication.address(), &body);
-        let Repeated { answer, maybe_applied, status } = self.repeat::<api::Record>(&request).await;
+        let Repeated { answer, maybe_applied, status, .. } = self.repeat::<api::Record>(&request).await;
         let error = match answer {
             Ok(record) => {
                 let record = Box::new(record.try_into().map_err(invalid(OPERATION))?);

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
-use nameservice_api::ProblemDocument;
+use nameservice_api::{ProblemDocument, UNCHANGED};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
@@ -138,6 +138,8 @@ pub(crate) struct Repeated<T> {
     pub(crate) answer: Result<T, RequestError>,
     /// The status of an answer that is no error.
     pub(crate) status: Option<StatusCode>,
+    /// Whether it says that nothing was changed.
+    pub(crate) unchanged: bool,
     /// An attempt before the last may have been applied.
     pub(crate) maybe_applied: bool,
 }
@@ -181,9 +183,9 @@ impl Client {
             })
             .await;
         let maybe_applied = unknown.into_inner();
-        let (status, answer) = match answer {
-            Ok((status, answer)) => (Some(status), Ok(answer)),
-            Err(error) => (None, Err(error)),
+        let (status, unchanged, answer) = match answer {
+            Ok((status, unchanged, answer)) => (Some(status), unchanged, Ok(answer)),
+            Err(error) => (None, false, Err(error)),
         };
         let answer = match (answer, &request.idempotency_key) {
             // An earlier attempt may have been applied, whatever became of the last.
@@ -192,12 +194,13 @@ impl Client {
             }
             (answer, _) => answer,
         };
-        Repeated { answer, status, maybe_applied }
+        Repeated { answer, status, unchanged, maybe_applied }
     }
 
-    async fn once<T: DeserializeOwned>(&self, request: &Request) -> Result<(StatusCode, T), RequestError> {
+    async fn once<T: DeserializeOwned>(&self, request: &Request) -> Result<(StatusCode, bool, T), RequestError> {
         let response = self.respond(request, self.0.timeout).await?;
         let status = response.status();
+        let unchanged = response.headers().contains_key(UNCHANGED);
         let body = response.into_body().collect().await;
         let body = body.map_err(|error| lost(request, TransportError::Lost(error)))?.to_bytes();
         if !status.is_success() {
@@ -205,7 +208,7 @@ impl Client {
         }
         let body: &[u8] = if body.is_empty() { b"null" } else { &body };
         match serde_json::from_slice(body) {
-            Ok(answer) => Ok((status, answer)),
+            Ok(answer) => Ok((status, unchanged, answer)),
             Err(error) => Err(RequestError::BadAnswer(error.into())),
         }
     }

@@ -28,7 +28,7 @@ impl RequestError {
     /// Returns the oldest position that can still be read, of a problem that says that another cannot.
     pub(crate) fn oldest(&self) -> Option<u64> {
         match self.problem() {
-            Some(ProblemKind::Expired) => self.member("oldest"),
+            Some(ProblemKind::Expired | ProblemKind::PositionAhead) => self.member("oldest"),
             _ => None,
         }
     }

@@ -249,7 +249,11 @@ impl Problem {
                 None => "a graph source".to_owned(),
             },
         };
-        Self::new(Kind::WrongKind, format!("`{address}` is {what}")).member("kind", kind.as_str())
+        let problem = Self::new(Kind::WrongKind, format!("`{address}` is {what}")).member("kind", kind.as_str());
+        match source_type {
+            Some(source_type) => problem.member("source_type", source_type),
+            None => problem,
+        }
     }
 
     /// Others depend on the record: these, as far as the caller may see them.
@@ -294,19 +298,19 @@ impl Problem {
     /// The feed does not hold what follows a position: it has expired, or the feed has not come so far.
     pub async fn gone(feed: &dyn ChangeFeed, after: u64, oldest: u64) -> Self {
         match feed.position().await {
-            Ok(last) if after > last => Self::position_ahead(after, last),
+            Ok(last) if after > last => Self::position_ahead(after, last, oldest),
             Ok(_) => Self::expired(after, oldest),
             Err(error) => error.into(),
         }
     }
 
     /// The feed has not come to the position: it is of another feed, or of one that was lost.
-    pub fn position_ahead(after: u64, last: u64) -> Self {
+    pub fn position_ahead(after: u64, last: u64, oldest: u64) -> Self {
         let detail = format!(
             "position {after} is beyond the end of the feed, which is at {last}: the position is not of this feed. Read \
              /v1/snapshot and continue from its position"
         );
-        Self::new(Kind::PositionAhead, detail).member("position", last)
+        Self::new(Kind::PositionAhead, detail).member("position", last).member("oldest", oldest)
     }
 
     /// The body is larger than the service takes.

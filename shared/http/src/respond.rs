@@ -59,6 +59,11 @@ pub async fn has_dependents<S: Needs>(target: &Target<S>, names: &dyn NameServic
     }
 }
 
+/// The answer to a write that changed nothing, since the record was as wanted already.
+pub fn unchanged(record: &Record) -> Response {
+    ([(shapes::UNCHANGED, "true")], Json(shapes::Record::from(record))).into_response()
+}
+
 /// The answer that a record was created, and where it is.
 pub fn created(record: &Record) -> Response {
     (StatusCode::CREATED, [location(&record.address)], Json(shapes::Record::from(record))).into_response()

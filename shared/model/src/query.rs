@@ -135,6 +135,12 @@ impl Cursor {
         Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position) }
     }
 
+    /// Returns the same cursor after an earlier record of its page.
+    #[must_use]
+    pub fn back_at(&self, kind: RecordKind, address: &Address) -> Self {
+        Self { kind, after: address.as_str().to_owned(), position: self.position }
+    }
+
     /// Returns the run of a list (graph sources, then ledgers) that it is in.
     pub fn kind(&self) -> RecordKind {
         self.kind

@@ -236,7 +236,7 @@ async fn checks_hold_for_what_is_there_and_for_nothing_else(ns: &Fixture) {
 #[every_backend(Transactions)]
 async fn what_is_current_counts_as_done(ns: &Fixture) {
     records(ns).await;
-    let operations = [push_head("a", cas(head(0), head(1))), push_head("b", cas(head(1), head(2)))];
+    let operations = [push_head("a", cas(Head::unborn(), head(1))), push_head("b", cas(head(1), head(2)))];
     let current = OperationOutcome::Updated { value: is_head(head(1)), replayed: true };
     let outcome = commit(ns, &operations).await;
     assert_eq!(outcome, Committed::Committed(vec![current.clone(), changed(is_head(head(2)))]));
