@@ -78,6 +78,13 @@ locals {
       }
     }
 
+    console_get = {
+      routes = [
+        "GET /console",
+        "GET /console/{file+}",
+      ]
+    }
+
     fluree = {
       routes = [
         "GET /fluree/storage/ns/{address+}",

@@ -10,6 +10,7 @@ mod change_compare;
 mod change_list;
 mod change_stream;
 mod config_push;
+mod console_get;
 mod content_ids;
 mod fluree;
 mod fluree_events;
