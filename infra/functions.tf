@@ -154,6 +154,7 @@ locals {
       actions = {
         table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
+      timeout = 29
     }
 
     lease_release = {

@@ -31,6 +31,7 @@ mod record_list;
 mod record_purge;
 mod record_restore;
 mod record_retract;
+mod secrets;
 mod snapshot_get;
 mod status_push;
 mod transaction_commit;

@@ -36,6 +36,9 @@ const jsonOrText = (text) => {
 
 const asMembers = (value) => (value && typeof value === 'object' ? value : { metadata: value });
 
+/** What the service shows in place of a secret. */
+const REDACTED = '[redacted]';
+
 const ID_HELP = 'A content id: bafy…, bafk…';
 
 const pointer = (concern, title, path) => ({
@@ -85,7 +88,6 @@ const config = {
   title: 'Push config',
   button: 'Push config',
   compares: true,
-  note: 'Members that are marked as redacted are secrets that you may not see: storing this would store the mark.',
   shown: (record) => ({ v: record.config.v, payload: record.config.payload }),
   base: (actual) => (actual.config ? actual.config : { v: actual.v, payload: actual.payload }),
   initial: (record) => ({ config: pretty(record.config.payload) }),
@@ -93,6 +95,9 @@ const config = {
   mine: ({ config: text }, base) => ({ v: base.v + 1, payload: jsonOrText(text) }),
   request: ({ config: text }, expected, record) => {
     const payload = json(text, 'Config');
+    if (text.includes(REDACTED)) {
+      throw new Error(`Config holds ${REDACTED} in place of a secret that you may not see: storing it would lose the secret.`);
+    }
     const address = inPath(record.address);
     if (record.kind === 'ledger') {
       return { method: 'PUT', path: `configs/${address}`, body: { expected: { v: expected.v }, new: { payload } } };

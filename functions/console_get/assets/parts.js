@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useNow } from './lib.js';
 import { differences } from './difference.js';
-import { leaseOf, stateOf } from './store.js';
+import { stateOf } from './store.js';
 
 export const toRecord = (address) => `#/record/${encodeURIComponent(address)}`;
 
@@ -50,12 +50,6 @@ export function Countdown({ expiresAt }) {
   return html`<span class="countdown" role="timer">${minutes}:${String(seconds).padStart(2, '0')} left</span>`;
 }
 
-export function LeaseLine({ record }) {
-  const lease = leaseOf(record);
-  if (!lease) return null;
-  return html`<span class="lease">${lease.name} · <bdi>${lease.holder}</bdi> · <${Countdown} expiresAt=${lease.expires_at} /></span>`;
-}
-
 const SIGNS = { added: '+', removed: '−', changed: '≠' };
 
 /** Two values beside each other, and what differs. */
@@ -64,15 +58,15 @@ export function Compared({ left, right, leftTitle, rightTitle }) {
   return html`<div class="compared">
     <div><h4>${leftTitle}</h4><${Json} value=${left} /></div>
     <div><h4>${rightTitle}</h4><${Json} value=${right} /></div>
-    <${Differences} rows=${rows} />
+    <${Differences} rows=${rows} before=${leftTitle} after=${rightTitle} />
   </div>`;
 }
 
-export function Differences({ rows }) {
+export function Differences({ rows, before = 'Before', after = 'After' }) {
   if (rows.length === 0) return html`<p class="same">They are the same.</p>`;
   const text = (value) => (value === undefined ? '' : JSON.stringify(value));
   return html`<div class="scroll wide" tabindex="0" role="group" aria-label="Differences"><table class="differences">
-    <thead><tr><th scope="col">Member</th><th scope="col">Change</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
+    <thead><tr><th scope="col">Member</th><th scope="col">Change</th><th scope="col">${before}</th><th scope="col">${after}</th></tr></thead>
     <tbody>${rows.map(
       (row) => html`<tr class=${row.change} key=${row.path}>
         <th scope="row">${row.path || '(all)'}</th><td>${SIGNS[row.change]} ${row.change}</td>

@@ -125,7 +125,7 @@ function wideRow(record) {
     <span role="cell" class="number">${record.head?.t ?? '–'}</span>
     <span role="cell" class="number">${record.index?.t ?? '–'}${record.head && late > 0 ? html` <small>−${late}</small>` : ''}</span>
     <span role="cell" class="number">${record.config?.v ?? '–'}</span>
-    <span role="cell">${lease ? html`<bdi title=${`${lease.name}, ${lease.holder}`}>${lease.holder}</bdi> <${Countdown} expiresAt=${lease.expires_at} />` : ''}</span>`;
+    <span role="cell">${lease ? html`<${Countdown} expiresAt=${lease.expires_at} /> · <bdi title=${`${lease.name}, ${lease.holder}`}>${lease.holder}</bdi>` : ''}</span>`;
 }
 
 function narrowRow(record) {

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use nameservice_api::json;
-use nameservice_model::{Address, Call, RequestId};
+use nameservice_model::{Address, Call, Record, RequestId, redact};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IntoDeserializer as _},
@@ -94,6 +94,19 @@ impl<S: Needs> Allowed<S> {
         self.principal.may(S::SCOPE.min(Scope::Read), address) && address.is_well_formed()
     }
 
+    /// Returns a record as the caller may see it: one who may not write it is not shown the secrets of its config.
+    pub fn shown(&self, mut record: Record) -> Record {
+        if let Some(config) = record.config.payload.as_mut().filter(|_| !self.sees_secrets(&record.address)) {
+            redact(config);
+        }
+        record
+    }
+
+    /// Whether the caller is shown the secrets of a record's config.
+    pub fn sees_secrets(&self, address: &Address) -> bool {
+        self.principal.may(Scope::Write, address)
+    }
+
     /// Returns what a reader with this filter is sent, in a form of this name.
     pub fn interest(&self, filter: Filter, form: String) -> Arc<Interest> {
         Arc::new(Interest::new(filter, self.principal.visible(S::SCOPE.min(Scope::Read)), form))
@@ -130,6 +143,11 @@ impl<S: Needs> Target<S> {
     /// Whether the caller may see another record.
     pub fn sees(&self, address: &Address) -> bool {
         self.allowed.sees(address)
+    }
+
+    /// Returns the record as the caller may see it (see [`Allowed::shown`]).
+    pub fn shown(&self, record: Record) -> Record {
+        self.allowed.shown(record)
     }
 
     /// Demands more than `S`, where what the body asks for needs it.
