@@ -178,3 +178,42 @@ async fn a_fluree_server_finds_its_remote() {
     assert_eq!(snapshot["ledgers"].as_array().unwrap().len(), 2);
     assert_eq!(snapshot["graph_sources"], json!([]));
 }
+
+/// Returns the value of a counter of the requests to an operation, over all services of this process.
+async fn counted(service: &Service, operation: &str, outcome: &str) -> u64 {
+    let text = service.get("/metrics").await.expect(200);
+    let series = format!("nameservice_requests_total{{operation=\"{operation}\",outcome=\"{outcome}\"}} ");
+    let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(&series).map(str::to_owned));
+    line.map_or(0, |value| value.parse().unwrap())
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_operation_and_outcome() {
+    let service = Service::start().await;
+    service.post("/v1/ledgers", json!({ "address": "mydb" })).await.expect(201);
+    let heads = "PUT /v1/heads/{address}";
+    let outcomes = ["updated", "replayed", "stale", "conflict", "unknown_record"];
+    let mut before = Vec::new();
+    for outcome in outcomes {
+        before.push(counted(&service, heads, outcome).await);
+    }
+    service.put("/v1/heads/mydb", json!({ "new": value(1) })).await.expect(200);
+    service.put("/v1/heads/mydb", json!({ "new": value(1) })).await.expect(200);
+    service.put("/v1/heads/mydb", json!({ "new": { "id": cid(9).as_str(), "t": 1 } })).await.expect(200);
+    service.put("/v1/heads/mydb", json!({ "expected": value(2), "new": value(3) })).await.problem(409, "conflict");
+    service.put("/v1/heads/nobody", json!({ "new": value(1) })).await.problem(404, "unknown-record");
+    for (outcome, before) in outcomes.iter().zip(before) {
+        let now = counted(&service, heads, outcome).await;
+        assert!(now > before, "{outcome}: {now}");
+    }
+    let text = service.get("/metrics").await;
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let text = text.expect(200);
+    let text = text.as_str().unwrap();
+    for name in
+        ["nameservice_request_duration_seconds_bucket", "nameservice_feed_position ", "nameservice_requests_in_flight "]
+    {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(!text.contains("mydb") && !text.contains("nobody"), "addresses of records are no labels");
+}

@@ -67,6 +67,7 @@ impl Needs for Admin {
 pub struct Allowed<S> {
     principal: Arc<Principal>,
     call: Call,
+    noted: Option<Noted>,
     needs: PhantomData<S>,
 }
 
@@ -79,7 +80,12 @@ pub struct Target<S> {
 
 impl<S> Clone for Allowed<S> {
     fn clone(&self) -> Self {
-        Self { principal: self.principal.clone(), call: self.call.clone(), needs: PhantomData }
+        Self {
+            principal: self.principal.clone(),
+            call: self.call.clone(),
+            noted: self.noted.clone(),
+            needs: PhantomData,
+        }
     }
 }
 
@@ -145,6 +151,13 @@ impl<S: Needs> Target<S> {
         self.allowed.sees(address)
     }
 
+    /// Notes what came of the request, for the metrics.
+    pub(crate) fn came_to(&self, outcome: &'static str) {
+        if let Some(noted) = &self.allowed.noted {
+            noted.outcome(outcome);
+        }
+    }
+
     /// Returns the record as the caller may see it (see [`Allowed::shown`]).
     pub fn shown(&self, record: Record) -> Record {
         self.allowed.shown(record)
@@ -174,7 +187,8 @@ where
         if !principal.may_somewhere(N::SCOPE) {
             return Err(Problem::insufficient_scope(N::SCOPE));
         }
-        if let Some(noted) = parts.extensions.get::<Noted>() {
+        let noted = parts.extensions.get::<Noted>().cloned();
+        if let Some(noted) = &noted {
             noted.principal(principal.id());
         }
         let call = match idempotency_key(&parts.headers)? {
@@ -186,7 +200,7 @@ where
             // Nobody can repeat a call that has no name.
             None => Call::fresh(),
         };
-        Ok(Self { principal: Arc::new(principal), call, needs: PhantomData })
+        Ok(Self { principal: Arc::new(principal), call, noted, needs: PhantomData })
     }
 }
 

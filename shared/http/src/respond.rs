@@ -24,9 +24,11 @@ where
     let address = target.address();
     match outcome {
         PushOutcome::Updated { value, replayed } => {
+            target.came_to(if replayed { "replayed" } else { "updated" });
             Ok(Json(PushAnswer { status: PushStatus::Updated, value: value.into(), replayed }))
         }
         PushOutcome::Stale { actual } => {
+            target.came_to("stale");
             Ok(Json(PushAnswer { status: PushStatus::Stale, value: actual.into(), replayed: false }))
         }
         PushOutcome::Conflict { actual } => Err(conflict(actual.map(V::from))),
