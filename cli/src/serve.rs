@@ -362,7 +362,8 @@ fn greeting(args: &ServeArgs, service: &Service, opened: &Opened) -> String {
     format!(
         "Listening on {}, {}. Try:\n\n{token}  {program} create mydb{url}\n  \
          {program} push head mydb {SAMPLE_ID} 1 --expect-unborn{url}\n  {program} show mydb{url}\n  \
-         {program} watch{url}\n\nThe console is at {}/console, the API is described at {}/v1/docs. Ctrl-C stops the service.",
+         {program} watch{url}\n\nThe console is at {}/console.\n\
+         The API is described at {}/v1/docs. Ctrl-C stops the service.",
         service.url(),
         opened.describe(),
         service.url(),

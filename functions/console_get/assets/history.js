@@ -7,46 +7,41 @@ import { html, useEffect, useMemo, useState } from './lib.js';
 import { Badge, Differences, Failure, Json } from './parts.js';
 import { useStore } from './store.js';
 
-/** How much of a history is read. */
-const MOST = 5000;
-const SHOWN = 100;
+/** How many entries are read together. */
+const PAGE = 200;
 
 export function History({ address }) {
   const store = useStore();
-  const [{ entries, problem }, set] = useState({ entries: null, problem: null });
+  // Newest first, as far as they have been read; `before` is where the next page begins.
+  const [{ entries, before, problem }, set] = useState({ entries: null, before: undefined, problem: null });
   const [concern, setConcern] = useState('');
-  const [shown, setShown] = useState(SHOWN);
-  const [picked, setPicked] = useState([]);
+const [picked, setPicked] = useState([]);
 
+  const read = async (known, from, signal) => {
+    const query = new URLSearchParams({ order: 'newest', limit: PAGE, ...(from && { before: from }) });
+    try {
+      const page = await call('GET', `history/${inPath(address)}?${query}`, { signal });
+      set({ entries: [...known, ...page.changes], before: page.position, problem: null });
+    } catch (error) {
+      if (error.name !== 'AbortError') set({ entries: known, before: from, problem: error.status === 404 ? null : error });
+    }
+  };
   useEffect(() => {
     const controller = new AbortController();
-    const read = async () => {
-      const all = [];
-      let after = 0;
-      do {
-        const query = new URLSearchParams({ after, limit: 1000 });
-        const page = await call('GET', `history/${inPath(address)}?${query}`, { signal: controller.signal });
-        all.push(...page.changes);
-        after = page.position;
-      } while (after && all.length < MOST);
-      set({ entries: all, problem: null });
-    };
     setPicked([]);
-    read().catch((error) => {
-      if (error.name === 'AbortError') return;
-      set({ entries: [], problem: error.status === 404 ? null : error });
-    });
+    read([], undefined, controller.signal);
     return () => controller.abort();
   }, [address]);
 
   // What has happened since comes from the feed.
   const all = useMemo(() => {
     if (!entries) return [];
-    const last = entries.at(-1)?.position ?? 0;
-    return [...entries, ...store.changes.filter((change) => change.address === address && change.position > last)];
+    const last = entries[0]?.position ?? 0;
+    const since = store.changes.filter((change) => change.address === address && change.position > last);
+    return [...since.reverse(), ...entries];
   }, [entries, store.changes.length, store.position, address]);
 
-  const wanted = all.filter((entry) => !concern || entry.concern === concern).reverse();
+  const wanted = all.filter((entry) => !concern || entry.concern === concern);
   const pick = (position) =>
     setPicked((now) => (now.includes(position) ? now.filter((other) => other !== position) : [...now, position].slice(-2)));
   const two = [...picked].sort((a, b) => a - b).map((position) => all.find((entry) => entry.position === position));
@@ -62,7 +57,7 @@ export function History({ address }) {
     <div class="scroll wide" tabindex="0" role="group" aria-label="Entries of the history"><table class="history" aria-describedby="history-help">
       <thead><tr><th scope="col">Compare</th><th scope="col">Position</th><th scope="col">Time</th><th scope="col">Concern</th>
         <th scope="col">Change</th><th scope="col">Watermark</th><th scope="col">Value</th></tr></thead>
-      <tbody>${wanted.slice(0, shown).map(
+      <tbody>${wanted.map(
         (entry) => html`<tr key=${entry.position} class=${picked.includes(entry.position) ? 'picked' : ''}>
           <td><input type="checkbox" aria-label=${`Compare entry ${entry.position}`} checked=${picked.includes(entry.position)}
             onChange=${() => pick(entry.position)} /></td>
@@ -74,7 +69,7 @@ export function History({ address }) {
         </tr>`,
       )}</tbody></table></div>
     ${entries && wanted.length === 0 && html`<p class="none">The feed has nothing of it.</p>`}
-    ${wanted.length > shown && html`<button type="button" onClick=${() => setShown(shown + SHOWN)}>Show more</button>`}
+    ${before && html`<button type="button" onClick=${() => read(entries, before)}>Show older entries</button>`}
     ${two.length === 2 && two.every(Boolean) && html`<${Difference} before=${two[0]} after=${two[1]} />`}
   </section>`;
 }
