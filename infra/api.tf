@@ -65,7 +65,7 @@ resource "aws_apigatewayv2_integration" "this" {
   timeout_milliseconds = 30000
 }
 
-# Every route with a scope has an authorizer. Health, documentation and $default are open; with JWTs Fluree's routes are too,
+# Every route with a scope has an authorizer. Health, documentation, the files of the console and $default are open; with JWTs Fluree's routes are too,
 # since their function verifies tokens itself.
 resource "aws_apigatewayv2_route" "this" {
   for_each = local.routes
@@ -92,7 +92,7 @@ resource "aws_lambda_permission" "route" {
   action        = "lambda:InvokeFunction"
   principal     = "apigateway.amazonaws.com"
   # "PUT /v1/heads/{address+}" is <api>/<stage>/PUT/v1/heads/*, and "$default" is <api>/<stage>/$default
-  source_arn = "${aws_apigatewayv2_api.this.execution_arn}/*/${replace(replace(each.key, " ", ""), "{address+}", "*")}"
+  source_arn = "${aws_apigatewayv2_api.this.execution_arn}/*/${replace(replace(each.key, " ", ""), "/{[a-z]+\\+}/", "*")}"
 }
 
 resource "aws_apigatewayv2_stage" "this" {

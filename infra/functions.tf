@@ -78,6 +78,13 @@ locals {
       }
     }
 
+    console_get = {
+      routes = [
+        "GET /console",
+        "GET /console/{file+}",
+      ]
+    }
+
     fluree = {
       routes = [
         "GET /fluree/storage/ns/{address+}",
@@ -147,6 +154,7 @@ locals {
       actions = {
         table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
+      timeout = 29
     }
 
     lease_release = {

@@ -1,5 +1,5 @@
 output "api_url" {
-  description = "URL of the API: `export NAMESERVICE_URL=…` for the command line, `<api_url>/v1/docs` in a browser."
+  description = "URL of the API: `export NAMESERVICE_URL=…` for the command line, `<api_url>/console` in a browser."
   value       = aws_apigatewayv2_api.this.api_endpoint
 }
 

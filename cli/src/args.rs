@@ -256,6 +256,9 @@ pub struct ServeArgs {
     /// Serve below this path, such as /nameservice, behind a proxy that keeps it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; without it, a service on loopback has them at /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
+    pub metrics: Option<SocketAddr>,
     /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
     #[arg(long)]
     pub consumer: bool,

@@ -12,6 +12,7 @@ pub mod consumer;
 pub mod failure;
 mod keys;
 pub mod output;
+pub mod prometheus;
 pub mod routes;
 pub mod serve;
 pub mod target;

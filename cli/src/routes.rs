@@ -13,6 +13,7 @@ fn routes() -> Route {
         .merge(change_list::route())
         .merge(change_stream::route())
         .merge(config_push::route())
+        .merge(console_get::route())
         .merge(fluree::route())
         .merge(graph_source_publish::route())
         .merge(head_push::route())

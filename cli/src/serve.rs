@@ -25,7 +25,7 @@ use crate::{
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
-    keys, output, routes,
+    keys, output, prometheus, routes,
     target::{Missing, Opened, Place, Table},
 };
 
@@ -125,7 +125,9 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     // name as their host.
     let guarded = app.is_open() && address.ip().is_loopback();
     let shutdown = app.shutdown();
-    let mut router = service(routes::router(), app);
+    // Whoever reaches loopback may know how much the service does; others have a listener of their own.
+    let metrics = address.ip().is_loopback().then(|| prometheus::router(app.clone()));
+    let mut router = service(routes::router(), app).merge(metrics.unwrap_or_default());
     if guarded {
         router = router.layer(middleware::from_fn(only_local_hosts));
     }
@@ -234,6 +236,10 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let stop = signal()?;
     // Nothing is created for a service that cannot listen.
     let listener = bind(args.listen).await?;
+    let metrics = match args.metrics {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
     let opened = Opened::open(place, target.table.as_deref(), Missing::Create, Some(args.feed_retention)).await?;
     let consuming = match &opened {
         Opened::Embedded(_) => None,
@@ -249,8 +255,10 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
     }
+    let app = opened.app(auth);
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
     let settings = Settings { nudge, cors, base_path: args.base_path.clone() };
-    let service = start_with(listener, opened.app(auth), settings)?;
+    let service = start_with(listener, app, settings)?;
     // A service in the background may have no stdout any more.
     let _ = output::print(&greeting(&args, &service, &opened));
 
@@ -258,6 +266,9 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     output::note("stopping");
     // In this order: what was answered is in the feed.
     service.stop().await;
+    if let Some(metrics) = metrics {
+        metrics.abort();
+    }
     if let Some(consuming) = consuming {
         consuming.stop().await;
     }
@@ -351,9 +362,11 @@ fn greeting(args: &ServeArgs, service: &Service, opened: &Opened) -> String {
     format!(
         "Listening on {}, {}. Try:\n\n{token}  {program} create mydb{url}\n  \
          {program} push head mydb {SAMPLE_ID} 1 --expect-unborn{url}\n  {program} show mydb{url}\n  \
-         {program} watch{url}\n\nThe API is described at {}/v1/docs. Ctrl-C stops the service.",
+         {program} watch{url}\n\nThe console is at {}/console.\n\
+         The API is described at {}/v1/docs. Ctrl-C stops the service.",
         service.url(),
         opened.describe(),
+        service.url(),
         service.url(),
     )
 }

@@ -82,7 +82,7 @@ run "permissions" {
   }
 
   assert {
-    condition     = keys(local.function["not_found"].actions) == [] && keys(local.function["openapi_get"].actions) == []
+    condition     = keys(local.function["not_found"].actions) == [] && keys(local.function["openapi_get"].actions) == [] && keys(local.function["console_get"].actions) == []
     error_message = "A function that needs no table may use one."
   }
 }
@@ -90,7 +90,7 @@ run "permissions" {
 run "routes" {
   assert {
     condition = toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type == "NONE"]) == toset([
-      "$default", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json",
+      "$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json",
       "GET /fluree/nameservice/snapshot", "GET /fluree/storage/ns/{address+}", "POST /fluree/nameservice/refs/{address+}",
       "GET /v1/fluree/nameservice/snapshot", "GET /v1/fluree/storage/ns/{address+}", "POST /v1/fluree/nameservice/refs/{address+}",
     ])

@@ -57,6 +57,20 @@ pub(crate) async fn assert_filters(ns: &impl AsRecords) {
     let name = ListQuery { name: Some("b".into()), ..everything() };
     assert_eq!(listed(ns, name.clone()).await, ["b:dev", "b:main"]);
     assert_eq!(listed(ns, ListQuery { retracted: Some(false), ..name }).await, ["b:main"]);
+    let prefix = |prefix: &str| ListQuery { prefix: Some(prefix.into()), ..everything() };
+    assert_eq!(listed(ns, prefix("s")).await, ["s1:main", "s2:main"]);
+    assert_eq!(listed(ns, prefix("b:")).await, ["b:dev", "b:main"]);
+    assert_eq!(listed(ns, prefix("b:main")).await, ["b:main"]);
+    assert!(listed(ns, prefix("b:main2")).await.is_empty());
+    assert_eq!(listed(ns, ListQuery { retracted: Some(false), ..prefix("s") }).await, ["s1:main"]);
+    assert_eq!(listed(ns, ListQuery { source_type: Some("f:Bm25Index".into()), ..prefix("s2") }).await, ["s2:main"]);
+    assert_eq!(listed(ns, ListQuery { state: Some("error".into()), ..prefix("v") }).await, ["v1:main"]);
+    let of_a = |prefix: &str| ListQuery { name: Some("a".into()), prefix: Some(prefix.into()), ..everything() };
+    for (prefix, found) in
+        [("", &["a:dev", "a:main"] as &[&str]), ("a", &["a:dev", "a:main"]), ("a:d", &["a:dev"]), ("b", &[])]
+    {
+        assert_eq!(listed(ns, of_a(prefix)).await, found, "{prefix}");
+    }
     let source_type = ListQuery { source_type: Some("f:Bm25Index".into()), ..everything() };
     assert_eq!(listed(ns, source_type.clone()).await, ["s1:main", "s2:main"]);
     assert_eq!(listed(ns, ListQuery { retracted: Some(true), ..source_type.clone() }).await, ["s2:main"]);
@@ -99,6 +113,7 @@ pub(crate) async fn assert_pages(ns: &impl AsRecords) {
                 ListQuery { state: Some("ready".into()), ..everything() },
                 ListQuery { source_type: Some("f:Bm25Index".into()), ..everything() },
                 ListQuery { name: Some("a".into()), ..everything() },
+                ListQuery { prefix: Some("s".into()), ..everything() },
             ];
             for filter in filters {
                 let whole = listed(ns, filter.clone()).await;

@@ -377,9 +377,11 @@ def drive_open_routes(api):
     api.call("GET", "/v1/health?deep=true").expect(200)
     assert api.call("GET", "/v1/openapi.json").expect(200)["openapi"].startswith("3.1")
     api.call("GET", "/v1/docs").expect(200)
+    api.call("GET", "/console").expect(200)
+    api.call("GET", "/console/vendor/preact.js").expect(200)
     assert api.call("GET", "/v1/nowhere").expect(404)["type"].endswith("/not-found")
     assert api.call("PATCH", "/v1/records/mydb").expect(405)["type"].endswith("/method-not-allowed")
-    return {"health_get", "openapi_get", "not_found"}
+    return {"console_get", "health_get", "openapi_get", "not_found"}
 
 
 def drive_fluree(api):

@@ -39,7 +39,7 @@ fn described() -> Vec<Described> {
     for (path, item) in document["paths"].as_object().unwrap() {
         let operations = item.as_object().unwrap().iter();
         for (method, operation) in operations.filter(|(_, operation)| operation.get("operationId").is_some()) {
-            let path = path.replace("{address}", "{address+}");
+            let path = path.replace("{address}", "{address+}").replace("{file}", "{file+}");
             let handler = operation["operationId"].as_str().unwrap();
             let guarded = operation.get("security").is_some_and(|security| *security != Value::Array(Vec::new()));
             // Fluree's routes are served twice and described once.
@@ -108,6 +108,7 @@ async fn every_route_asks_for_the_scope_that_its_function_needs() {
         for route in &function.routes {
             let Some((method, path)) = route.split_once(' ') else { continue };
             let path = path.replace("refs/{address+}", "refs/mydb/init").replace("{address+}", "mydb");
+            let path = path.replace("{file+}", "app.js");
             let answer = as_(&service, &stranger, method.parse().unwrap(), &path, None).await;
             match (&function.scope, function.verifies_tokens) {
                 (Some(scope), _) => {

@@ -183,6 +183,8 @@ async fn reads(r: &mut Recorder) {
         "/v1/health?deep=true",
         "/v1/openapi.json",
         "/v1/docs",
+        "/console",
+        "/console/app.js",
         "/fluree/storage/ns/mydb",
         "/v1/fluree/nameservice/snapshot",
     ] {

@@ -119,7 +119,10 @@ async fn without_a_token_only_health_and_documentation_are_served() {
     let document = json!(nameservice_cli::routes::document());
     let mut open = Vec::new();
     for (template, item) in document["paths"].as_object().unwrap() {
-        let path = template.replace("refs/{address}", "refs/mydb/init").replace("{address}", "mydb");
+        let path = template
+            .replace("refs/{address}", "refs/mydb/init")
+            .replace("{address}", "mydb")
+            .replace("{file}", "app.js");
         for (method, operation) in item.as_object().unwrap() {
             let Ok(method) = Method::from_bytes(method.to_uppercase().as_bytes()) else { continue };
             if !["GET", "PUT", "POST", "DELETE"].contains(&method.as_str()) {
@@ -135,7 +138,7 @@ async fn without_a_token_only_health_and_documentation_are_served() {
             }
         }
     }
-    assert_eq!(open, ["/v1/docs", "/v1/health", "/v1/openapi.json"]);
+    assert_eq!(open, ["/console", "/console/app.js", "/v1/docs", "/v1/health", "/v1/openapi.json"]);
     service.get("/v1/nowhere").await.problem(404, "not-found");
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
 }

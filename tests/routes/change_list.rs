@@ -162,6 +162,12 @@ async fn filters_leave_changes_out_and_the_position_still_moves_to_the_end() {
         ("address=nobody", Vec::new()),
         ("kind=graph_source", of(&is("kind", "graph_source"))),
         ("kind=ledger", of(&is("kind", "ledger"))),
+        ("source_type=f:Bm25Index", of(&is("source_type", "f:Bm25Index"))),
+        ("source_type=f:HnswIndex", Vec::new()),
+        ("prefix=my", of(&is("name", "mydb"))),
+        ("prefix=mydb:d", of(&is("address", "mydb:dev"))),
+        ("prefix=mydb&address=*:dev", of(&is("address", "mydb:dev"))),
+        ("prefix=books&address=mydb", Vec::new()),
         ("concern=index", of(&is("concern", "index"))),
         ("concern=head,index", of(&|c| c["concern"] == "head" || c["concern"] == "index")),
         ("concern=head&concern=index", of(&|c| c["concern"] == "head" || c["concern"] == "index")),
@@ -334,6 +340,8 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("address=a:b:c", "address"),
         ("address=mydb&address=", "address"),
         ("addresses=mydb", "addresses"),
+        ("prefix=", "prefix"),
+        ("source_type=a&source_type=b", "source_type"),
     ] {
         refuses(service.get(&format!("/v1/changes?{query}")).await, "invalid-parameter", field);
     }

@@ -269,6 +269,9 @@ async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
         "concern=head",
         "concern=head&concern=config",
         "kind=ledger&concern=meta&address=*:dev",
+        "prefix=my",
+        "prefix=mydb:m&address=mydb:*",
+        "source_type=f:Bm25Index",
         "address=nobody",
     ] {
         let parameter = |name: &str| {
@@ -281,8 +284,11 @@ async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
             "*:dev" => address.ends_with(":dev"),
             plain => address == format!("{plain}:main"),
         };
+        let (prefixes, types) = (parameter("prefix"), parameter("source_type"));
         let wanted = all.iter().filter(|change| {
-            (addresses.is_empty() || addresses.iter().any(|a| glob(a, change.address.as_str())))
+            prefixes.iter().all(|prefix| change.address.as_str().starts_with(prefix))
+                && types.iter().all(|name| change.identity.source_type.as_ref() == Some(name))
+                && (addresses.is_empty() || addresses.iter().any(|a| glob(a, change.address.as_str())))
                 && (kinds.is_empty() || kinds.iter().any(|kind| kind == change.identity.kind.as_str()))
                 && (concerns.is_empty() || concerns.iter().any(|part| part == change.part.as_str()))
         });

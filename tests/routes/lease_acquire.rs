@@ -32,6 +32,39 @@ async fn a_held_lease_is_a_conflict_that_shows_it() {
 }
 
 #[tokio::test]
+async fn a_caller_that_waits_is_given_the_lease_once_it_is_released() {
+    let service = Service::start().await;
+    ledger(&service, "tenant/mydb").await;
+    service.put(LEASES, json!({ "name": "index_lock", "holder": "one" })).await.expect(200);
+    let waiting = service.put("/v1/leases/tenant/mydb:main?wait=20", json!({ "name": "index_lock", "holder": "two" }));
+    let released = async {
+        // The first attempt is over by then, or finds the lease released: both are right.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        service.delete("/v1/leases/tenant/mydb:main?name=index_lock&holder=one&token=1").await.expect(204)
+    };
+    let (held, _) = tokio::join!(waiting, released);
+    let held = held.expect(200);
+    assert_eq!((&held["lease"]["holder"], &held["token"]), (&json!("two"), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_caller_that_waits_is_shown_the_lease_where_it_stays_held() {
+    let service = Service::start().await;
+    ledger(&service, "tenant/mydb").await;
+    service.put(LEASES, json!({ "name": "index_lock", "holder": "one" })).await.expect(200);
+    let body = json!({ "name": "index_lock", "holder": "two" });
+    let busy = service.put("/v1/leases/tenant/mydb:main?wait=1", body.clone()).await;
+    assert_eq!(busy.problem(409, "lease-held")["lease"]["holder"], "one");
+    for query in ["wait=21", "wait=-1", "wait=x", "wait="] {
+        refuses(
+            service.put(&format!("/v1/leases/tenant/mydb:main?{query}"), body.clone()).await,
+            "invalid-parameter",
+            "wait",
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_refresh_keeps_the_token_and_what_it_does_not_name() {
     let service = Service::start().await;
     ledger(&service, "tenant/mydb").await;

@@ -51,6 +51,11 @@ async fn filters_narrow_the_list_alone_and_together() {
         ("kind=graph_source", &["search:main", "vectors:main"]),
         ("name=books", &["books:dev", "books:main"]),
         ("name=nobody", &[]),
+        ("prefix=b", &["books:dev", "books:main"]),
+        ("prefix=books:m", &["books:main"]),
+        ("prefix=%C3%A9", &[]),
+        ("prefix=s&kind=ledger", &[]),
+        ("prefix=books:&name=films", &[]),
         ("source_type=f%3AHnswIndex", &["vectors:main"]),
         ("source_type=f:Nothing", &[]),
         ("state=indexing", &["films:main"]),
@@ -73,7 +78,7 @@ async fn filters_narrow_the_list_alone_and_together() {
 #[tokio::test]
 async fn pages_of_any_limit_hold_every_record_once() {
     let service = furnished().await;
-    for filter in ["", "kind=ledger&", "state=ready&view=full&", "retracted=false&"] {
+    for filter in ["", "kind=ledger&", "state=ready&view=full&", "retracted=false&", "prefix=books&"] {
         let whole = list(&service, filter).await;
         for limit in [1, 2, 5] {
             let (mut seen, mut cursor) = (Vec::new(), String::new());
@@ -104,6 +109,8 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("view=whole", "view"),
         ("retracted=1", "retracted"),
         ("order=name", "order"),
+        ("prefix=", "prefix"),
+        (&*format!("prefix={}", "a".repeat(1001)), "prefix"),
     ] {
         refuses(service.get(&format!("/v1/records?{query}")).await, "invalid-parameter", field);
     }

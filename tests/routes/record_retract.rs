@@ -48,6 +48,11 @@ async fn a_record_that_others_depend_on_stays_live_and_names_them() {
     source(&service, "search", &["mydb"]).await;
     let rejected = service.post(RETRACTION, json!({})).await.problem(409, "has-dependents");
     assert_eq!(sorted(&rejected["dependents"]), ["mydb:dev", "search:main"]);
+    let described = rejected["dependent_records"].as_array().unwrap();
+    assert_eq!(described.len(), 2);
+    assert!(described.contains(&json!({ "address": "mydb:dev", "kind": "ledger" })), "{rejected}");
+    let search = json!({ "address": "search:main", "kind": "graph_source", "source_type": "f:Bm25Index" });
+    assert!(described.contains(&search), "{rejected}");
     assert_eq!(shown(&service, "mydb").await["retracted"], json!(false));
     // A retracted dependent still counts: it can be restored.
     retract(&service, "search").await;

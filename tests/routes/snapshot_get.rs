@@ -50,6 +50,26 @@ async fn its_pages_hold_every_record_once_and_share_one_position() {
 }
 
 #[tokio::test]
+async fn a_prefix_selects_the_records_whose_addresses_begin_with_it_on_every_page() {
+    let service = Service::start().await;
+    for name in ["tenant/a", "tenant/b", "tenant", "other"] {
+        ledger(&service, name).await;
+    }
+    source(&service, "tenant/search", &[]).await;
+    for limit in [1, 2, 10] {
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        for _ in 0..10 {
+            let page = service.get(&format!("/v1/snapshot?prefix=tenant/&limit={limit}{cursor}")).await.expect(200);
+            seen.extend(addresses(&page).into_iter().map(str::to_owned));
+            let Some(next) = page["cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, ["tenant/a:main", "tenant/b:main", "tenant/search:main"], "{limit}");
+    }
+}
+
+#[tokio::test]
 async fn a_parameter_that_cannot_be_is_named() {
     let service = Service::start().await;
     for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("view=full", "view")] {

@@ -83,7 +83,7 @@ pub fn resource(kind: &str, name: &str) -> &'static Body {
 pub fn function_of(method: &str, path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap_or_default();
     let takes = |route: &String| match route.split_once(' ') {
-        Some((verb, template)) if verb == method => match template.split_once("{address+}") {
+        Some((verb, template)) if verb == method => match template.split_once('{') {
             Some((start, _)) => path.strip_prefix(start).is_some_and(|rest| !rest.is_empty()),
             None => template == path,
         },

@@ -1,6 +1,6 @@
 //! `serve` with a token, below a path, with a log for programs.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 
 use serde_json::Value;
 
@@ -63,4 +63,51 @@ fn a_bad_base_path_or_two_ways_to_recognise_callers_are_bad_usage() {
     ] {
         assert_eq!(run(&[], line).0, 2, "{line}");
     }
+}
+
+/// Returns an answer as it comes: its head, and its body.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn what_a_service_has_done_is_counted_at_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = spawn_serve(directory.path());
+    let push = |id: &str| run(&["--url", &service.url], &format!("push head mydb {id} 1")).0;
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 3));
+    assert_ne!(run(&["--url", &service.url], "show nobody").0, 0);
+
+    let text = get(service.url.trim_start_matches("http://"), "/metrics");
+    assert!(text.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{text}");
+    let heads = "nameservice_requests_total{operation=\"PUT /v1/heads/{address}\",outcome=";
+    for line in [
+        format!("{heads}\"updated\"}} 1"),
+        format!("{heads}\"replayed\"}} 1"),
+        format!("{heads}\"stale\"}} 1"),
+        "nameservice_requests_total{operation=\"GET /v1/records/{address}\",outcome=\"unknown_record\"} 1".to_owned(),
+        // That for the metrics itself.
+        "nameservice_requests_in_flight 1".to_owned(),
+        // The record, its status, and its head.
+        "nameservice_feed_position 3".to_owned(),
+        "nameservice_log_commit_commands_count 2".to_owned(),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}:\n{text}");
+    }
+    assert!(!text.contains("mydb") && !text.contains("nobody"), "addresses of records are no labels: {text}");
+}
+
+#[test]
+fn metrics_have_a_listener_of_their_own_where_one_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let _service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--metrics", &free]);
+    let text = get(&free, "/metrics");
+    assert!(text.contains("nameservice_feed_position 0"), "{text}");
+    assert!(get(&free, "/v1/health").starts_with("HTTP/1.1 404"));
 }

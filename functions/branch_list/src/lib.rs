@@ -75,7 +75,7 @@ async fn branch_list(
         return Err(Problem::unknown_name(&name));
     }
     let whole = |listed| match listed {
-        Listed::Full(record) => Some(*record),
+        Listed::Full(record) => Some(caller.shown(*record)),
         Listed::Summary(_) => None,
     };
     let records: Vec<_> = found.items.into_iter().filter_map(whole).collect();

@@ -128,7 +128,7 @@ async fn change_compare(
             }
             unknown.remove(address);
             let is_retracted = record.retracted;
-            if let Some(moved) = known.moved(record) {
+            if let Some(moved) = known.moved(caller.shown(record)) {
                 // One record is always included: it could not be requested in smaller parts.
                 if !budget.admits(&(address.as_str(), &moved))? && subscriptions.len() > 1 {
                     return Err(too_large());

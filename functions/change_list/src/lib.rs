@@ -58,9 +58,15 @@ struct Parameters {
     #[serde(default)]
     #[param(example = json!(["mydb:*"]))]
     address: Vec<String>,
+    /// Only changes of addresses that begin with this: `tenant/a/`.
+    #[param(max_length = 1000, example = "tenant/a/")]
+    prefix: Option<String>,
     /// Only changes of this kind of record.
     #[param(inline)]
     kind: Option<Kind>,
+    /// Only changes of graph sources of this type.
+    #[param(example = "f:Bm25Index")]
+    source_type: Option<String>,
     /// Only changes of these parts of a record, separated by commas or repeated.
     #[serde(default, deserialize_with = "list")]
     #[param(inline)]
@@ -96,7 +102,9 @@ async fn change_list(
     }
     let until = Instant::now() + Duration::from_secs(parameters.wait);
     let parts = parameters.concern.into_iter().map(Into::into).collect();
-    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?;
+    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?
+        .with_prefix(parameters.prefix)?
+        .of_type(parameters.source_type);
     let interest = caller.interest(filter, "changes".to_owned());
     Problem::unless_followed(feed.as_ref())?;
 

@@ -71,9 +71,15 @@ struct Parameters {
     /// branches.
     #[serde(default)]
     address: Vec<String>,
+    /// Only changes of addresses that begin with this: `tenant/a/`.
+    #[param(max_length = 1000, example = "tenant/a/")]
+    prefix: Option<String>,
     /// Only changes of records of this kind.
     #[param(inline)]
     kind: Option<Kind>,
+    /// Only changes of graph sources of this type.
+    #[param(example = "f:Bm25Index")]
+    source_type: Option<String>,
     /// Only changes of these parts of a record, separated by commas or repeated.
     #[serde(default, deserialize_with = "list")]
     #[param(inline)]
@@ -114,7 +120,9 @@ struct LastEventId {
 )]
 async fn change_stream(session: Session<Read>, Query(parameters): Query<Parameters>) -> Result<Response, Problem> {
     let parts = parameters.concern.into_iter().map(Into::into).collect();
-    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?;
+    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?
+        .with_prefix(parameters.prefix)?
+        .of_type(parameters.source_type);
     let after = session.last_event_id()?.or(parameters.after);
     let (after, first) = begin(session.feed.as_ref(), after).await?;
     let projection = Projection::of_changes(&session.caller, filter);

@@ -46,7 +46,7 @@ async fn fluree_record_get(
 ) -> Result<Json<Record>, Problem> {
     // Fluree's own server answers so for graph sources, and its clients decode nothing else.
     let record = names.lookup(target.address()).await?.filter(|record| record.kind == RecordKind::Ledger);
-    Ok(Json((&record.ok_or_else(|| target.unknown())?).into()))
+    Ok(Json((&target.shown(record.ok_or_else(|| target.unknown())?)).into()))
 }
 
 /// Get all records, as Fluree knows them

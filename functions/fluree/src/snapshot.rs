@@ -54,8 +54,8 @@ impl Scan {
     async fn read(&mut self) -> Result<bool, Problem> {
         let visible = |address: &Address| self.caller.sees(address);
         let found = self.names.snapshot(SCAN_PAGE, self.after.as_ref(), &visible).await?;
-        for record in &found.items {
-            match Record::from(record) {
+        for record in found.items {
+            match Record::from(&self.caller.shown(record)) {
                 Record::Ledger(ledger) => {
                     append(&mut self.text, self.has_ledgers, &ledger)?;
                     self.has_ledgers = true;

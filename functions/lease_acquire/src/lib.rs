@@ -1,44 +1,81 @@
 //! `PUT /v1/leases/{address}`: takes a lease of a record, or extends one.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
 use nameservice_http::{
-    AddressInPath, IdempotencyKey, Problem, Route,
-    extract::{Body, Target, Write},
+    AddressInPath, IdempotencyKey, Problem, Route, Shutdown,
+    extract::{Body, Query, Target, Write},
     shapes::leases::{Held, Lease, Wanted},
 };
 use nameservice_model::{LeasePublisher, Leased};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 nameservice_http::refusals!(
     READS WRITES TAKES_BODY;
-    InvalidAddress UnknownRecord LeaseHeld LeaseLost Retracted
+    InvalidAddress InvalidParameter UnknownRecord LeaseHeld LeaseLost Retracted
 );
+
+/// The longest wait, in seconds: a gateway gives an answer up after 30.
+const MAX_WAIT: u64 = 20;
+/// How long a waiting caller pauses between two attempts. Each is one request to the store.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// How many seconds to wait for a lease that another holds.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 20, default = 0)]
+    wait: u64,
+}
 
 /// Take or extend a lease
 ///
 /// A record has one live lease at most. Without `token` it is taken, if it is free, expired, or held under the same
 /// holder name already; the answer's `token` is greater than all before it, and the state becomes that of the lease.
 /// With `token` it is extended, as long as that token is the current one.
+///
+/// With `wait` a lease that another holds is tried for again until it is free or the time is over. Of several that wait,
+/// any may be the next.
 #[utoipa::path(
     put,
     path = "/v1/leases/{*address}",
     tag = "leases",
-    params(AddressInPath, IdempotencyKey),
+    params(AddressInPath, Parameters, IdempotencyKey),
     request_body = Wanted,
     responses((status = OK, description = "The lease is held", body = Held), Refusals),
     security(("bearer" = [])),
 )]
 async fn lease_acquire(
     State(leases): State<Arc<dyn LeasePublisher>>,
+    State(shutdown): State<Shutdown>,
     target: Target<Write>,
+    Query(parameters): Query<Parameters>,
     Body(wanted): Body<Wanted>,
 ) -> Result<Json<Held>, Problem> {
+    if parameters.wait > MAX_WAIT {
+        return Err(Problem::invalid_parameter("wait", format!("must be between 0 and {MAX_WAIT}")));
+    }
+    let until = Instant::now() + Duration::from_secs(parameters.wait);
     let (request, token) = wanted.into_request()?;
-    let leased = match token {
-        None => leases.acquire_lease(target.call(), target.address(), &request).await?,
-        Some(token) => leases.refresh_lease(target.call(), target.address(), &request, token).await?,
+    let leased = loop {
+        let leased = match token {
+            None => leases.acquire_lease(target.call(), target.address(), &request).await?,
+            Some(token) => leases.refresh_lease(target.call(), target.address(), &request, token).await?,
+        };
+        let now = Instant::now();
+        if !matches!(leased, Leased::Busy(_)) || now >= until {
+            break leased;
+        }
+        tokio::select! {
+            () = sleep_until(until.min(now + PAUSE)) => {}
+            () = shutdown.begun() => break leased,
+        }
     };
     match leased {
         Leased::Held(held) => Ok(Json(held.into())),

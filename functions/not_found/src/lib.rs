@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use axum::{
-    http::{Method, Uri},
+    http::{HeaderMap, Method, Uri},
     response::{IntoResponse as _, Response},
     routing::any,
 };
@@ -26,9 +26,9 @@ static ROUTES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     paths.into_iter().map(|(template, item)| (template, methods(item))).collect()
 });
 
-async fn not_found(method: Method, uri: Uri) -> Response {
+async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path();
-    entrance(&method, path).unwrap_or_else(|| problem(&method, path).into_response())
+    entrance(&method, path, &headers).unwrap_or_else(|| problem(&method, path).into_response())
 }
 
 fn problem(method: &Method, path: &str) -> Problem {

@@ -68,6 +68,7 @@ async fn record_get(
 ) -> Result<Response, Problem> {
     let concerns = parameters.concerns()?;
     let record = names.lookup(target.address()).await?.ok_or_else(|| target.unknown())?;
+    let record = target.shown(record);
     let body = serde_json::to_vec(&shapes::Record::from(&record).only(&concerns)).map_err(Problem::internal)?;
     let tag = ETag::of(&body);
     if tag.is_in(&headers) {

@@ -36,6 +36,9 @@ struct Parameters {
     kind: Option<Kind>,
     /// Only the branches of this name.
     name: Option<String>,
+    /// Only addresses that begin with this: `tenant/a/`.
+    #[param(max_length = 1000, example = "tenant/a/")]
+    prefix: Option<String>,
     /// Only graph sources of this type.
     source_type: Option<String>,
     /// Only records in this state.
@@ -58,6 +61,7 @@ impl Parameters {
         Ok(ListQuery {
             kind: self.kind.map(Into::into),
             name: self.name,
+            prefix: page::prefix(self.prefix)?,
             source_type: self.source_type,
             state: self.state,
             retracted: self.retracted,
@@ -86,7 +90,12 @@ async fn record_list(
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Page<Listed>>, Problem> {
     let found = names.list(&parameters.into_query()?, &|address| caller.sees(address)).await?;
-    let (records, cursor) = page::fit(found.items, found.cursor, model::Listed::cursor, |listed| listed.into())?;
+    let shown = |listed| match listed {
+        model::Listed::Full(record) => model::Listed::Full(Box::new(caller.shown(*record))),
+        summary => summary,
+    };
+    let items = found.items.into_iter().map(shown).collect();
+    let (records, cursor) = page::fit(items, found.cursor, model::Listed::cursor, |listed| listed.into())?;
     Ok(Json(Page { records, cursor }))
 }
 

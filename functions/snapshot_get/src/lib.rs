@@ -9,7 +9,7 @@ use nameservice_http::{
     page,
     shapes::Record,
 };
-use nameservice_model::{ChangeFeed, Cursor, NameService};
+use nameservice_model::{Address, ChangeFeed, Cursor, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -26,6 +26,9 @@ struct Parameters {
     /// How many at most.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<u64>,
+    /// Only addresses that begin with this: `tenant/a/`. To be sent with every page.
+    #[param(max_length = 1000, example = "tenant/a/")]
+    prefix: Option<String>,
     /// Where the last page ended.
     cursor: Option<String>,
 }
@@ -60,13 +63,16 @@ async fn snapshot_get(
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<SnapshotPage>, Problem> {
     let limit = page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let prefix = page::prefix(parameters.prefix)?;
     let mut after = page::cursor(parameters.cursor.as_deref())?;
     // Taken before the first read and kept in the cursor: changes during the scan are in the feed after it.
     let position = match after.as_ref().and_then(Cursor::position) {
         Some(position) => position,
         None => feed.position().await?,
     };
-    let visible = |address: &_| caller.sees(address);
+    let visible = |address: &Address| {
+        prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix)) && caller.sees(address)
+    };
     let mut found = names.snapshot(limit, after.as_ref(), &visible).await?;
     // A page on which the caller may see nothing is passed over: a cursor of ours names a record that was shown.
     while found.items.is_empty() && found.cursor.is_some() {
@@ -75,8 +81,9 @@ async fn snapshot_get(
     }
     let next = found.items.last().filter(|_| found.cursor.is_some());
     let next = next.map(|last| Cursor::in_snapshot(last, position));
+    let items = found.items.into_iter().map(|record| caller.shown(record)).collect();
     let (records, cursor) =
-        page::fit(found.items, next, |record| Cursor::in_snapshot(record, position), |record| record.into())?;
+        page::fit(items, next, |record| Cursor::in_snapshot(record, position), |record| record.into())?;
     Ok(Json(SnapshotPage { position, records, cursor }))
 }
 

@@ -9,7 +9,9 @@ use nameservice_http::{
     extract::{Allowed, Body, Write},
     shapes::transactions::{Transaction, TransactionAnswer},
 };
-use nameservice_model::{Operation, OperationKind, TransactionPublisher};
+use nameservice_model::{
+    Committed, ConcernState, Operation, OperationKind, OperationOutcome, TransactionPublisher, redact,
+};
 use utoipa_axum::routes;
 
 nameservice_http::refusals!(
@@ -39,7 +41,17 @@ async fn transaction_commit(
     for operation in transaction.operations() {
         caller.check(needed(operation), &operation.address)?;
     }
-    let outcome = store.commit(caller.call(), &transaction).await?;
+    let mut outcome = store.commit(caller.call(), &transaction).await?;
+    if let Committed::Rejected(outcomes) = &mut outcome {
+        // A check asks for less than a push: what it shows of a config is what its caller may read.
+        for (operation, outcome) in transaction.operations().iter().zip(outcomes) {
+            if let OperationOutcome::Conflict { actual: Some(ConcernState::Config(config)) } = outcome
+                && let Some(payload) = config.payload.as_mut().filter(|_| !caller.sees_secrets(&operation.address))
+            {
+                redact(payload);
+            }
+        }
+    }
     TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_refused(&results))
 }
 

@@ -14,6 +14,7 @@ use aws_sdk_dynamodb::{
     types::{CancellationReason, TransactWriteItem},
 };
 use aws_smithy_runtime_api::client::result::ConnectorError;
+use metrics::{counter, histogram};
 use nameservice_model::{Error, Result};
 use tokio::time::{Instant, sleep};
 
@@ -284,11 +285,28 @@ impl Sender {
     {
         let mut backoff = self.backoff();
         loop {
-            let error = match attempt().await {
-                Ok(output) => return Ok(Ok(output)),
+            let begun = Instant::now();
+            let attempted = attempt().await;
+            histogram!("nameservice_store_request_duration_seconds", "operation" => operation).record(begun.elapsed());
+            let counted = |outcome: &'static str| {
+                counter!("nameservice_store_requests_total", "operation" => operation, "outcome" => outcome)
+                    .increment(1);
+            };
+            let error = match attempted {
+                Ok(output) => {
+                    counted("ok");
+                    return Ok(Ok(output));
+                }
                 Err(error) => error,
             };
-            match classify(&error) {
+            let failure = classify(&error);
+            counted(match &failure {
+                Failure::Refused(_) => "condition_failed",
+                Failure::Busy => "busy",
+                Failure::Lost => "lost",
+                Failure::Fatal(_) => "failed",
+            });
+            match failure {
                 Failure::Refused(refusal) => return Ok(Err(refusal)),
                 Failure::Fatal(Some(known)) => return Err(known),
                 Failure::Fatal(None) => return Err(Error::Store { operation, source: error.into() }),

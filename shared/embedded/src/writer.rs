@@ -10,10 +10,11 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use arc_swap::ArcSwap;
+use metrics::{counter, histogram};
 use nameservice_model::{BoxError, Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -214,9 +215,12 @@ impl Run {
 
     fn commit(&mut self, batch: Batch, pending: Vec<Pending>) {
         let expired_before = self.shared.expired_before();
+        let begun = Instant::now();
         let committed = self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));
         match committed {
             Ok(()) => {
+                histogram!("nameservice_log_commit_duration_seconds").record(begun.elapsed());
+                histogram!("nameservice_log_commit_commands").record(pending.len() as f64);
                 let expired = self.log.is_none().then_some(expired_before);
                 self.shared.publish(self.state.clone(), batch.changes, expired);
                 for (answer, outcome) in pending {
@@ -234,6 +238,7 @@ impl Run {
                 if is_unsynced {
                     self.shared.is_stopped.store(true, Ordering::Release);
                 }
+                counter!("nameservice_log_commit_failures_total").increment(1);
                 tracing::error!(error = nameservice_model::chain(&error), "nothing of a group was written");
                 self.reject(pending, &error, is_unsynced);
             }

@@ -1,15 +1,22 @@
 //! What every handler draws on.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::extract::FromRef;
+use metrics::gauge;
 use nameservice_model::{
     AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
     Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{auth::Auth, hub::Hub};
+
+/// How long the gauges wait for the feed.
+const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Everything that the handlers ask of a backend, beside its change feed.
 pub trait Backend:
@@ -60,6 +67,14 @@ impl App {
     /// Returns whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         matches!(*self.auth, Auth::Open)
+    }
+
+    /// Sets the gauges that are read when somebody asks for them. On DynamoDB this is one request.
+    pub async fn sample(&self) {
+        gauge!("nameservice_feed_readers").set(self.hub.subscribers() as f64);
+        if let Ok(Ok(position)) = timeout(SAMPLE_TIMEOUT, self.feed.position()).await {
+            gauge!("nameservice_feed_position").set(position as f64);
+        }
     }
 
     /// With this a server ends the answers that have no end.

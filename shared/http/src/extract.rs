@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use nameservice_api::json;
-use nameservice_model::{Address, Call, RequestId};
+use nameservice_model::{Address, Call, Record, RequestId, redact};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IntoDeserializer as _},
@@ -67,6 +67,7 @@ impl Needs for Admin {
 pub struct Allowed<S> {
     principal: Arc<Principal>,
     call: Call,
+    noted: Option<Noted>,
     needs: PhantomData<S>,
 }
 
@@ -79,7 +80,12 @@ pub struct Target<S> {
 
 impl<S> Clone for Allowed<S> {
     fn clone(&self) -> Self {
-        Self { principal: self.principal.clone(), call: self.call.clone(), needs: PhantomData }
+        Self {
+            principal: self.principal.clone(),
+            call: self.call.clone(),
+            noted: self.noted.clone(),
+            needs: PhantomData,
+        }
     }
 }
 
@@ -92,6 +98,19 @@ impl<S: Needs> Allowed<S> {
     /// Whether the caller may see the record. Over HTTP nobody sees the rows whose names are no addresses.
     pub fn sees(&self, address: &Address) -> bool {
         self.principal.may(S::SCOPE.min(Scope::Read), address) && address.is_well_formed()
+    }
+
+    /// Returns a record as the caller may see it: one who may not write it is not shown the secrets of its config.
+    pub fn shown(&self, mut record: Record) -> Record {
+        if let Some(config) = record.config.payload.as_mut().filter(|_| !self.sees_secrets(&record.address)) {
+            redact(config);
+        }
+        record
+    }
+
+    /// Whether the caller is shown the secrets of a record's config.
+    pub fn sees_secrets(&self, address: &Address) -> bool {
+        self.principal.may(Scope::Write, address)
     }
 
     /// Returns what a reader with this filter is sent, in a form of this name.
@@ -132,6 +151,18 @@ impl<S: Needs> Target<S> {
         self.allowed.sees(address)
     }
 
+    /// Notes what came of the request, for the metrics.
+    pub(crate) fn came_to(&self, outcome: &'static str) {
+        if let Some(noted) = &self.allowed.noted {
+            noted.outcome(outcome);
+        }
+    }
+
+    /// Returns the record as the caller may see it (see [`Allowed::shown`]).
+    pub fn shown(&self, record: Record) -> Record {
+        self.allowed.shown(record)
+    }
+
     /// Demands more than `S`, where what the body asks for needs it.
     pub fn require(&self, scope: Scope) -> Result<(), Problem> {
         self.allowed.principal.check(scope, &self.address)
@@ -156,7 +187,8 @@ where
         if !principal.may_somewhere(N::SCOPE) {
             return Err(Problem::insufficient_scope(N::SCOPE));
         }
-        if let Some(noted) = parts.extensions.get::<Noted>() {
+        let noted = parts.extensions.get::<Noted>().cloned();
+        if let Some(noted) = &noted {
             noted.principal(principal.id());
         }
         let call = match idempotency_key(&parts.headers)? {
@@ -168,7 +200,7 @@ where
             // Nobody can repeat a call that has no name.
             None => Call::fresh(),
         };
-        Ok(Self { principal: Arc::new(principal), call, needs: PhantomData })
+        Ok(Self { principal: Arc::new(principal), call, noted, needs: PhantomData })
     }
 }
 

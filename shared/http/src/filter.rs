@@ -2,7 +2,7 @@
 
 use nameservice_model::{Address, AddressGlob, Change, ChangedPart, RecordKind};
 
-use crate::Problem;
+use crate::{Problem, page};
 
 /// Which changes a reader asks for. Each part that is given must match; of several addresses, or of several concerns,
 /// one.
@@ -10,7 +10,9 @@ use crate::Problem;
 pub struct Filter {
     globs: Vec<AddressGlob>,
     addresses: Vec<Address>,
+    prefix: String,
     kind: Option<RecordKind>,
+    source_type: Option<String>,
     parts: Vec<ChangedPart>,
 }
 
@@ -19,7 +21,19 @@ impl Filter {
     pub fn new(addresses: &[String], kind: Option<RecordKind>, parts: Vec<ChangedPart>) -> Result<Self, Problem> {
         let glob =
             |text: &String| AddressGlob::parse(text).map_err(|reason| Problem::invalid_parameter("address", reason));
-        Ok(Self { globs: addresses.iter().map(glob).collect::<Result<_, _>>()?, addresses: Vec::new(), kind, parts })
+        Ok(Self { globs: addresses.iter().map(glob).collect::<Result<_, _>>()?, kind, parts, ..Self::default() })
+    }
+
+    /// Selects only addresses that begin with this.
+    pub fn with_prefix(mut self, prefix: Option<String>) -> Result<Self, Problem> {
+        self.prefix = page::prefix(prefix)?.unwrap_or_default();
+        Ok(self)
+    }
+
+    /// Selects only graph sources of this type.
+    pub fn of_type(mut self, source_type: Option<String>) -> Self {
+        self.source_type = source_type;
+        self
     }
 
     /// Selects all changes of some records, or of all where none is named, but those of a part.
@@ -28,7 +42,7 @@ impl Filter {
         addresses.sort();
         addresses.dedup();
         let parts = ChangedPart::ALL.into_iter().filter(|part| *part != without).collect();
-        Self { globs: Vec::new(), addresses, kind: None, parts }
+        Self { addresses, parts, ..Self::default() }
     }
 
     /// Whether a change is asked for.
@@ -36,7 +50,9 @@ impl Filter {
         (self.names_none()
             || self.addresses.contains(&change.address)
             || self.globs.iter().any(|glob| glob.matches(&change.address)))
+            && change.address.as_str().starts_with(&self.prefix)
             && self.kind.is_none_or(|kind| kind == change.identity.kind)
+            && self.source_type.as_ref().is_none_or(|wanted| change.identity.source_type.as_ref() == Some(wanted))
             && (self.parts.is_empty() || self.parts.contains(&change.part))
     }
 
@@ -97,6 +113,7 @@ impl Interest {
     pub(crate) fn keys(&self) -> Vec<Key<'_>> {
         let (globs, addresses) = match &self.visible {
             _ if !self.filter.names_none() => (&self.filter.globs, &self.filter.addresses),
+            _ if !self.filter.prefix.is_empty() => return vec![Key::Prefix(&self.filter.prefix)],
             Visible::Only { globs, addresses } => (globs, addresses),
             Visible::All => return vec![Key::Prefix("")],
         };

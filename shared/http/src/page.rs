@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nameservice_model::{Cursor, Limit};
+use nameservice_model::{Cursor, Limit, MAX_ADDRESS_BYTES};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -17,6 +17,16 @@ pub fn limit(asked: Option<u64>, default: usize, most: usize) -> Result<Limit, P
     let limit = asked.map_or(Ok(default), usize::try_from).ok().filter(|limit| *limit <= most);
     let limit = limit.and_then(|limit| Limit::new(limit).ok());
     limit.ok_or_else(|| Problem::invalid_parameter("limit", format!("must be between 1 and {most}")))
+}
+
+/// Checks what addresses shall begin with. Longer than any address, it is a mistake.
+pub fn prefix(asked: Option<String>) -> Result<Option<String>, Problem> {
+    match asked {
+        Some(prefix) if prefix.len() > MAX_ADDRESS_BYTES => {
+            Err(Problem::invalid_parameter("prefix", format!("has more than {MAX_ADDRESS_BYTES} bytes")))
+        }
+        asked => Ok(asked),
+    }
 }
 
 /// Reads a cursor that came back.

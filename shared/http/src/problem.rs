@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use nameservice_model::{Address, BoxError, ChangeFeed, Error, InvalidCursor, Object, RecordKind};
+use nameservice_model::{Address, BoxError, ChangeFeed, Error, InvalidCursor, Object, Record, RecordKind};
 use serde_json::{Value, json};
 
 use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
@@ -256,11 +256,19 @@ impl Problem {
         }
     }
 
-    /// Others depend on the record: these, as far as the caller may see them.
-    pub fn has_dependents(address: &Address, dependents: &[Address]) -> Self {
+    /// Others depend on the record: these, as far as the caller may see them, and of some of them kind and type.
+    pub fn has_dependents(address: &Address, dependents: &[Address], records: &[Record]) -> Self {
         let dependents: Vec<_> = dependents.iter().map(Address::as_str).collect();
+        let described = records.iter().map(|record| {
+            let mut described = json!({ "address": record.address.as_str(), "kind": record.kind.as_str() });
+            if let Some(source_type) = &record.source_type {
+                described["source_type"] = source_type.as_str().into();
+            }
+            described
+        });
         Self::new(Kind::HasDependents, format!("branches or graph sources depend on `{address}`"))
             .member("dependents", dependents)
+            .member("dependent_records", described.collect::<Vec<_>>())
     }
 
     /// A branch cannot start from a ledger without commits.
@@ -428,7 +436,7 @@ mod tests {
     async fn a_problem_shows_its_row_and_its_members() {
         let address = Address::parse("mydb").unwrap();
         let search = Address::parse("search").unwrap();
-        let response = Problem::has_dependents(&address, &[search]).into_response();
+        let response = Problem::has_dependents(&address, &[search], &[]).into_response();
         assert_eq!(response.status(), StatusCode::CONFLICT);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();

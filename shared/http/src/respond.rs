@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use nameservice_model::{Address, ConcernValue, NameService, PushOutcome, Record};
+use nameservice_model::{Address, ConcernValue, Error, NameService, PushOutcome, Record};
 use serde::Serialize;
 
 use crate::{
@@ -24,9 +24,11 @@ where
     let address = target.address();
     match outcome {
         PushOutcome::Updated { value, replayed } => {
+            target.came_to(if replayed { "replayed" } else { "updated" });
             Ok(Json(PushAnswer { status: PushStatus::Updated, value: value.into(), replayed }))
         }
         PushOutcome::Stale { actual } => {
+            target.came_to("stale");
             Ok(Json(PushAnswer { status: PushStatus::Stale, value: actual.into(), replayed: false }))
         }
         PushOutcome::Conflict { actual } => Err(conflict(actual.map(V::from))),
@@ -48,15 +50,18 @@ pub fn conflict(actual: Option<impl Serialize>) -> Problem {
     }
 }
 
-/// The refusal of a retraction or purge, with what the caller may see of what stands in its way.
+/// How many of the dependents are described.
+const DESCRIBED: usize = 100;
+
+/// The refusal of a retraction or purge, with what the caller may see of its dependents.
 pub async fn has_dependents<S: Needs>(target: &Target<S>, names: &dyn NameService) -> Problem {
-    match names.dependents(target.address()).await {
-        Ok(mut dependents) => {
-            dependents.retain(|address| target.sees(address));
-            Problem::has_dependents(target.address(), &dependents)
-        }
-        Err(error) => error.into(),
-    }
+    let described = async {
+        let mut dependents = names.dependents(target.address()).await?;
+        dependents.retain(|address| target.sees(address));
+        let records = names.lookup_all(&dependents[..dependents.len().min(DESCRIBED)]).await?;
+        Ok::<_, Error>(Problem::has_dependents(target.address(), &dependents, &records))
+    };
+    described.await.unwrap_or_else(Problem::from)
 }
 
 /// The answer to a write that changed nothing, since the record was as wanted already.

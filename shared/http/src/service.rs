@@ -42,8 +42,8 @@ pub fn service(router: Router<App>, app: App) -> Router {
         .layer(from_fn(answer))
 }
 
-async fn not_found(method: Method, uri: Uri) -> Response {
-    entrance(&method, uri.path()).unwrap_or_else(|| Problem::not_found(uri.path()).into_response())
+async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    entrance(&method, uri.path(), &headers).unwrap_or_else(|| Problem::not_found(uri.path()).into_response())
 }
 
 /// The router adds the `Allow` header to it.

@@ -64,6 +64,8 @@ pub struct ListQuery {
     pub kind: Option<RecordKind>,
     /// Only the branches of this name.
     pub name: Option<String>,
+    /// Only addresses that begin with this.
+    pub prefix: Option<String>,
     /// Only graph sources of this type.
     pub source_type: Option<String>,
     /// Only records in this state.
@@ -76,6 +78,19 @@ pub struct ListQuery {
     pub limit: Limit,
     /// The cursor of the page before.
     pub cursor: Option<Cursor>,
+}
+
+impl ListQuery {
+    /// Returns what all addresses of the list begin with; `None` where name and prefix exclude each other.
+    pub fn beginning(&self) -> Option<String> {
+        let name = self.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default();
+        let prefix = self.prefix.clone().unwrap_or_default();
+        match (name.starts_with(&prefix), prefix.starts_with(&name)) {
+            (true, _) => Some(name),
+            (false, true) => Some(prefix),
+            (false, false) => None,
+        }
+    }
 }
 
 /// An entry of a list.

@@ -54,13 +54,14 @@ struct Hits {
 impl Store {
     pub(crate) async fn list_records(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
         let mut page = Page { items: Vec::new(), cursor: None };
+        let Some(beginning) = query.beginning() else { return Ok(page) };
         let mut start = query.cursor.clone();
         let mut runs = self.runs(query);
         let mut next = begin(&runs, start.as_ref());
         while let Some(run) = runs.get(next).cloned() {
             // One more than wanted tells whether there is more to come.
             let limit = query.limit.get() - page.items.len() + 1;
-            let Some(hits) = self.query_index(&run, query, start.as_ref(), limit).await? else {
+            let Some(hits) = self.query_index(&run, &beginning, start.as_ref(), limit).await? else {
                 // A table without that index (one that Fluree made): filter the lists by kind instead.
                 self.only_kind_index.store(true, Ordering::Relaxed);
                 (runs, start) = (self.runs(query), query.cursor.clone());
@@ -112,17 +113,14 @@ impl Store {
     async fn query_index(
         &self,
         run: &Run,
-        query: &ListQuery,
+        beginning: &str,
         start: Option<&Cursor>,
         limit: usize,
     ) -> Result<Option<Hits>> {
         let mut start = start;
-        // A cursor of another list may stand outside of this one's names, where DynamoDB takes no start.
-        let names = query.name.as_ref().map(|name| format!("{name}:"));
-        if let (Some(cursor), Some(names)) = (start, &names)
-            && !cursor.after().starts_with(names)
-        {
-            if cursor.after() > names.as_str() {
+        // A cursor of another list may be outside of this one's addresses, where DynamoDB takes no start.
+        if let Some(cursor) = start.filter(|cursor| !cursor.after().starts_with(beginning)) {
+            if cursor.after() > beginning {
                 return Ok(Some(Hits { items: Vec::new(), more: false }));
             }
             start = None;
@@ -139,12 +137,12 @@ impl Store {
                 start.map(|cursor| start_key(Some((run.index.hash, &run.hash)), cursor.after(), run.sk)),
             )
             .limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        request = match names {
-            Some(names) => request
-                .key_condition_expression("#hash = :hash AND begins_with(#pk, :name)")
+        request = match beginning {
+            "" => request.key_condition_expression("#hash = :hash"),
+            beginning => request
+                .key_condition_expression("#hash = :hash AND begins_with(#pk, :beginning)")
                 .expression_attribute_names("#pk", ATTR_PK)
-                .expression_attribute_values(":name", string(names)),
-            None => request.key_condition_expression("#hash = :hash"),
+                .expression_attribute_values(":beginning", string(beginning)),
         };
         match self.sender.read(LIST, || request.clone().send()).await {
             Ok(output) => {

@@ -36,7 +36,9 @@ impl State {
     pub(crate) fn list<'a>(&'a self, query: &'a ListQuery, visible: Visible<'a>) -> Walk<'a, Listed> {
         let kinds = KINDS.into_iter().filter(|kind| query.kind.is_none_or(|wanted| wanted == *kind)).collect();
         let state = query.state.as_deref();
+        let beginning = query.beginning();
         let places = match (&query.source_type, state, query.retracted) {
+            _ if beginning.is_none() => None,
             (Some(source_type), ..) => self.orders.of_type(source_type),
             (None, Some(state), _) if state != StatusPayload::READY => self.orders.in_state(state),
             // A retracted record is in no other state.
@@ -56,7 +58,7 @@ impl State {
             state: self,
             places,
             kinds,
-            prefix: query.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default(),
+            prefix: beginning.unwrap_or_default(),
             from: begin(query.cursor.as_ref()),
             limit: query.limit.get(),
             bytes: 0,

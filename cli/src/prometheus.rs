@@ -1,0 +1,133 @@
+//! `GET /metrics`: what the service counts and measures, as text for Prometheus. docs/metrics.md has the table.
+
+use std::{io, sync::LazyLock, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use nameservice_http::App;
+use tokio::{net::TcpListener, time::interval};
+
+/// From a read out of memory to a long poll.
+const SECONDS: [f64; 14] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
+const GROUPS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2048.0];
+/// Durations are kept one by one until they are put into their buckets this often, or when they are asked for.
+const UPKEEP: Duration = Duration::from_secs(5);
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The recorder of this process; `None` where the process has another one.
+static RECORDER: LazyLock<Option<PrometheusHandle>> = LazyLock::new(|| match install() {
+    Ok(handle) => {
+        describe();
+        Some(handle)
+    }
+    Err(error) => {
+        tracing::warn!(%error, "nothing is measured");
+        None
+    }
+});
+
+fn install() -> Result<PrometheusHandle, metrics_exporter_prometheus::BuildError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("nameservice_log_commit_commands".into()), &GROUPS)?
+        .install_recorder()
+}
+
+fn describe() {
+    describe_counter!("nameservice_requests_total", "Requests answered, by operation and outcome");
+    describe_histogram!(
+        "nameservice_request_duration_seconds",
+        Unit::Seconds,
+        "From a request to its answer, by operation; a stream's answer is its beginning"
+    );
+    describe_gauge!("nameservice_requests_in_flight", "Requests that are being answered");
+    describe_gauge!("nameservice_feed_position", "The position of the last change in the feed");
+    describe_gauge!("nameservice_feed_readers", "Streams and long polls that wait for changes");
+    describe_counter!("nameservice_store_requests_total", "Attempts sent to DynamoDB, by operation and outcome");
+    describe_histogram!(
+        "nameservice_store_request_duration_seconds",
+        Unit::Seconds,
+        "From an attempt to its answer, by operation"
+    );
+    describe_histogram!(
+        "nameservice_log_commit_duration_seconds",
+        Unit::Seconds,
+        "Writing a group of commands to the embedded log, with its sync"
+    );
+    describe_histogram!("nameservice_log_commit_commands", "Commands in a group of the embedded log");
+    describe_counter!("nameservice_log_commit_failures_total", "Groups that the embedded log did not take");
+}
+
+/// Returns the route of the metrics, and begins to measure.
+pub(crate) fn router(app: App) -> Router {
+    if RECORDER.is_some() {
+        // Ends with the runtime.
+        tokio::spawn(async {
+            let mut due = interval(UPKEEP);
+            loop {
+                due.tick().await;
+                if let Some(recorder) = RECORDER.as_ref() {
+                    recorder.run_upkeep();
+                }
+            }
+        });
+    }
+    Router::new().route("/metrics", get(text)).with_state(app)
+}
+
+/// Serves the metrics alone, at a listener of their own.
+pub(crate) async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
+    axum::serve(listener, router(app)).await
+}
+
+async fn text(State(app): State<App>) -> Response {
+    let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
+    app.sample().await;
+    recorder.run_upkeep();
+    ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Returns the words of a text that name metrics.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("nameservice_") && *word != "nameservice_http").collect()
+    }
+
+    #[test]
+    fn what_is_described_is_documented_and_measured_and_the_dashboard_asks_for_nothing_else() {
+        let here = include_str!("prometheus.rs").split("#[cfg(test)]").next().unwrap();
+        let described = names(here);
+        assert!(described.len() >= 10, "{described:?}");
+        let page = include_str!("../../docs/metrics.md");
+        let table: String = page.lines().filter(|line| line.starts_with("| `nameservice_")).collect();
+        assert_eq!(names(&table), described);
+        let measured = [
+            include_str!("../../shared/http/src/request_log.rs"),
+            include_str!("../../shared/http/src/app.rs"),
+            include_str!("../../shared/dynamo/src/sending.rs"),
+            include_str!("../../shared/embedded/src/writer.rs"),
+        ];
+        let measured: BTreeSet<_> = measured.iter().flat_map(|source| names(source)).collect();
+        for name in &described {
+            assert!(measured.contains(name), "nothing measures {name}");
+        }
+        let dashboard = include_str!("../../docs/grafana.json");
+        let series =
+            |name: &str| ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).map(str::to_owned);
+        for asked in names(dashboard).into_iter().chain(names(page)) {
+            let name = series(asked).unwrap_or_else(|| asked.to_owned());
+            assert!(described.contains(name.as_str()), "{asked} is no metric");
+        }
+    }
+}

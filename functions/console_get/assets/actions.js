@@ -1,0 +1,290 @@
+// What can be done to a record: the fields of each form, the value it depends on, and the request it sends.
+
+import { inPath } from './api.js';
+
+const unborn = { id: null, t: 0 };
+const idAndT = (value) => ({ id: value?.id ?? null, t: value?.t ?? 0 });
+const isLease = (value) => value && typeof value === 'object' && 'holder' in value && 'expires_at' in value;
+/** A payload without the leases that the service shows in it. */
+const withoutLeases = (payload) => Object.fromEntries(Object.entries(payload ?? {}).filter(([, value]) => !isLease(value)));
+const pretty = (value) => JSON.stringify(value ?? {}, null, 2);
+
+export function wholeNumber(text, what) {
+  if (!/^\d{1,15}$/.test(String(text).trim())) throw new Error(`${what} must be a whole number.`);
+  return Number(text);
+}
+
+export function json(text, what) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what} is not JSON: ${error.message}`);
+  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error(`${what} must be a JSON object.`);
+  return value;
+}
+
+/** What JSON a text holds, for a comparison: the text itself where it holds none. */
+const jsonOrText = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};
+
+const asMembers = (value) => (value && typeof value === 'object' ? value : { metadata: value });
+
+/** What the service shows in place of a secret. */
+const REDACTED = '[redacted]';
+
+const ID_HELP = 'A content id: bafy…, bafk…';
+
+const pointer = (concern, title, path) => ({
+  title,
+  button: title,
+  compares: true,
+  shown: (record) => idAndT(record[concern]),
+  base: idAndT,
+  initial: (record) => ({ id: '', t: String((record[concern]?.t ?? 0) + (concern === 'head' ? 1 : 0) || record.head?.t || 1) }),
+  fields: () => [
+    { name: 'id', label: 'Id', required: true, help: ID_HELP },
+    { name: 't', label: 't', type: 'number', min: 1, required: true },
+  ],
+  mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
+  request: ({ id, t }, expected, record) => ({
+    method: 'PUT',
+    path: `${path}/${inPath(record.address)}`,
+    body: { expected, new: { id: id.trim(), t: wholeNumber(t, 't') } },
+  }),
+  done: (answer) => `${title}: t ${answer.value.t} is stored${answer.replayed ? ', and was before' : ''}.`,
+});
+
+const status = {
+  title: 'Push status',
+  button: 'Push status',
+  compares: true,
+  shown: (record) => ({ v: record.status.v, payload: record.status.payload }),
+  base: ({ v, payload }) => ({ v, payload }),
+  initial: (record) => {
+    const { state, ...meta } = withoutLeases(record.status.payload);
+    return { state: state ?? 'ready', meta: pretty(meta) };
+  },
+  fields: () => [
+    { name: 'state', label: 'State', required: true },
+    { name: 'meta', label: 'Metadata, a JSON object', rows: 8 },
+  ],
+  mine: ({ state, meta }, base) => ({ v: base.v + 1, payload: { state, ...asMembers(jsonOrText(meta)) } }),
+  request: ({ state, meta }, expected, record) => ({
+    method: 'PUT',
+    path: `statuses/${inPath(record.address)}`,
+    body: { expected: { v: expected.v }, new: { payload: { ...json(meta, 'Metadata'), state } } },
+  }),
+  done: (answer) => `Status ${answer.value.payload.state} is stored, v ${answer.value.v}.`,
+};
+
+const config = {
+  title: 'Push config',
+  button: 'Push config',
+  compares: true,
+  shown: (record) => ({ v: record.config.v, payload: record.config.payload }),
+  base: (actual) => (actual.config ? actual.config : { v: actual.v, payload: actual.payload }),
+  initial: (record) => ({ config: pretty(record.config.payload) }),
+  fields: () => [{ name: 'config', label: 'Config, a JSON object', rows: 12 }],
+  mine: ({ config: text }, base) => ({ v: base.v + 1, payload: jsonOrText(text) }),
+  request: ({ config: text }, expected, record) => {
+    const payload = json(text, 'Config');
+    if (text.includes(REDACTED)) {
+      throw new Error(`Config holds ${REDACTED} in place of a secret that you may not see: storing it would lose the secret.`);
+    }
+    const address = inPath(record.address);
+    if (record.kind === 'ledger') {
+      return { method: 'PUT', path: `configs/${address}`, body: { expected: { v: expected.v }, new: { payload } } };
+    }
+    const { source_type, dependencies } = record;
+    const body = { source_type, config: payload, dependencies: dependencies ?? [], expected_v: expected.v };
+    return { method: 'PUT', path: `graph-sources/${address}`, body };
+  },
+  done: () => 'The config is stored.',
+};
+
+/** What an action on a whole record depends on. Its status is not part of it: a lease that is refreshed moves it all the time. */
+const whole = (record) => ({
+  retracted: record.retracted,
+  head: idAndT(record.head),
+  index: idAndT(record.index),
+  config: record.config?.v ?? 0,
+  branches: record.branches,
+  dependents: record.dependents,
+});
+
+const onWhole = {
+  shown: whole,
+  base: (actual) => actual,
+  initial: () => ({}),
+  fields: () => [],
+  mine: (_, base) => base,
+};
+
+const retract = {
+  ...onWhole,
+  title: 'Retract',
+  button: 'Retract',
+  danger: true,
+  note: 'The record is kept, and takes no pushes until it is restored.',
+  initial: () => ({ reason: '' }),
+  fields: () => [{ name: 'reason', label: 'Reason' }],
+  request: ({ reason }, _, record) => ({
+    method: 'POST',
+    path: `retractions/${inPath(record.address)}`,
+    body: reason.trim() ? { reason: reason.trim() } : {},
+  }),
+  done: (_, record) => `${record.address} is retracted.`,
+};
+
+const restore = {
+  ...onWhole,
+  title: 'Restore',
+  button: 'Restore',
+  note: 'The record takes pushes again.',
+  request: (_, __, record) => ({ method: 'POST', path: `restorations/${inPath(record.address)}` }),
+  done: (_, record) => `${record.address} is restored.`,
+};
+
+const reset = {
+  ...onWhole,
+  title: 'Reset',
+  button: 'Reset',
+  danger: true,
+  note: 'Sets head and index to a given snapshot, backwards too. For administrators.',
+  initial: (record) => ({
+    headId: record.head?.id ?? '',
+    headT: String(record.head?.t ?? 0),
+    indexId: record.index?.id ?? '',
+    indexT: String(record.index?.t ?? 0),
+  }),
+  fields: () => [
+    { name: 'headId', label: 'Id of the head', help: `${ID_HELP}; empty for none` },
+    { name: 'headT', label: 't of the head', type: 'number', min: 0, required: true },
+    { name: 'indexId', label: 'Id of the index', help: `${ID_HELP}; empty for none` },
+    { name: 'indexT', label: 't of the index', type: 'number', min: 0, required: true },
+  ],
+  mine: ({ headId, headT, indexId, indexT }, base) => ({
+    ...base,
+    head: { id: headId || null, t: Number(headT) },
+    index: { id: indexId || null, t: Number(indexT) },
+  }),
+  request: ({ headId, headT, indexId, indexT }, _, record) => ({
+    method: 'POST',
+    path: `resets/${inPath(record.address)}`,
+    body: {
+      head: headId.trim() ? { id: headId.trim(), t: wholeNumber(headT, 't of the head') } : unborn,
+      index: indexId.trim() ? { id: indexId.trim(), t: wholeNumber(indexT, 't of the index') } : unborn,
+    },
+  }),
+  done: (_, record) => `${record.address} is reset.`,
+};
+
+const purge = {
+  ...onWhole,
+  title: 'Purge',
+  button: 'Purge',
+  danger: true,
+  note: 'The record is deleted, with all its concerns. This cannot be undone.',
+  initial: () => ({ typed: '' }),
+  fields: () => [{ name: 'typed', label: 'Type the address to confirm', required: true }],
+  ready: ({ typed }, record) => typed === record.address,
+  request: (_, __, record) => ({ method: 'DELETE', path: `records/${inPath(record.address)}` }),
+  done: (_, record) => `${record.address} is purged.`,
+};
+
+const branch = {
+  title: 'Create a branch',
+  button: 'Create',
+  // The service decides: a branch begins at the head that its source has by then, or at the one that is given.
+  compares: true,
+  shown: (record) => idAndT(record.head),
+  base: idAndT,
+  initial: (record) => ({ branch: '', id: record.head?.id ?? '', t: String(record.head?.t ?? 0) }),
+  fields: () => [
+    { name: 'branch', label: 'Name of the branch', required: true },
+    { name: 'id', label: 'Commit to begin at', help: ID_HELP },
+    { name: 't', label: 't of that commit', type: 'number', min: 0 },
+  ],
+  mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
+  request: ({ branch: name, id, t }, _, record) => ({
+    method: 'POST',
+    path: 'branches',
+    body: {
+      name: record.name,
+      branch: name.trim(),
+      source: record.branch,
+      ...(id.trim() && { at: { id: id.trim(), t: wholeNumber(t, 't') } }),
+    },
+  }),
+  done: (answer) => `${answer.address} is created.`,
+};
+
+export const actions = {
+  head: pointer('head', 'Push head', 'heads'),
+  index: pointer('index', 'Push index', 'indexes'),
+  status,
+  config,
+  retract,
+  restore,
+  reset,
+  purge,
+  branch,
+};
+
+const nothing = { shown: () => null, base: (actual) => actual, mine: (input) => input, compares: true };
+
+export const creations = {
+  ledger: {
+    ...nothing,
+    title: 'Create a ledger',
+    button: 'Create',
+    initial: () => ({ address: '', id: '', t: '', config: '' }),
+    fields: () => [
+      { name: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
+      { name: 'id', label: 'First commit (optional)', help: ID_HELP },
+      { name: 't', label: 't of that commit', type: 'number', min: 1 },
+      { name: 'config', label: 'Config, a JSON object (optional)', rows: 5 },
+    ],
+    request: ({ address, id, t, config: text }) => ({
+      method: 'POST',
+      path: 'ledgers',
+      body: {
+        address: address.trim(),
+        ...(id.trim() && { head: { id: id.trim(), t: wholeNumber(t, 't') } }),
+        ...(text.trim() && { config: json(text, 'Config') }),
+      },
+    }),
+    done: (answer) => `${answer.address} is created.`,
+  },
+  graph_source: {
+    ...nothing,
+    title: 'Create a graph source',
+    button: 'Create',
+    initial: () => ({ address: '', type: 'f:Bm25Index', dependencies: '', config: '{}' }),
+    fields: () => [
+      { name: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
+      { name: 'type', label: 'Type', required: true, help: 'f:Bm25Index, f:HnswIndex, f:IcebergMapping …' },
+      { name: 'dependencies', label: 'Depends on', rows: 3, help: 'One address a line' },
+      { name: 'config', label: 'Config, a JSON object', rows: 6 },
+    ],
+    // Config version 0 is that of no graph source: an existing one is a conflict, and stays as it is.
+    request: ({ address, type, dependencies, config: text }) => ({
+      method: 'PUT',
+      path: `graph-sources/${inPath(address.trim())}`,
+      body: {
+        source_type: type.trim(),
+        config: json(text, 'Config'),
+        dependencies: dependencies.split('\n').map((line) => line.trim()).filter(Boolean),
+        expected_v: 0,
+      },
+    }),
+    done: (answer) => `${answer.address} is created.`,
+  },
+};

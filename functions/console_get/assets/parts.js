@@ -1,0 +1,109 @@
+// Small parts that the pages are made of.
+
+import { html, useEffect, useRef, useNow } from './lib.js';
+import { differences } from './difference.js';
+import { stateOf } from './store.js';
+
+export const toRecord = (address) => `#/record/${encodeURIComponent(address)}`;
+
+/** An address. Isolated, so that one that is written from right to left turns around nothing beside it. */
+export const Address = ({ address, link = true }) =>
+  link
+    ? html`<a class="address" href=${toRecord(address)}><bdi>${address}</bdi></a>`
+    : html`<bdi class="address">${address}</bdi>`;
+
+export const Json = ({ value }) => html`<pre class="json" tabindex="0">${JSON.stringify(value ?? null, null, 2)}</pre>`;
+
+export const ContentId = ({ id }) => (id ? html`<code class="id">${id}</code>` : html`<span class="none">none</span>`);
+
+export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
+
+/** The state of a record, in the colour of its group and always as text. */
+export function StateBadge({ record }) {
+  const state = stateOf(record) || 'unknown';
+  const kinds = { ready: 'good', retracted: 'off', error: 'bad', failed: 'bad' };
+  return html`<${Badge} kind=${record.retracted ? 'off' : (kinds[state] ?? 'busy')}>${state}<//>`;
+}
+
+const DAY = 86_400;
+/** A number of seconds for people: `12 s`, `3 min`, `5 h`, `2 d`. */
+export function duration(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 120) return `${s} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  return s < 2 * DAY ? `${Math.round(s / 3600)} h` : `${Math.round(s / DAY)} d`;
+}
+
+/** A time, as how long ago it was. */
+export function Ago({ time }) {
+  const now = useNow();
+  if (!time) return html`<span class="none">not known</span>`;
+  const seconds = (now - Date.parse(time)) / 1000;
+  return html`<time datetime=${time} title=${time}>${seconds < 2 ? 'now' : `${duration(seconds)} ago`}</time>`;
+}
+
+/** How long a lease has left. */
+export function Countdown({ expiresAt }) {
+  const left = expiresAt - useNow(500) / 1000;
+  if (left <= 0) return html`<${Badge} kind="bad">expired<//>`;
+  const [minutes, seconds] = [Math.floor(left / 60), Math.floor(left % 60)];
+  return html`<span class="countdown" role="timer">${minutes}:${String(seconds).padStart(2, '0')} left</span>`;
+}
+
+const SIGNS = { added: '+', removed: '−', changed: '≠' };
+
+/** Two values beside each other, and what differs. */
+export function Compared({ left, right, leftTitle, rightTitle }) {
+  const rows = differences(left ?? null, right ?? null);
+  return html`<div class="compared">
+    <div><h4>${leftTitle}</h4><${Json} value=${left} /></div>
+    <div><h4>${rightTitle}</h4><${Json} value=${right} /></div>
+    <${Differences} rows=${rows} before=${leftTitle} after=${rightTitle} />
+  </div>`;
+}
+
+export function Differences({ rows, before = 'Before', after = 'After' }) {
+  if (rows.length === 0) return html`<p class="same">They are the same.</p>`;
+  const text = (value) => (value === undefined ? '' : JSON.stringify(value));
+  return html`<div class="scroll wide" tabindex="0" role="group" aria-label="Differences"><table class="differences">
+    <thead><tr><th scope="col">Member</th><th scope="col">Change</th><th scope="col">${before}</th><th scope="col">${after}</th></tr></thead>
+    <tbody>${rows.map(
+      (row) => html`<tr class=${row.change} key=${row.path}>
+        <th scope="row">${row.path || '(all)'}</th><td>${SIGNS[row.change]} ${row.change}</td>
+        <td><bdi>${text(row.before)}</bdi></td><td><bdi>${text(row.after)}</bdi></td>
+      </tr>`,
+    )}</tbody>
+  </table></div>`;
+}
+
+/** What the service has said, with all members of its answer. */
+export function Failure({ problem }) {
+  if (!problem) return null;
+  const { type, title, status, detail, ...members } = problem.document ?? {};
+  return html`<div class="failure" role="alert">
+    <strong>${problem.title ?? 'Something went wrong'}</strong>
+    <p>${problem.message}</p>
+    ${Object.keys(members).length > 0 && html`<${Json} value=${members} />`}
+  </div>`;
+}
+
+/** A modal dialog. Escape closes it, and where the focus was it returns to. */
+export function Dialog({ title, onClose, children }) {
+  const ref = useRef();
+  useEffect(() => {
+    const before = document.activeElement;
+    ref.current.showModal();
+    return () => before?.isConnected && before.focus();
+  }, []);
+  const cancelled = (event) => {
+    event.preventDefault();
+    onClose();
+  };
+  return html`<dialog ref=${ref} aria-labelledby="dialog-title" onCancel=${cancelled}>
+    <div class="dialog-head">
+      <h2 id="dialog-title">${title}</h2>
+      <button type="button" class="quiet" aria-label="Close" onClick=${onClose}>✕</button>
+    </div>
+    ${children}
+  </dialog>`;
+}

@@ -1,0 +1,76 @@
+// A list that draws only the rows that are in sight, so that ten thousand are as smooth as ten.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from './lib.js';
+
+/** Rows drawn above and below those in sight. */
+const MARGIN = 8;
+
+/**
+ * `row(item, index)` draws a row's cells; all rows have the same height. The arrow keys, Page Up and Down, Home and End move
+ * through the rows' links.
+ */
+export function VirtualList({ items, keyOf, row, height, label, head, empty, stickToEnd = false }) {
+  const box = useRef();
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const [active, setActive] = useState(-1);
+  const wantFocus = useRef(false);
+
+  useLayoutEffect(() => {
+    const measure = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
+    const observer = new ResizeObserver(measure);
+    observer.observe(box.current);
+    measure();
+    return () => observer.disconnect();
+  }, []);
+
+  const first = Math.max(0, Math.floor(view.top / height) - MARGIN);
+  const last = Math.min(items.length, Math.ceil((view.top + view.height) / height) + MARGIN);
+
+  useLayoutEffect(() => {
+    if (stickToEnd) box.current.scrollTop = 0;
+  }, [stickToEnd, items]);
+
+  useEffect(() => {
+    if (!wantFocus.current) return;
+    const link = box.current.querySelector(`[aria-rowindex="${active + 2}"] a`);
+    if (link) {
+      wantFocus.current = false;
+      link.focus({ preventScroll: true });
+    }
+  });
+
+  const go = (index) => {
+    const to = Math.max(0, Math.min(items.length - 1, index));
+    const { scrollTop, clientHeight } = box.current;
+    if (to * height < scrollTop) box.current.scrollTop = to * height;
+    if ((to + 1) * height > scrollTop + clientHeight) box.current.scrollTop = (to + 1) * height - clientHeight;
+    wantFocus.current = true;
+    setActive(to);
+    setView({ top: box.current.scrollTop, height: clientHeight });
+  };
+  const pressed = (event) => {
+    const page = Math.max(1, Math.floor(view.height / height) - 1);
+    const focused = document.activeElement?.closest?.('[aria-rowindex]');
+    const at = focused ? Number(focused.getAttribute('aria-rowindex')) - 2 : -1;
+    const steps = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };
+    if (!(event.key in steps) || items.length === 0) return;
+    event.preventDefault();
+    go(steps[event.key]);
+  };
+
+  const rows = [];
+  for (let index = first; index < last; index += 1) {
+    const item = items[index];
+    rows.push(html`<div role="row" class="row" key=${keyOf(item)} aria-rowindex=${index + 2}
+      style=${{ transform: `translateY(${index * height}px)`, height: `${height}px` }}>${row(item, index)}</div>`);
+  }
+  return html`<div class="list" role="table" aria-label=${label} aria-rowcount=${items.length + 1}>
+    <div role="rowgroup" class="list-head"><div role="row" class="row" aria-rowindex="1">${head}</div></div>
+    <div role="rowgroup" class="list-box" ref=${box} tabindex="0" onKeyDown=${pressed}
+      onScroll=${() => setView({ top: box.current.scrollTop, height: box.current.clientHeight })}>
+      ${items.length === 0
+        ? html`<div role="row" class="row-empty"><span role="cell">${empty}</span></div>`
+        : html`<div role="presentation" class="list-space" style=${{ height: `${items.length * height}px` }}>${rows}</div>`}
+    </div>
+  </div>`;
+}
