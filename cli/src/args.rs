@@ -14,7 +14,7 @@ use crate::{
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, unexpectedly; doctor: something is wrong
+  1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
   2  bad usage or bad input
   3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost
   4  unknown record, source or route

@@ -230,6 +230,7 @@ mod tests {
             (503, 7),
             (504, 7),
             (500, 1),
+            (501, 1),
             (418, 1),
         ] {
             assert_eq!(code_of_status(status), code, "{status}");
@@ -240,7 +241,7 @@ mod tests {
     fn no_refusal_of_the_service_is_unexpected_but_its_own_failure() {
         for kind in Kind::ALL {
             let unexpected = code_of_status(kind.status()) == FAILED;
-            assert_eq!(unexpected, *kind == Kind::Internal, "{kind:?}");
+            assert_eq!(unexpected, matches!(kind, Kind::Internal | Kind::Unsupported), "{kind:?}");
         }
     }
 

@@ -33,6 +33,8 @@ macro_rules! on_every_backend {
                 dynamodb: DynamoDb,
                 embedded: Embedded,
                 memory: Memory,
+                directory: Directory,
+                bucket: Bucket,
             }
         }
     };

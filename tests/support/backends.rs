@@ -13,6 +13,7 @@ use std::{
 };
 
 use nameservice_embedded::{Embedded, Options};
+use nameservice_files::{Bucket, Files};
 use nameservice_model::*;
 use tempfile::TempDir;
 
@@ -67,6 +68,11 @@ impl<T: Records> AsRecords for T {
 /// table of it.
 pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 
+/// Where this variable names an S3, the buckets under test are there, and not in memory.
+pub const BUCKET_ENDPOINT: &str = "NAMESERVICE_TEST_S3";
+/// The bucket there. It exists; each test has a prefix of its own in it.
+pub const BUCKET: &str = "nameservice-test";
+
 /// One backend, as it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -76,6 +82,10 @@ pub enum Place {
     Embedded,
     /// The embedded backend in memory.
     Memory,
+    /// Fluree's files in a local directory.
+    Directory,
+    /// Fluree's files in a bucket: in this process's memory, or in the S3 that [`BUCKET_ENDPOINT`] names.
+    Bucket,
 }
 
 /// What a backend may lack. A test that needs it skips such a backend.
@@ -83,6 +93,8 @@ pub enum Place {
 pub enum Capability {
     /// Leases with fencing tokens.
     Leases,
+    /// Index pushes that are valid only under a lease.
+    LeasedIndexPushes,
     /// Transactions over records.
     Transactions,
     /// Indexes of named graphs, and revisions.
@@ -99,8 +111,10 @@ impl Place {
         use Capability::*;
         match self {
             Self::DynamoDb | Self::Embedded | Self::Memory => {
-                &[Leases, Transactions, NamedGraphs, References, ChangeFeed]
+                &[Leases, LeasedIndexPushes, Transactions, NamedGraphs, References, ChangeFeed]
             }
+            Self::Directory => &[Leases, LeasedIndexPushes, ChangeFeed],
+            Self::Bucket => &[Leases, ChangeFeed],
         }
     }
 }
@@ -146,6 +160,7 @@ enum Behind {
     Table(Box<Table>),
     Directory(Embedded, TempDir),
     Memory,
+    Files(Files, Option<TempDir>),
 }
 
 impl Fixture {
@@ -159,6 +174,12 @@ impl Fixture {
                 Self::embedded(embedded.clone(), Behind::Directory(embedded, directory))
             }
             Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
+            Place::Directory => {
+                let directory = tempfile::tempdir().unwrap();
+                let files = Files::directory(directory.path(), false, files_options()).unwrap();
+                Self::files(files, Some(directory)).await
+            }
+            Place::Bucket => Self::files(Files::bucket(bucket(), files_options()), None).await,
         }
     }
 
@@ -186,6 +207,18 @@ impl Fixture {
         Self { records: backend.clone(), feed: backend, clock, behind }
     }
 
+    /// The backend over files, whose feed follows from now on.
+    async fn files(files: Files, directory: Option<TempDir>) -> Self {
+        let clock = TestClock::new();
+        let files = files.with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        });
+        files.compare().await.unwrap();
+        let backend = Arc::new(files.clone());
+        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Files(files, directory) }
+    }
+
     /// The backend, to give to a task.
     pub fn shared(&self) -> Arc<dyn Records> {
         self.records.clone()
@@ -195,6 +228,7 @@ impl Fixture {
     pub async fn settle(&self) {
         match &self.behind {
             Behind::Table(table) => pump(table).await,
+            Behind::Files(files, _) => files.compare().await.unwrap(),
             Behind::Directory(..) | Behind::Memory => {}
         }
     }
@@ -217,8 +251,36 @@ impl Fixture {
                 let again = Embedded::open_existing(directory.path(), Options::default()).unwrap();
                 assert_eq!(everything(&again).await, before, "what was answered is there after a restart");
             }
+            Behind::Files(files, _directory) => {
+                let mut findings = Vec::new();
+                files.examine(false, &mut |finding| findings.push(finding)).await.unwrap();
+                let wrong = findings.iter().filter(|finding| !matches!(finding.code, "reference-dangling"));
+                assert_eq!(wrong.count(), 0, "{findings:#?}");
+            }
             Behind::Memory => {}
         }
+    }
+}
+
+/// No look but those that a test asks for, and those at what it writes.
+fn files_options() -> nameservice_files::Options {
+    nameservice_files::Options::default()
+        .with_interval(Duration::from_secs(3_600))
+        // A machine that runs many tests may be slow.
+        .with_timeout(Duration::from_secs(60))
+}
+
+fn bucket() -> Bucket {
+    let prefix = format!("tests/{}", uuid::Uuid::new_v4());
+    match env::var(BUCKET_ENDPOINT) {
+        Ok(endpoint) => {
+            let options = nameservice_files::BucketOptions::default()
+                .endpoint(Some(endpoint))
+                .region(Some("us-east-1".to_owned()))
+                .timeout(Duration::from_secs(60));
+            Bucket::s3(BUCKET, &prefix, &options).unwrap()
+        }
+        Err(_) => Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), &prefix),
     }
 }
 
