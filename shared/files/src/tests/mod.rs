@@ -1,10 +1,10 @@
-// mod buckets;
-// mod directories;
-// mod doctor;
-// mod feed;
+mod buckets;
+mod directories;
+mod doctor;
+mod feed;
 mod fluree;
 mod former;
-// mod processes;
+mod processes;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
