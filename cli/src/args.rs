@@ -89,9 +89,13 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection options")]
 pub struct TargetArgs {
-    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, embedded:DIR, or (serve) memory:
+    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…,
+    /// az://…, embedded:DIR, or (serve) memory:
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
     pub at: Option<Place>,
+    /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
+    pub fluree_config: Option<PathBuf>,
     /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
     // Read from the environment by hand, so that a table named on the command line goes before it.
     #[arg(long, global = true, value_name = "URL")]
@@ -111,6 +115,9 @@ pub struct TargetArgs {
     /// The name of the table [default: fluree-nameservice]
     #[arg(long, global = true, value_name = "NAME")]
     pub table: Option<String>,
+    /// The directory or bucket that --at or --fluree-config has named.
+    #[arg(skip)]
+    pub files: Option<Place>,
 }
 
 /// The commands.
@@ -118,7 +125,7 @@ pub struct TargetArgs {
 pub enum Command {
     /// Run the service on this machine
     ///
-    /// Over the embedded backend in ./.nameservice unless --data, --memory, --endpoint-url or --aws says otherwise.
+    /// Over the embedded backend in ./.nameservice unless --at, --data, --memory, --endpoint-url or --aws says otherwise.
     Serve(ServeArgs),
     /// Make the table, or check the one that exists
     Init,
@@ -256,6 +263,9 @@ pub struct ServeArgs {
     /// Serve below this path, such as /nameservice, behind a proxy that keeps it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,
+    /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]
+    #[arg(long, value_name = "DIR")]
+    pub feed_data: Option<PathBuf>,
     /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
     #[arg(long)]
     pub consumer: bool,

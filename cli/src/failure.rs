@@ -47,6 +47,9 @@ pub enum Failure {
         /// What it says, as far as it can be read.
         message: String,
     },
+    /// The files of a directory or a bucket cannot be used.
+    #[error(transparent)]
+    Files(BoxError),
     /// Nothing was sent.
     #[error("cannot reach {url}; `nameservice serve` runs a service here, --url names another")]
     Unreachable {
@@ -163,6 +166,7 @@ impl Failure {
             | Self::Open(_)
             | Self::Backup(_)
             | Self::Serve(_)
+            | Self::Files(_)
             | Self::Table { .. }
             | Self::Watch(_)
             | Self::Findings(_)

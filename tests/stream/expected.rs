@@ -113,7 +113,7 @@ pub(super) fn assert_told(changes: &[Change], expected: &[Vec<Told>]) {
     }
     let shown: Vec<_> = by_address.keys().collect();
     let listed: Vec<_> = wanted.keys().collect();
-    assert_eq!(told, listed, "the feed tells of the records that have changed");
+    assert_eq!(shown, listed, "the feed tells of the records that have changed");
     for (address, writes) in wanted {
         let mut told = by_address.remove(address).unwrap().into_iter();
         for (n, mut write) in writes.into_iter().enumerate() {

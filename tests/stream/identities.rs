@@ -53,7 +53,7 @@ async fn a_record_that_became_another_is_told_as_what_it_was_however_the_stream_
         // Four parts are born and purged, twice, and three are born again.
         let lives = [vec![ledger(); 8], vec![source("f:Bm25Index"); 8], vec![ledger(); 3]].concat();
         let shown: Vec<_> = changes.iter().map(|change| change.identity.clone()).collect();
-        assert_eq!(told, lives, "batches of {size}: {changes:#?}");
+        assert_eq!(shown, lives, "batches of {size}: {changes:#?}");
     }
 }
 

@@ -40,6 +40,13 @@ pub enum FlureePlace {
 #[error("the connection file names no nameservice: {0}")]
 pub struct InvalidFlureeConfig(String);
 
+impl InvalidFlureeConfig {
+    /// Returns the error with this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
 type Found<T> = Result<T, InvalidFlureeConfig>;
 
 fn none<T>(reason: impl Into<String>) -> Found<T> {
