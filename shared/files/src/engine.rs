@@ -203,7 +203,15 @@ impl Files {
                     outcome
                 }
             }
-            (before, after) if before.as_ref().map(|before| &before.portable) == after.as_ref() => outcome,
+            (before, after) if before.as_ref().map(|before| &before.portable) == after.as_ref() => {
+                // A branch that an earlier attempt has made may not have been counted.
+                if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &plan.parent)
+                    && self.recount_locked(parent).await.is_err()
+                {
+                    return Ok(Attempt::Overtaken);
+                }
+                outcome
+            }
             (before, after) => {
                 let formers = before.iter().chain(others.iter().filter_map(|(_, slot)| slot.stored.as_ref()));
                 check_formats(
@@ -365,14 +373,23 @@ impl Files {
         let storage = &self.inner.storage;
         let key = names::main_key(address);
         let _guard = storage.lock(std::slice::from_ref(&key), self.inner.timeout).await?;
+        self.recount_locked(address).await
+    }
+
+    /// The same, for whoever holds the lock of the record.
+    async fn recount_locked(&self, address: &Address) -> Result<()> {
+        let key = names::main_key(address);
         let slot = self.slot(address).await?;
         let Some(stored) = &slot.stored else { return Ok(()) };
         check_formats(std::iter::once(stored))?;
         let mut after = stored.portable.clone();
         let branches = self.referrers(address).await?.branches.len();
         after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
+        if after.record.branches == stored.portable.record.branches {
+            return Ok(());
+        }
         let bytes = codec::encode_main(Some(stored), &after);
-        match storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
+        match self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
             Written::Done => Ok(()),
             Written::Overtaken => {
                 let source = Some("another writer was faster".into());
