@@ -14,7 +14,7 @@ use crate::{
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed, unexpectedly; doctor: something is wrong
+  1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
   2  bad usage or bad input
   3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost
   4  unknown record, source or route
@@ -89,9 +89,13 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection options")]
 pub struct TargetArgs {
-    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, embedded:DIR, or (serve) memory:
+    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…,
+    /// az://…, embedded:DIR, or (serve) memory:
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
     pub at: Option<Place>,
+    /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
+    pub fluree_config: Option<PathBuf>,
     /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
     // Read from the environment by hand, so that a table named on the command line goes before it.
     #[arg(long, global = true, value_name = "URL")]
@@ -111,6 +115,9 @@ pub struct TargetArgs {
     /// The name of the table [default: fluree-nameservice]
     #[arg(long, global = true, value_name = "NAME")]
     pub table: Option<String>,
+    /// The directory or bucket that --at or --fluree-config has named.
+    #[arg(skip)]
+    pub files: Option<Place>,
 }
 
 /// The commands.
@@ -118,7 +125,7 @@ pub struct TargetArgs {
 pub enum Command {
     /// Run the service on this machine
     ///
-    /// Over the embedded backend in ./.nameservice unless --data, --memory, --endpoint-url or --aws says otherwise.
+    /// Over the embedded backend in ./.nameservice unless --at, --data, --memory, --endpoint-url or --aws says otherwise.
     Serve(ServeArgs),
     /// Make the table, or check the one that exists
     Init,
@@ -259,6 +266,9 @@ pub struct ServeArgs {
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; without it, a service on loopback has them at /metrics
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     pub metrics: Option<SocketAddr>,
+    /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]
+    #[arg(long, value_name = "DIR")]
+    pub feed_data: Option<PathBuf>,
     /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
     #[arg(long)]
     pub consumer: bool,

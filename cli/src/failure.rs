@@ -47,6 +47,9 @@ pub enum Failure {
         /// What it says, as far as it can be read.
         message: String,
     },
+    /// The files of a directory or a bucket cannot be used.
+    #[error(transparent)]
+    Files(BoxError),
     /// Nothing was sent.
     #[error("cannot reach {url}; `nameservice serve` runs a service here, --url names another")]
     Unreachable {
@@ -163,6 +166,7 @@ impl Failure {
             | Self::Open(_)
             | Self::Backup(_)
             | Self::Serve(_)
+            | Self::Files(_)
             | Self::Table { .. }
             | Self::Watch(_)
             | Self::Findings(_)
@@ -230,6 +234,7 @@ mod tests {
             (503, 7),
             (504, 7),
             (500, 1),
+            (501, 1),
             (418, 1),
         ] {
             assert_eq!(code_of_status(status), code, "{status}");
@@ -240,7 +245,7 @@ mod tests {
     fn no_refusal_of_the_service_is_unexpected_but_its_own_failure() {
         for kind in Kind::ALL {
             let unexpected = code_of_status(kind.status()) == FAILED;
-            assert_eq!(unexpected, *kind == Kind::Internal, "{kind:?}");
+            assert_eq!(unexpected, matches!(kind, Kind::Internal | Kind::Unsupported), "{kind:?}");
         }
     }
 

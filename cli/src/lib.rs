@@ -10,6 +10,7 @@ pub mod client;
 pub mod commands;
 pub mod consumer;
 pub mod failure;
+pub mod files;
 mod keys;
 pub mod output;
 pub mod prometheus;

@@ -25,12 +25,15 @@ use crate::{
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
+    files::Stored,
     keys, output, prometheus, routes,
     target::{Missing, Opened, Place, Table},
 };
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
+/// Where the change feed of files is kept unless the command line says otherwise.
+const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long reads may: one that waits for changes would wait for nothing.
@@ -222,6 +225,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         return Err(Failure::Usage("--url is for the other commands: serve listens on --listen".into()));
     }
     let place = match (target.place()?, args.memory) {
+        (Some(Place::Files(place)), _) => Place::Files(place),
         (Some(_), true) => {
             return Err(Failure::Usage("give one of --memory, --data, --endpoint-url and --aws".into()));
         }
@@ -240,9 +244,19 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let opened = Opened::open(place, target.table.as_deref(), Missing::Create, Some(args.feed_retention)).await?;
+    let retention = Some(args.feed_retention);
+    let opened = match place {
+        Place::Files(place) => {
+            let feed = args.feed_data.clone().unwrap_or_else(|| Path::new(".").join(DEFAULT_FEED_DATA));
+            let stored = Stored::open(place, Missing::Create, (!args.memory).then_some(feed), retention).await?;
+            // The feed follows from now on, whether anybody reads it or not.
+            stored.names.compare().await.map_err(|source| Failure::Files(source.into()))?;
+            Opened::Files(stored)
+        }
+        place => Opened::open(place, target.table.as_deref(), Missing::Create, retention).await?,
+    };
     let consuming = match &opened {
-        Opened::Embedded(_) => None,
+        Opened::Embedded(_) | Opened::Files(_) => None,
         Opened::Table(table) => {
             let report = if *table.place() == Place::Aws { table.check().await? } else { table.ensure().await? };
             for lack in &report.lacks {

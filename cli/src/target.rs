@@ -22,6 +22,7 @@ use crate::{
     client::{self, Client},
     consumer::Source,
     failure::Failure,
+    files::Stored,
     output, routes,
 };
 
@@ -41,6 +42,8 @@ pub enum Place {
     Endpoint(String),
     /// In AWS.
     Aws,
+    /// In Fluree's files: a directory or a bucket.
+    Files(nameservice::Place),
 }
 
 /// Data that can be served.
@@ -50,6 +53,8 @@ pub enum Opened {
     Embedded(Local),
     /// In a DynamoDB table.
     Table(Box<Table>),
+    /// In Fluree's files.
+    Files(Stored),
 }
 
 /// The embedded backend, and where its data is.
@@ -86,8 +91,15 @@ pub struct Table {
 impl TargetArgs {
     /// Returns the same with the URL of `--at` as what it names.
     pub fn resolved(mut self) -> Result<Self, Failure> {
-        match self.at.take() {
+        let at = match (self.at.take(), self.fluree_config.take()) {
+            (at, None) => at,
+            (_, Some(path)) => Some(of_fluree(&path)?),
+        };
+        match at {
             None => {}
+            Some(place @ (nameservice::Place::Directory { .. } | nameservice::Place::Bucket { .. })) => {
+                self.files = Some(place);
+            }
             Some(nameservice::Place::Service(url)) => self.url = Some(url),
             Some(nameservice::Place::Embedded(directory)) => self.data = Some(directory),
             Some(nameservice::Place::DynamoDb { table, region: None, endpoint, .. }) => {
@@ -95,8 +107,9 @@ impl TargetArgs {
                 self.aws = endpoint.is_none();
                 self.endpoint_url = endpoint;
             }
-            Some(nameservice::Place::DynamoDb { .. }) => {
-                return Err(Failure::Usage("set the region with AWS_REGION or in the profile".into()));
+            Some(nameservice::Place::DynamoDb { region: Some(region), .. }) => {
+                let reason = format!("set the region with AWS_REGION={region} or in the profile");
+                return Err(Failure::Usage(reason));
             }
             Some(place) => return Err(Failure::Usage(format!("`{place}` is for serve alone"))),
         }
@@ -108,7 +121,8 @@ impl TargetArgs {
         let data = self.data.clone().map(Place::Data);
         let endpoint = self.endpoint_url.clone().map(Place::Endpoint);
         let aws = self.aws.then_some(Place::Aws);
-        let mut places = [data, endpoint, aws].into_iter().flatten();
+        let files = self.files.clone().map(Place::Files);
+        let mut places = [data, endpoint, aws, files].into_iter().flatten();
         let place = places.next();
         if places.next().is_some() {
             return Err(Failure::Usage("give one of --data, --endpoint-url and --aws".into()));
@@ -159,6 +173,7 @@ impl Opened {
                 }
                 Self::Table(Box::new(table))
             }
+            Place::Files(place) => Self::Files(Stored::open(place, missing, None, retention).await?),
         })
     }
 
@@ -167,6 +182,10 @@ impl Opened {
         match self {
             Self::Embedded(Local { names, .. }) => {
                 let names = Arc::new(names.clone());
+                App::new(names.clone(), names, auth)
+            }
+            Self::Files(stored) => {
+                let names = Arc::new(stored.names.clone());
                 App::new(names.clone(), names, auth)
             }
             Self::Table(table) => App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth),
@@ -178,8 +197,18 @@ impl Opened {
         match self {
             Self::Embedded(local) => local.describe(),
             Self::Table(table) => table.describe(),
+            Self::Files(stored) => stored.describe(),
         }
     }
+}
+
+/// The place that a Fluree server with this connection file uses.
+fn of_fluree(path: &Path) -> Result<nameservice::Place, Failure> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("cannot read {shown}: {error}")))?;
+    let found = nameservice::Place::of_fluree(&text, |name| std::env::var(name).ok());
+    found.map_err(|error| Failure::Usage(format!("{shown}: {error}")))
 }
 
 impl Local {

@@ -4,7 +4,7 @@ use super::{Fixture, every_backend, found, retracted, source, unborn};
 
 #[every_backend]
 async fn a_new_ledger_is_live_unborn_and_ready(ns: &Fixture) {
-    let db = at("tenant/a/mydb:feature/x");
+    let db = at("tenant/a/mydb:feature.x");
     let Created::Created(record) = ns.create_ledger(&Call::fresh(), &db, None, None).await.unwrap() else {
         panic!("not created")
     };
@@ -17,6 +17,12 @@ async fn a_new_ledger_is_live_unborn_and_ready(ns: &Fixture) {
     assert_eq!(record.config, Config::unborn());
     assert!(record.created_at.is_some());
     assert_eq!((record.source_branch, record.source_type, record.dependencies), (None, None, vec![]));
+}
+
+#[every_backend(AnyAddress)]
+async fn a_branch_may_have_segments(ns: &Fixture) {
+    let db = unborn(ns, "tenant/a/mydb:feature/x").await;
+    assert_eq!(found(ns, &db).await.address, db);
 }
 
 #[every_backend]

@@ -29,13 +29,13 @@ async fn push(ns: &Fixture, db: &Address, t: i64) {
     ns.push_head(&Call::fresh(), db, &older(head(t))).await.unwrap().applied();
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn an_empty_feed_has_nothing_and_knows_no_other_position(ns: &Fixture) {
     assert_eq!(all(ns).await, []);
     assert!(matches!(ns.feed.changes(1, at_most(10)).await.unwrap(), Run::Gone { .. }));
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn every_write_is_one_change_with_its_value_and_the_watermark_before(ns: &Fixture) {
     let db = born(ns, "mydb", 1).await;
     let created = all(ns).await.len();
@@ -60,7 +60,7 @@ async fn every_write_is_one_change_with_its_value_and_the_watermark_before(ns: &
     assert!(changes.iter().all(|change| change.address == db && change.identity.kind == RecordKind::Ledger));
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn what_is_rejected_or_replayed_is_no_change(ns: &Fixture) {
     let db = born(ns, "mydb", 5).await;
     let before = all(ns).await;
@@ -73,7 +73,7 @@ async fn what_is_rejected_or_replayed_is_no_change(ns: &Fixture) {
     assert_eq!(all(ns).await, before);
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn pages_of_any_size_hold_every_change_once(ns: &Fixture) {
     for name in ["a", "b", "c"] {
         let db = unborn(ns, name).await;
@@ -96,7 +96,7 @@ async fn pages_of_any_size_hold_every_change_once(ns: &Fixture) {
     }
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn a_position_of_the_future_is_gone(ns: &Fixture) {
     unborn(ns, "mydb").await;
     let last = all(ns).await.len() as u64;
@@ -107,7 +107,7 @@ async fn a_position_of_the_future_is_gone(ns: &Fixture) {
     }
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn a_history_is_the_changes_of_one_record_in_pages_of_any_size(ns: &Fixture) {
     let (a, b) = (unborn(ns, "a").await, unborn(ns, "b").await);
     for t in 1..=5 {
@@ -146,7 +146,7 @@ async fn a_history_is_the_changes_of_one_record_in_pages_of_any_size(ns: &Fixtur
     }
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn a_purge_and_the_next_creation_are_changes_of_their_own(ns: &Fixture) {
     let db = born(ns, "mydb", 3).await;
     ns.retract(&Call::fresh(), &db, None).await.unwrap().applied();
@@ -159,7 +159,7 @@ async fn a_purge_and_the_next_creation_are_changes_of_their_own(ns: &Fixture) {
     assert_eq!(kinds, [Created, Retracted, Restored, Purged, Created]);
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn whoever_waits_is_woken_by_the_next_change(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     let after = all(ns).await.len() as u64;
@@ -173,7 +173,7 @@ async fn whoever_waits_is_woken_by_the_next_change(ns: &Fixture) {
     ns.feed.wait(after, Duration::from_secs(600)).await.unwrap();
 }
 
-#[every_backend(ChangeFeed)]
+#[every_backend]
 async fn writers_at_once_leave_no_gap_and_each_record_its_order(ns: &Fixture) {
     const WRITERS: usize = 4;
     const LAST_T: i64 = 10;

@@ -6,12 +6,16 @@ async fn publish(ns: &Fixture, publication: &GraphSourcePublication) -> Publishe
     ns.publish_graph_source(&Call::fresh(), publication).await.unwrap()
 }
 
-/// What depends on a record: how many it counts, and who they are.
+/// What depends on a record: how many it counts (where the backend counts them), and who they are.
 async fn counted_at(ns: &Fixture, target: &str) -> (i64, Vec<Address>) {
     let target = at(target);
     let mut dependents = ns.dependents(&target).await.unwrap();
     dependents.sort();
-    (found(ns, &target).await.dependents, dependents)
+    let counted = match ns.capabilities().await.unwrap().atomic_references {
+        true => found(ns, &target).await.dependents,
+        false => i64::try_from(dependents.len()).unwrap(),
+    };
+    (counted, dependents)
 }
 
 fn expecting(v: i64, publication: GraphSourcePublication) -> GraphSourcePublication {
@@ -34,7 +38,6 @@ async fn a_new_graph_source_is_created_and_counted_at_its_dependencies(ns: &Fixt
     assert_eq!(record.dependencies, ["a:main", "b:main"]);
     for target in ["a:main", "b:main"] {
         assert_eq!(counted_at(ns, target).await, (1, vec![at("search")]));
-        assert_eq!(found(ns, &at(target)).await.dependents, 1);
     }
 }
 
@@ -92,7 +95,7 @@ async fn the_expected_config_is_compared(ns: &Fixture) {
 
 #[every_backend]
 async fn every_missing_or_retracted_dependency_is_listed_and_nothing_is_written(ns: &Fixture) {
-    let (ns, ok) = (ns, unborn(ns, "ok").await);
+    unborn(ns, "ok").await;
     let gone = unborn(ns, "gone").await;
     retracted(ns, &gone).await;
     let wanted = bm25("search", json!({}), &["ok", "nobody", "gone", "no:where"]);
@@ -112,7 +115,7 @@ async fn every_missing_or_retracted_dependency_is_listed_and_nothing_is_written(
     assert_eq!(missing(publish(ns, &wanted).await), all);
     let record = found(ns, &at("search")).await;
     assert_eq!((record.config.v, record.dependencies), (1, vec!["ok:main".into()]));
-    assert_eq!(found(ns, &ok).await.dependents, 1);
+    assert_eq!(counted_at(ns, "ok:main").await.0, 1);
 }
 
 #[every_backend]

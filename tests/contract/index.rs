@@ -124,7 +124,7 @@ async fn graphs(ns: &Fixture, db: &Address) -> Vec<(String, Option<GraphIndex>)>
     index.payload.map_or_else(Vec::new, |root| root.graphs.into_iter().collect())
 }
 
-#[every_backend]
+#[every_backend(NamedGraphs)]
 async fn named_graphs_keep_their_own_index(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
     let (one, two) = ("http://example.org/g#1", "g.2");
@@ -141,7 +141,7 @@ async fn named_graphs_keep_their_own_index(ns: &Fixture) {
     assert_eq!(graphs(ns, &db).await, vec![(two.to_owned(), graph(22, 2, 0)), (one.to_owned(), graph(12, 4, 0))]);
 }
 
-#[every_backend]
+#[every_backend(NamedGraphs)]
 async fn a_named_graph_counts_its_own_revisions(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
     for (update, rev) in [
@@ -159,7 +159,7 @@ async fn a_named_graph_counts_its_own_revisions(ns: &Fixture) {
     }
 }
 
-#[every_backend]
+#[every_backend(NamedGraphs)]
 async fn a_named_graph_never_goes_backwards(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
     push(ns, &db, older(with_graph(index(5), "g", Some((1, 5, None))))).await.applied();
@@ -171,7 +171,7 @@ async fn a_named_graph_never_goes_backwards(ns: &Fixture) {
     assert_eq!(ns.index(&db).await.unwrap(), Some(before));
 }
 
-#[every_backend]
+#[every_backend(NamedGraphs)]
 async fn a_named_graph_can_exist_without_an_index(ns: &Fixture) {
     let db = born(ns, "mydb", 9).await;
     push(ns, &db, older(with_graph(index(1), "g", None))).await.applied();

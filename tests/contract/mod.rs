@@ -34,6 +34,8 @@ macro_rules! on_every_backend {
                 embedded: Embedded,
                 memory: Memory,
                 client: Client,
+                directory: Directory,
+                bucket: Bucket,
             }
         }
     };
@@ -48,7 +50,8 @@ pub(crate) use on_every_backend;
 
 macro_rules! run_on {
     ($place:ident, $test:ident, [$($capability:ident),*]) => {{
-        use nameservice_tests::backends::{Capability, Place};
+        use nameservice_model::Capability;
+        use nameservice_tests::backends::Place;
         let needs: &[Capability] = &[$(Capability::$capability),*];
         crate::contract::run(Place::$place, module_path!(), needs, super::$test)
     }};

@@ -85,7 +85,7 @@ async fn one_call_that_arrives_several_times_at_once_applies_once(ns: &Fixture) 
     }
 }
 
-#[every_backend(References)]
+#[every_backend(AtomicReferences)]
 async fn depending_on_a_record_and_retracting_it_never_both_succeed(ns: &Fixture) {
     const PAIRS: usize = 4;
     const ROUNDS: usize = 100;
@@ -198,7 +198,7 @@ async fn assert_references(ns: &Fixture) {
     }
 }
 
-#[every_backend(References)]
+#[every_backend(AtomicReferences)]
 async fn references_and_counts_stay_exact_whatever_writers_do_at_once(ns: &Fixture) {
     for seed in 0..4 {
         join_all((0..4).map(|writer| {
@@ -217,7 +217,7 @@ async fn references_and_counts_stay_exact_whatever_writers_do_at_once(ns: &Fixtu
     }
 }
 
-#[every_backend(References)]
+#[every_backend(AtomicReferences)]
 async fn the_count_of_branches_is_exact_after_many_came_and_went_at_once(ns: &Fixture) {
     let source = at("mydb");
     ns.create_ledger(&Call::fresh(), &source, Some(&new_head(1)), None).await.unwrap().applied();

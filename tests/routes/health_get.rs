@@ -3,8 +3,21 @@ use super::*;
 #[tokio::test]
 async fn a_store_that_does_not_answer_makes_only_the_deep_check_fail() {
     let service = Service::start().await;
-    assert_eq!(service.get("/v1/health").await.expect(200), json!({ "status": "ok" }));
-    assert_eq!(service.get("/v1/health?deep=true").await.expect(200), json!({ "status": "ok" }));
+    let healthy = json!({
+        "status": "ok",
+        "capabilities": {
+            "leases": true,
+            "leased_index_pushes": true,
+            "atomic_references": true,
+            "transactions": true,
+            "named_graphs": true,
+            "any_address": true,
+            "lost_replies": "request_ids",
+            "feed": "stream",
+        },
+    });
+    assert_eq!(service.get("/v1/health").await.expect(200), healthy);
+    assert_eq!(service.get("/v1/health?deep=true").await.expect(200), healthy);
     let rejected = Fault::answer(400, "ResourceNotFoundException").always();
     service.table.proxy.on_each(&["Query", "GetItem", "DescribeTable", "Scan"], rejected);
     let answer = service.get("/v1/health?deep=true").await;

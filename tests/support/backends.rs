@@ -15,6 +15,7 @@ use std::{
 use nameservice_cli::serve::{self, Service};
 use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
+use nameservice_files::{Bucket, Files};
 use nameservice_http::{App, Auth};
 use nameservice_model::*;
 use tempfile::TempDir;
@@ -70,6 +71,11 @@ impl<T: Records> AsRecords for T {
 /// table of it.
 pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 
+/// Where this variable names an S3, the buckets under test are there, and not in memory.
+pub const BUCKET_ENDPOINT: &str = "NAMESERVICE_TEST_S3";
+/// The bucket there. It exists; each test has a prefix of its own in it.
+pub const BUCKET: &str = "nameservice-test";
+
 /// One backend, as it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -81,33 +87,10 @@ pub enum Place {
     Memory,
     /// A service over HTTP, through the client: it serves the embedded backend in memory.
     Client,
-}
-
-/// What a backend may lack. A test that needs it skips such a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// Leases with fencing tokens.
-    Leases,
-    /// Transactions over records.
-    Transactions,
-    /// Indexes of named graphs, and revisions.
-    NamedGraphs,
-    /// References are counted and enforced atomically.
-    References,
-    /// Changes in order, each once.
-    ChangeFeed,
-}
-
-impl Place {
-    /// What it can do.
-    pub fn capabilities(self) -> &'static [Capability] {
-        use Capability::*;
-        match self {
-            Self::DynamoDb | Self::Embedded | Self::Memory | Self::Client => {
-                &[Leases, Transactions, NamedGraphs, References, ChangeFeed]
-            }
-        }
-    }
+    /// Fluree's files in a local directory.
+    Directory,
+    /// Fluree's files in a bucket: in this process's memory, or in the S3 that [`BUCKET_ENDPOINT`] names.
+    Bucket,
 }
 
 /// The clock of a backend under test: it starts at the current time, and moves when it is set.
@@ -152,6 +135,7 @@ enum Behind {
     Directory(Embedded, TempDir),
     Memory,
     Service(Service),
+    Files(Files, Option<TempDir>),
 }
 
 impl Fixture {
@@ -166,6 +150,12 @@ impl Fixture {
             }
             Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
             Place::Client => Self::client().await,
+            Place::Directory => {
+                let directory = tempfile::tempdir().unwrap();
+                let files = Files::directory(directory.path(), false, files_options()).unwrap();
+                Self::files(files, Some(directory)).await
+            }
+            Place::Bucket => Self::files(Files::bucket(bucket(), files_options()), None).await,
         }
     }
 
@@ -205,6 +195,18 @@ impl Fixture {
         Self { records: client.clone(), feed: client, clock, behind: Behind::Service(service) }
     }
 
+    /// The backend over files, whose feed follows from now on.
+    async fn files(files: Files, directory: Option<TempDir>) -> Self {
+        let clock = TestClock::new();
+        let files = files.with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        });
+        files.compare().await.unwrap();
+        let backend = Arc::new(files.clone());
+        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Files(files, directory) }
+    }
+
     /// The backend, to give to a task.
     pub fn shared(&self) -> Arc<dyn Records> {
         self.records.clone()
@@ -214,6 +216,7 @@ impl Fixture {
     pub async fn settle(&self) {
         match &self.behind {
             Behind::Table(table) => pump(table).await,
+            Behind::Files(files, _) => files.compare().await.unwrap(),
             Behind::Directory(..) | Behind::Memory | Behind::Service(_) => {}
         }
     }
@@ -236,6 +239,13 @@ impl Fixture {
                 let again = Embedded::open_existing(directory.path(), Options::default()).unwrap();
                 assert_eq!(everything(&again).await, before, "what was answered is there after a restart");
             }
+            Behind::Files(files, _directory) => {
+                let mut findings = Vec::new();
+                files.examine(false, &mut |finding| findings.push(finding)).await.unwrap();
+                // Tests push indexes to unborn ledgers.
+                let wrong = findings.iter().filter(|finding| finding.code != "index-ahead");
+                assert_eq!(wrong.count(), 0, "{findings:#?}");
+            }
             Behind::Memory => {}
             Behind::Service(service) => {
                 // Readers that wait would keep it open.
@@ -243,6 +253,28 @@ impl Fixture {
                 service.stop().await;
             }
         }
+    }
+}
+
+/// No look but those that a test asks for, and those at what it writes.
+fn files_options() -> nameservice_files::Options {
+    nameservice_files::Options::default()
+        .with_interval(Duration::from_secs(3_600))
+        // A machine that runs many tests may be slow.
+        .with_timeout(Duration::from_secs(60))
+}
+
+fn bucket() -> Bucket {
+    let prefix = format!("tests/{}", uuid::Uuid::new_v4());
+    match env::var(BUCKET_ENDPOINT) {
+        Ok(endpoint) => {
+            let options = nameservice_files::BucketOptions::default()
+                .endpoint(Some(endpoint))
+                .region(Some("us-east-1".to_owned()))
+                .timeout(Duration::from_secs(60));
+            Bucket::s3(BUCKET, &prefix, &options).unwrap()
+        }
+        Err(_) => Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), &prefix),
     }
 }
 
@@ -269,9 +301,11 @@ impl fmt::Debug for Fixture {
 
 /// Runs one test on one backend, unless the backend lacks what it needs.
 pub async fn run(place: Place, test: &str, needs: &[Capability], body: impl AsyncFnOnce(&Fixture)) {
-    let lacks = needs.iter().find(|capability| !place.capabilities().contains(capability));
+    let fixture = Fixture::start(place).await;
+    // What a backend says of itself decides, not its name.
+    let has = fixture.capabilities().await.unwrap();
+    let lacks = needs.iter().find(|capability| !has.has(**capability));
     if lacks.is_none() {
-        let fixture = Fixture::start(place).await;
         body(&fixture).await;
         fixture.examine().await;
     }

@@ -16,6 +16,7 @@ use crate::{
     args::{DoctorArgs, TargetArgs},
     client::{Client, Request},
     failure::Failure,
+    files::Stored,
     output::{self, Output},
     target::{Missing, Opened, Place, Table, aws_config},
 };
@@ -33,6 +34,7 @@ enum Data {
     /// A directory of the embedded backend, which nobody else may use meanwhile.
     Directory(PathBuf),
     Table(Box<Table>),
+    Files(Stored),
 }
 
 /// A queue of SQS.
@@ -84,6 +86,7 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         Some(Place::Data(directory)) => Some(Data::Directory(directory)),
         Some(place) => match Opened::open(place, target.table.as_deref(), Missing::Reject, None).await? {
             Opened::Table(table) => Some(Data::Table(table)),
+            Opened::Files(stored) => Some(Data::Files(stored)),
             Opened::Embedded(_) => None,
         },
         None => None,
@@ -117,6 +120,7 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
                 report.findings.extend(check_buried(table).await?);
             }
         }
+        Some(Data::Files(stored)) => check_files(stored, patient.fix, report).await?,
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
     }
     if let Some(queue) = &patient.dead_letters {
@@ -140,6 +144,18 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(
     report.findings.extend(findings);
     report.looked_at.push(format!("data in {}: {records} records, {changes} changes", directory.display()));
     report.examined = Some((records, changes));
+    Ok(())
+}
+
+/// The files of a directory or a bucket.
+async fn check_files(stored: &Stored, fix: bool, report: &mut Report) -> Result<(), Failure> {
+    let mut findings = Vec::new();
+    let examined = stored.names.examine(fix, &mut |finding| findings.push(in_table_words(finding))).await;
+    let examined = examined.map_err(|source| Failure::Files(source.into()))?;
+    report.findings.extend(findings);
+    let (records, files) = (examined.records, examined.files);
+    report.looked_at.push(format!("{}: {records} records in {files} files", stored.describe()));
+    report.examined = Some((records, files));
     Ok(())
 }
 

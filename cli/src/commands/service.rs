@@ -31,8 +31,13 @@ pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Fail
     if let Place::Data(directory) = &place {
         return init_directory(directory.clone(), output).await;
     }
-    let Opened::Table(table) = Opened::open(place, target.table.as_deref(), Missing::Create, None).await? else {
-        return Ok(());
+    let table = match Opened::open(place, target.table.as_deref(), Missing::Create, None).await? {
+        Opened::Table(table) => table,
+        // A directory is made by opening it; a bucket is made by whoever pays for it.
+        Opened::Files(stored) => {
+            return output.answer(&json!({"created": false, "lacks": []}), || stored.describe());
+        }
+        Opened::Embedded(_) => return Ok(()),
     };
     let report = table.ensure().await?;
     let answer = json!({"created": report.created, "lacks": report.lacks});

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use nameservice_http::{Problem, Route, extract::Query};
+use nameservice_http::{Problem, Route, extract::Query, shapes::Capabilities};
 use nameservice_model::{ChangeFeed, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -27,6 +27,8 @@ struct Health {
     /// `ok`
     #[schema(example = "ok")]
     status: &'static str,
+    /// What the backend can do
+    capabilities: Capabilities,
 }
 
 /// Check the service
@@ -49,7 +51,8 @@ async fn health_get(
         names.ping().await.map_err(Problem::unavailable)?;
         Problem::unless_followed(feed.as_ref())?;
     }
-    Ok(Json(Health { status: "ok" }))
+    let capabilities = names.capabilities().await?.into();
+    Ok(Json(Health { status: "ok", capabilities }))
 }
 
 /// Returns the route of this operation.

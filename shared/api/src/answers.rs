@@ -351,3 +351,51 @@ pub struct BranchDropped {
     /// How many branches its source has left.
     pub parent_branches: i64,
 }
+
+/// What a backend can do. What it cannot do is answered 501 `unsupported`, naming the capability.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Capabilities {
+    /// Leases with fencing tokens.
+    pub leases: bool,
+    /// Index pushes that are valid only under a lease.
+    pub leased_index_pushes: bool,
+    /// References are counted and enforced in one step with the write that makes or removes them; otherwise they are
+    /// checked before it.
+    pub atomic_references: bool,
+    /// Transactions over several records.
+    pub transactions: bool,
+    /// Indexes of named graphs.
+    pub named_graphs: bool,
+    /// Addresses of any form that the grammar allows.
+    pub any_address: bool,
+    /// How a repeated write is recognised: `request_ids` (every concern remembers its last four writes), or
+    /// `stored_values` (the same, until another program rebuilds what holds them; then the stored value decides).
+    pub lost_replies: String,
+    /// Where the changes of the feed come from: `stream` (every write is a change), or `comparison` (several writes of
+    /// one concern by another program may be one change).
+    pub feed: String,
+}
+
+impl From<model::Capabilities> for Capabilities {
+    fn from(of: model::Capabilities) -> Self {
+        Self {
+            leases: of.leases,
+            leased_index_pushes: of.leased_index_pushes,
+            atomic_references: of.atomic_references,
+            transactions: of.transactions,
+            named_graphs: of.named_graphs,
+            any_address: of.any_address,
+            lost_replies: match of.lost_replies {
+                model::LostReplies::StoredValues => "stored_values",
+                _ => "request_ids",
+            }
+            .to_owned(),
+            feed: match of.feed {
+                model::FeedKind::Comparison => "comparison",
+                _ => "stream",
+            }
+            .to_owned(),
+        }
+    }
+}

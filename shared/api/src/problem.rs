@@ -57,6 +57,7 @@ kinds! {
     UnsupportedMediaType  "unsupported-media-type"  415 "The body must be JSON"
     MissingDependencies   "missing-dependencies"    422 "Dependencies do not exist or are retracted"
     IdempotencyKeyReused  "idempotency-key-reused"  422 "The Idempotency-Key was used for another request"
+    Unsupported           "unsupported"             501 "The backend cannot do this"
     Internal              "internal"                500 "The service failed"
     OutcomeUnknown        "outcome-unknown"         503 "It is unknown whether the write was applied"
     FeedUnavailable       "feed-unavailable"        503 "The change feed is not available"

@@ -7,14 +7,14 @@ use nameservice_api::{
     self as api, InvalidAnswer, ProblemKind, PushAnswer, PushStatus, leases, requests, transactions,
 };
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Committed, ConcernValue, Config, ConfigPublisher, ConfigPush,
-    ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
-    HeadPush, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed,
-    NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Published, Publisher, Purged, PushOutcome,
-    Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload,
-    StatusPublisher, StatusPush, Summary, Transaction, TransactionPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, ConcernValue, Config, ConfigPublisher,
+    ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
+    GraphSourcePublisher, Head, HeadPush, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
+    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Published,
+    Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result,
+    Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction, TransactionPublisher, Visible,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -210,6 +210,17 @@ impl NameService for Client {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into_model("reach the service")),
         }
+    }
+
+    async fn capabilities(&self) -> Result<Capabilities> {
+        /// A service of an earlier version says nothing, and lacks nothing.
+        #[derive(Deserialize)]
+        struct Health {
+            #[serde(default)]
+            capabilities: Capabilities,
+        }
+        let health = self.send::<Health>(&Request::get("health")).await;
+        Ok(health.map_err(|error| error.into_model("ask for the capabilities"))?.capabilities)
     }
 }
 

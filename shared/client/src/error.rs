@@ -97,6 +97,10 @@ impl RequestError {
         match self.problem() {
             _ if self.may_be_applied() => Error::OutcomeUnknown { operation, source: Some(self.into()) },
             Some(ProblemKind::PayloadTooLarge) => Error::TooLarge,
+            Some(ProblemKind::Unsupported) => match self.member("capability") {
+                Some(capability) => Error::Unsupported { capability, reason: self.to_string() },
+                None => Error::Store { operation, source: self.into() },
+            },
             _ if self.is_key_reused() => Error::IdempotencyKeyReused { operation },
             _ if matches!(self, Self::Unreachable { .. } | Self::NoAnswer(_))
                 || matches!(status, Some(429 | 502..=504)) =>

@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 
 use crate::{
     Embedded,
-    state::{Action, Command, Outcome, Record as Stored, State, Walk},
+    state::{Action, Command, Outcome, Portable, Record as Stored, State, Walk},
 };
 
 /// How many records one reader looks at before others get their turn.
@@ -42,6 +42,15 @@ impl Embedded {
         let written = self.inner.writer.write(operation, Command::new(call, action)).await?;
         // A command has an outcome of its own kind.
         outcome(written).ok_or_else(|| Error::Store { operation, source: "it has the outcome of another".into() })
+    }
+}
+
+impl Embedded {
+    /// Takes over a record as it is elsewhere: what differs becomes changes of the feed.
+    pub async fn observe(&self, address: &Address, record: Option<Portable>) -> Result<()> {
+        let action = Action::Observe { address: address.clone(), record: record.map(Box::new) };
+        let done = |outcome| matches!(outcome, Outcome::Observed).then_some(());
+        self.write("follow a record", &Call::fresh(), action, done).await
     }
 }
 

@@ -377,6 +377,9 @@ impl From<Error> for Problem {
                 Kind::IdempotencyKeyReused,
                 "nothing was written: repeat a key only with the same method, path and body, and use a new one otherwise",
             ),
+            Error::Unsupported { capability, reason } => {
+                Self::new(Kind::Unsupported, reason).member("capability", capability.as_str())
+            }
             Error::TooLarge => {
                 Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")
             }
@@ -430,6 +433,8 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nameservice_model::Capability;
+
     use super::*;
 
     #[tokio::test]
@@ -463,6 +468,7 @@ mod tests {
             (unavailable, Kind::Unavailable),
             (unknown, Kind::OutcomeUnknown),
             (Error::TooLarge, Kind::PayloadTooLarge),
+            (Error::Unsupported { capability: Capability::Transactions, reason: "x".into() }, Kind::Unsupported),
         ] {
             let problem = Problem::from(error);
             assert_eq!(problem.kind(), kind);

@@ -15,6 +15,7 @@ pub const WRITES: &[Kind] = &[
     Kind::AddressNotCovered,
     Kind::PayloadTooLarge,
     Kind::OutcomeUnknown,
+    Kind::Unsupported,
 ];
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];

@@ -1,3 +1,5 @@
+use crate::Capability;
+
 /// An error of any kind, kept as the source of ours.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -31,6 +33,14 @@ pub enum Error {
     IdempotencyKeyReused {
         /// What was attempted.
         operation: &'static str,
+    },
+    /// The backend cannot do this. Nothing was written.
+    #[error("this backend does not support {capability}: {reason}")]
+    Unsupported {
+        /// What it lacks.
+        capability: Capability,
+        /// What was asked for, and what to do instead.
+        reason: String,
     },
     /// The value does not fit a DynamoDB item (400 KB).
     #[error("the value is too large for one item of the store")]

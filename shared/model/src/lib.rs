@@ -7,6 +7,7 @@
 mod address;
 mod address_glob;
 mod call;
+mod capability;
 mod change;
 mod concern;
 mod concern_publisher;
@@ -28,6 +29,7 @@ mod transaction;
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
 pub use address_glob::{AddressGlob, InvalidGlob};
 pub use call::{Call, RequestId};
+pub use capability::{Capabilities, Capability, FeedKind, LostReplies};
 pub use change::{
     Change, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity, MAX_CHANGE_PAYLOAD_BYTES, Run,
 };

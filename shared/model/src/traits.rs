@@ -3,7 +3,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    Address, BranchCreated, Call, Committed, Config, ConfigPush, ContentId, Created, Cursor, Dropped,
+    Address, BranchCreated, Call, Capabilities, Committed, Config, ConfigPush, ContentId, Created, Cursor, Dropped,
     GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim,
     LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Published, Purged, PushOutcome, Record,
     Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPush, Transaction,
@@ -39,6 +39,12 @@ pub trait NameService: GraphSourceLookup {
 
     /// Reads once, cheaply and consistently: an error means that the store cannot serve.
     async fn ping(&self) -> Result<()>;
+
+    /// Returns what this backend can do: by default, everything. What it cannot do is rejected with
+    /// [`Error::Unsupported`](crate::Error::Unsupported).
+    async fn capabilities(&self) -> Result<Capabilities> {
+        Ok(Capabilities::ALL)
+    }
 }
 
 /// Creates, retracts and restores.

@@ -41,6 +41,11 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
             let backend = crate::DynamoDb::connect(table, region.as_deref(), endpoint.as_deref(), *timeout).await;
             Ok(Nameservice::over(backend.map_err(cannot_open(place))?))
         }
+        #[cfg(feature = "files")]
+        Place::Directory { .. } | Place::Bucket { .. } => {
+            let files = crate::files(place, true, nameservice_files::Options::default()).await?;
+            Ok(Nameservice::over(files))
+        }
         #[cfg(feature = "embedded")]
         Place::Embedded(directory) => {
             let directory = directory.clone();
@@ -60,7 +65,7 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
     }
 }
 
-fn cannot_open<E: Into<nameservice_model::BoxError>>(place: &Place) -> impl Fn(E) -> Error {
+pub(crate) fn cannot_open<E: Into<nameservice_model::BoxError>>(place: &Place) -> impl Fn(E) -> Error {
     let place = place.to_string();
     move |source| Error::Connect { place: place.clone(), source: source.into() }
 }

@@ -5,7 +5,7 @@
 //! # let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 //! use nameservice::{ChangeEvent, PushOutcome};
 //!
-//! let ns = nameservice::connect("memory:").await?; // or https://…, dynamodb://TABLE, embedded:./data
+//! let ns = nameservice::connect("memory:").await?; // or https://…, dynamodb://TABLE, file:///DIR, s3://…
 //! let mydb = ns.create_ledger("mydb").await?;
 //! match ns.head(&mydb.address)?.push(commit, 1).expect_unborn().await? {
 //!     PushOutcome::Updated { value, .. } => println!("at t {}", value.v),
@@ -22,7 +22,8 @@
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
 //! ```
 //!
-//! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`.
+//! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`,
+//! `files`.
 //!
 //! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
 //! [`PushOutcome`]. Where the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
@@ -35,6 +36,8 @@ mod create;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod error;
+#[cfg(feature = "files")]
+mod files;
 mod handles;
 mod lease;
 mod names;
@@ -52,10 +55,12 @@ pub use create::{CreateLedger, PublishGraphSource};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use error::{Error, Rejection, Result};
+#[cfg(feature = "files")]
+pub use files::files;
 pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
 pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
 pub use names::Nameservice;
-pub use place::{InvalidPlace, Place};
+pub use place::{Cloud, InvalidPlace, Place};
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;

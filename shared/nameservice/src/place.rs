@@ -1,5 +1,7 @@
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
 /// A backend, as one URL names it.
 ///
 /// ```
@@ -27,10 +29,54 @@ pub enum Place {
         /// How long after the first attempt of an operation another may begin: 5 seconds by default.
         timeout: Duration,
     },
+    /// `file:///DIR?timeout_ms=…`: the files of Fluree's nameservice in a local directory.
+    Directory {
+        /// The directory that holds `ns@v2`.
+        path: PathBuf,
+        /// How long an operation may take: 5 seconds by default.
+        timeout: Duration,
+    },
+    /// `s3://BUCKET/PREFIX?region=…&endpoint=…&timeout_ms=…`, `gs://…`, `az://…`: the same files in a bucket.
+    Bucket {
+        /// Whose bucket it is.
+        cloud: Cloud,
+        /// Its name.
+        bucket: String,
+        /// What all keys begin with; empty for nothing.
+        prefix: String,
+        /// The region of S3; by default, that of the environment.
+        region: Option<String>,
+        /// The URL of a store elsewhere than in the cloud.
+        endpoint: Option<String>,
+        /// How long an operation may take: 5 seconds by default.
+        timeout: Duration,
+    },
     /// `embedded:DIR`: the embedded backend in a directory.
     Embedded(PathBuf),
     /// `memory:`: the embedded backend in this process's memory.
     Memory,
+}
+
+/// A kind of object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cloud {
+    /// S3, or anything that speaks like it: `s3://`.
+    S3,
+    /// Google Cloud Storage: `gs://`.
+    Gcs,
+    /// Azure Blob Storage: `az://`.
+    Azure,
+}
+
+impl Cloud {
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Gcs => "gs",
+            Self::Azure => "az",
+        }
+    }
 }
 
 /// The error of a text that names no backend.
@@ -42,9 +88,10 @@ pub struct InvalidPlace {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const SCHEMES: &str = "https://HOST, http://HOST, dynamodb://TABLE, embedded:DIR, memory:";
+const SCHEMES: &str = "https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…, \
+                       embedded:DIR, memory:";
 /// Schemes of places that other versions may have.
-const UNSUPPORTED: [&str; 7] = ["file", "s3", "gs", "az", "v1", "item", "dump"];
+const UNSUPPORTED: [&str; 3] = ["v1", "item", "dump"];
 
 impl FromStr for Place {
     type Err = InvalidPlace;
@@ -60,6 +107,10 @@ impl FromStr for Place {
             }
             "http" | "https" => Err(invalid("it names no host".into())),
             "dynamodb" => dynamodb(rest).map_err(invalid),
+            "file" => directory(rest).map_err(invalid),
+            "s3" => bucket(Cloud::S3, rest).map_err(invalid),
+            "gs" => bucket(Cloud::Gcs, rest).map_err(invalid),
+            "az" => bucket(Cloud::Azure, rest).map_err(invalid),
             "embedded" if rest.is_empty() => Err(invalid("it names no directory: embedded:DIR".into())),
             "embedded" => Ok(Self::Embedded(rest.into())),
             "memory" if rest.is_empty() => Ok(Self::Memory),
@@ -80,42 +131,115 @@ fn dynamodb(rest: &str) -> Result<Place, String> {
     if table.len() < 3 || table.len() > 255 || !table.chars().all(named) {
         return Err("the name of a table has 3 to 255 letters, digits, `-`, `_` and `.`".into());
     }
-    let (mut region, mut endpoint, mut timeout) = (None, None, TIMEOUT);
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match name.as_ref() {
-            "region" => region = Some(value.into_owned()),
-            "endpoint" if value.starts_with("http://") || value.starts_with("https://") => {
-                endpoint = Some(value.into_owned());
-            }
-            "endpoint" => return Err("`endpoint` must begin with http:// or https://".into()),
-            "timeout_ms" => match value.parse() {
-                Ok(ms) if ms > 0 => timeout = Duration::from_millis(ms),
-                _ => return Err("`timeout_ms` must be a number of milliseconds, 1 or greater".into()),
-            },
-            other => return Err(format!("there is no option `{other}`; there are region, endpoint and timeout_ms")),
-        }
-    }
+    let Options { region, endpoint, timeout } = options(query, &["region", "endpoint", "timeout_ms"])?;
     Ok(Place::DynamoDb { table: table.to_owned(), region, endpoint, timeout })
 }
+
+fn directory(rest: &str) -> Result<Place, String> {
+    let rest = rest.strip_prefix("//").filter(|path| path.starts_with('/'));
+    let rest = rest.ok_or("it has the form file:///DIR, with the absolute path of a directory")?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| "its path is no text")?;
+    let Options { timeout, .. } = options(query, &["timeout_ms"])?;
+    Ok(Place::Directory { path: path.into_owned().into(), timeout })
+}
+
+fn bucket(cloud: Cloud, rest: &str) -> Result<Place, String> {
+    let scheme = cloud.scheme();
+    let rest = rest.strip_prefix("//").ok_or_else(|| format!("it has the form {scheme}://BUCKET/PREFIX"))?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+    let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if bucket.len() < 3 || !bucket.chars().all(named) {
+        return Err("the name of a bucket has 3 letters, digits, `-`, `_` and `.` or more".into());
+    }
+    let known: &[&str] = match cloud {
+        Cloud::S3 => &["region", "endpoint", "timeout_ms"],
+        Cloud::Gcs | Cloud::Azure => &["endpoint", "timeout_ms"],
+    };
+    let Options { region, endpoint, timeout } = options(query, known)?;
+    let prefix = percent_decode_str(prefix.trim_matches('/')).decode_utf8().map_err(|_| "its prefix is no text")?;
+    Ok(Place::Bucket { cloud, bucket: bucket.to_owned(), prefix: prefix.into_owned(), region, endpoint, timeout })
+}
+
+/// What follows the `?` of a URL.
+struct Options {
+    region: Option<String>,
+    endpoint: Option<String>,
+    timeout: Duration,
+}
+
+fn options(query: &str, known: &[&str]) -> Result<Options, String> {
+    let mut options = Options { region: None, endpoint: None, timeout: TIMEOUT };
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match name.as_ref() {
+            other if !known.contains(&other) => {
+                let (last, others) = known.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));
+                let there = match others {
+                    [] => format!("is {last}"),
+                    others => format!("are {} and {last}", others.join(", ")),
+                };
+                return Err(format!("there is no option `{other}`; there {there}"));
+            }
+            "region" => options.region = Some(value.into_owned()),
+            "endpoint" if value.starts_with("http://") || value.starts_with("https://") => {
+                options.endpoint = Some(value.into_owned());
+            }
+            "endpoint" => return Err("`endpoint` must begin with http:// or https://".into()),
+            _ => match value.parse() {
+                Ok(ms) if ms > 0 => options.timeout = Duration::from_millis(ms),
+                _ => return Err("`timeout_ms` must be a number of milliseconds, 1 or greater".into()),
+            },
+        }
+    }
+    Ok(options)
+}
+
+impl Options {
+    fn of(region: Option<&String>, endpoint: Option<&String>, timeout: Duration) -> Self {
+        Self { region: region.cloned(), endpoint: endpoint.cloned(), timeout }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        if let Some(region) = &self.region {
+            query.append_pair("region", region);
+        }
+        if let Some(endpoint) = &self.endpoint {
+            query.append_pair("endpoint", endpoint);
+        }
+        if self.timeout != TIMEOUT {
+            query.append_pair("timeout_ms", &self.timeout.as_millis().to_string());
+        }
+        let query = query.finish();
+        let separator = if query.is_empty() { "" } else { "?" };
+        write!(f, "{separator}{query}")
+    }
+}
+
+/// What would end the path of a URL, or is no part of one.
+const NOT_IN_PATHS: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#').add(b' ');
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(url) => f.write_str(url),
             Self::DynamoDb { table, region, endpoint, timeout } => {
-                let mut query = form_urlencoded::Serializer::new(String::new());
-                if let Some(region) = region {
-                    query.append_pair("region", region);
-                }
-                if let Some(endpoint) = endpoint {
-                    query.append_pair("endpoint", endpoint);
-                }
-                if *timeout != TIMEOUT {
-                    query.append_pair("timeout_ms", &timeout.as_millis().to_string());
-                }
-                let query = query.finish();
-                let separator = if query.is_empty() { "" } else { "?" };
-                write!(f, "dynamodb://{table}{separator}{query}")
+                let options = Options::of(region.as_ref(), endpoint.as_ref(), *timeout);
+                write!(f, "dynamodb://{table}{options}")
+            }
+            Self::Directory { path, timeout } => {
+                let path = path.to_string_lossy();
+                let path = utf8_percent_encode(&path, NOT_IN_PATHS);
+                write!(f, "file://{path}{}", Options::of(None, None, *timeout))
+            }
+            Self::Bucket { cloud, bucket, prefix, region, endpoint, timeout } => {
+                let separator = if prefix.is_empty() { "" } else { "/" };
+                let prefix = utf8_percent_encode(prefix, NOT_IN_PATHS);
+                let options = Options::of(region.as_ref(), endpoint.as_ref(), *timeout);
+                write!(f, "{}://{bucket}{separator}{prefix}{options}", cloud.scheme())
             }
             Self::Embedded(directory) => write!(f, "embedded:{}", directory.display()),
             Self::Memory => f.write_str("memory:"),
@@ -134,6 +258,11 @@ mod tests {
             "http://127.0.0.1:8080",
             "dynamodb://fluree-nameservice",
             "dynamodb://My.table_1?region=eu-central-1&endpoint=http%3A%2F%2Flocalhost%3A8000&timeout_ms=250",
+            "file:///var/lib/fluree%20data?timeout_ms=100",
+            "s3://my-bucket/a/b?region=eu-central-1&endpoint=http%3A%2F%2Flocalhost%3A9000",
+            "s3://my-bucket",
+            "gs://my_bucket/fluree",
+            "az://container",
             "embedded:/var/lib/nameservice",
             "memory:",
         ] {
@@ -147,7 +276,13 @@ mod tests {
             ("", "must be one of"),
             ("mydb", "must be one of"),
             ("ftp://x", "must be one of"),
-            ("s3://bucket/prefix", "no backend for `s3:`"),
+            ("v1:table", "no backend for `v1:`"),
+            ("file:data", "file:///DIR"),
+            ("file://data/x", "file:///DIR"),
+            ("file:///x?region=a", "there is timeout_ms"),
+            ("s3:bucket", "s3://BUCKET/PREFIX"),
+            ("s3://b!/x", "name of a bucket"),
+            ("gs://bucket?region=a", "there are endpoint and timeout_ms"),
             ("https://", "no host"),
             ("dynamodb:table", "dynamodb://TABLE"),
             ("dynamodb://x", "3 to 255"),

@@ -32,7 +32,7 @@ fn all(word: &str) -> Vec<(&'static str, String)> {
     ["head", "index", "status", "config"].map(|concern| (concern, word.to_owned())).to_vec()
 }
 
-#[every_backend(Leases)]
+#[every_backend(Leases, LeasedIndexPushes)]
 async fn only_the_current_token_of_a_live_lease_pushes(ns: &Fixture) {
     ledger(ns).await;
     held(ns, "one").await;
@@ -70,7 +70,7 @@ async fn a_push_under_a_lease_is_rejected_as_any_push_is(ns: &Fixture) {
     assert_eq!(other, PushOutcome::LeaseLost { lease: None });
 }
 
-#[every_backend(Leases)]
+#[every_backend(Leases, LeasedIndexPushes, NamedGraphs)]
 async fn an_index_push_under_a_lease_counts_revisions_and_named_graphs(ns: &Fixture) {
     ledger(ns).await;
     held(ns, "one").await;
@@ -93,7 +93,7 @@ async fn an_index_push_under_a_lease_counts_revisions_and_named_graphs(ns: &Fixt
     assert_eq!(push(older(stale_one)).await, stale(value));
 }
 
-#[every_backend(Leases)]
+#[every_backend(Leases, LeasedIndexPushes, NamedGraphs)]
 async fn a_wide_index_push_never_goes_backwards(ns: &Fixture) {
     ledger(ns).await;
     let graphs = |t: i64| -> BTreeMap<String, Option<NewGraphIndex>> {

@@ -74,6 +74,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Returns a finding that is about no single record, and is repaired by hand.
+    pub fn new(code: &'static str, severity: Severity, what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { code, severity, address: None, what: what.into(), mend: mend.into(), fix: Fix::ByHand }
+    }
+
     /// Returns whether somebody should do something about it.
     pub fn is_open(&self) -> bool {
         self.severity > Severity::Note && self.fix != Fix::Done
@@ -172,9 +177,7 @@ fn apply(connection: &Connection, repair: &Repair) -> Result<(), Box<dyn std::er
 
 impl Problem {
     fn new(code: &'static str, severity: Severity, what: String, mend: &str) -> Self {
-        let mend = mend.to_owned();
-        let finding = Finding { code, severity, address: None, what, mend, fix: Fix::ByHand };
-        Self { finding, repair: None }
+        Self { finding: Finding::new(code, severity, what, mend), repair: None }
     }
 
     fn at(mut self, address: &str) -> Self {

@@ -20,6 +20,11 @@ impl CallId {
     fn key(&self) -> &[u8] {
         &self.0[..KEY_BYTES]
     }
+
+    /// Reads what [`Ring::texts`] returned.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        from_hex(text).map(Self)
+    }
 }
 
 impl From<&RequestId> for CallId {
@@ -60,6 +65,16 @@ impl Ring {
     /// A ring that one call begins. Its clones share their memory: all concerns of a new record have one.
     pub(crate) fn begun_by(id: CallId) -> Self {
         Self(Arc::from([id]))
+    }
+
+    /// A ring that remembers these calls, the newest first.
+    pub(crate) fn of(calls: impl Iterator<Item = CallId>) -> Self {
+        Self(calls.take(REMEMBERED).collect())
+    }
+
+    /// The calls as text, the newest first.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.0.iter().map(|call| call.0.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
     }
 
     /// Remembers a call, and forgets the oldest of more than four.

@@ -7,7 +7,7 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-use super::call_id::CallId;
+use super::{call_id::CallId, portable::Portable};
 
 /// A write, and the call that it belongs to.
 #[derive(Clone, Debug)]
@@ -129,6 +129,13 @@ pub enum Action {
     },
     /// Applies several operations, all or none.
     Commit(Transaction),
+    /// Takes over a record as it is elsewhere, whatever it was here: what differs becomes changes of the feed.
+    Observe {
+        /// The record.
+        address: Address,
+        /// As it is; `None` where there is none.
+        record: Option<Box<Portable>>,
+    },
 }
 
 /// The outcome of a command, by what it did.
@@ -166,4 +173,6 @@ pub enum Outcome {
     Released(Released),
     /// Of a transaction.
     Committed(Committed),
+    /// Of taking over a record.
+    Observed,
 }

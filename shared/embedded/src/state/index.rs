@@ -68,7 +68,7 @@ impl Concern for IndexConcern {
     fn was_written(push: &IndexPush) -> Option<Index> {
         let new = push.desired();
         let root = match push.expected() {
-            Expected::Value(ConcernValue { v, payload: Some(root), .. }) => next(*v, Some(&root_of(root)), new),
+            Expected::Value(ConcernValue { v, payload: Some(root), .. }) => next(*v, Some(&Root::from(root)), new),
             // An overwrite of any index counts on from a revision that nothing names.
             _ if push.allows_equal() => return None,
             _ => next(0, None, new),
@@ -151,12 +151,4 @@ fn is_stored(stored: Option<&Graph>, pushed: Option<&NewGraphIndex>) -> bool {
         }
         _ => false,
     }
-}
-
-fn root_of(root: &IndexRoot) -> Root {
-    let graphs = root.graphs.iter().map(|(name, graph)| {
-        let graph = graph.as_ref().map(|graph| Graph { id: Box::from(graph.id.as_str()), t: graph.t, rev: graph.rev });
-        (name.clone(), graph)
-    });
-    Root { id: Box::from(root.id.as_str()), rev: root.rev, graphs: graphs.collect() }
 }

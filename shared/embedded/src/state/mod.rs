@@ -17,7 +17,9 @@ mod index;
 mod leases;
 mod ledgers;
 mod lists;
+mod observe;
 mod orders;
+mod portable;
 mod purges;
 mod pushes;
 mod record;
@@ -32,6 +34,7 @@ use nameservice_model::{Address, Change, Error, RecordKind, Result};
 
 pub use command::{Action, Command, Outcome};
 pub(crate) use lists::Walk;
+pub use portable::Portable;
 pub(crate) use record::{Origin, Record};
 
 use self::{call_id::CallId, orders::Orders};
@@ -48,8 +51,8 @@ impl Now {
         Self { ms }
     }
 
-    /// The whole seconds, rounded down.
-    const fn seconds(self) -> i64 {
+    /// Returns the whole seconds since the epoch, rounded down.
+    pub const fn seconds(self) -> i64 {
         self.ms.div_euclid(1000)
     }
 }
@@ -166,6 +169,10 @@ impl Step<'_> {
                 Outcome::Leased(self.refresh_lease(address, request, *token)?)
             }
             Action::ReleaseLease { address, claim } => Outcome::Released(self.release_lease(address, claim)?),
+            Action::Observe { address, record } => {
+                self.observe(address, record.as_deref());
+                Outcome::Observed
+            }
             Action::Commit(transaction) => {
                 Outcome::Committed(self.commit("commit a transaction", transaction.operations())?)
             }

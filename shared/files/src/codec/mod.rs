@@ -1,0 +1,489 @@
+//! One codec of the files: what a directory and a bucket hold, as records.
+
+pub(crate) mod files;
+mod former;
+mod note;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use nameservice_embedded::state::{Now, Portable};
+use nameservice_model::{
+    Address, ConcernKind, ConcernValue, Config, ContentId, Head, Index, IndexRoot, Lease, Object, Record, RecordKind,
+    Status, StatusPayload, is_lease_member,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use self::{
+    files::{LedgerIndex, LedgerIndexFile, LedgerMain, Reference, SourceIndex, SourceIndexFile, SourceMain, Text},
+    note::Note,
+};
+pub(crate) use former::Former;
+
+/// How much later than our own note a file may have been stored, in milliseconds. What was stored later still, another
+/// program has written.
+const STORED_WITHIN_MS: i64 = 5_000;
+const DEFAULT_CONTEXT: &str = "default_context_id";
+const CONFIG_ID: &str = "config_id";
+const TOKEN: &str = "token";
+
+/// A record as its files hold it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stored {
+    /// What the files say. The lease and the remembered calls are ours.
+    pub(crate) portable: Portable,
+    pub(crate) main: Main,
+    pub(crate) index: Option<IndexFile>,
+    /// Members of the status that are leases of other programs, as they are.
+    pub(crate) foreign: Object,
+    /// The format of an earlier version that a file is in: it is read, and never rewritten.
+    pub(crate) former: Option<Former>,
+}
+
+/// A main file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Main {
+    Ledger(Box<LedgerMain>),
+    Source(Box<SourceMain>),
+}
+
+/// An index file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum IndexFile {
+    Ledger(LedgerIndexFile),
+    Source(SourceIndexFile),
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {which} file cannot be read: {reason}")]
+pub(crate) struct Malformed {
+    pub(crate) which: &'static str,
+    pub(crate) reason: String,
+}
+
+/// The bytes of a file, and when it was stored (epoch milliseconds).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) bytes: Bytes,
+    pub(crate) modified: i64,
+}
+
+impl Stored {
+    /// Reads a record from its main file and, where there is one, its index file.
+    pub(crate) fn decode(main: &Content, index: Option<&Content>) -> Result<Self, Malformed> {
+        let (parsed, former) = parse_main(&main.bytes).map_err(|reason| Malformed { which: "main", reason })?;
+        let kind = parsed.kind();
+        let mut former = former;
+        let index_file = match index {
+            None => None,
+            Some(index) => {
+                let parsed = parse_index(&index.bytes, kind);
+                let (file, is_former) = parsed.map_err(|reason| Malformed { which: "index", reason })?;
+                former = former.or(is_former);
+                Some(file)
+            }
+        };
+        let note = Note::of(parsed.context());
+        let index_note = index_file.as_ref().map(|index| Note::of(index.context())).unwrap_or_default();
+        let mut updated = stored_at(&note, main.modified);
+        if let Some(index) = index {
+            updated = updated.max(stored_at(&index_note, index.modified));
+        }
+        let mut calls = note.calls.clone();
+        calls[1].clone_from(&index_note.calls[1]);
+        let index_value = merged(&parsed, index_file.as_ref(), &index_note);
+        let (record, lease, foreign) = parsed.record(&note, index_value, updated);
+        let portable = Portable { record, lease, token: note.token, calls };
+        Ok(Self { portable, main: parsed, index: index_file, foreign, former })
+    }
+
+    /// The address that the files themselves say.
+    pub(crate) fn address(&self) -> &Address {
+        &self.portable.record.address
+    }
+
+    /// The unexpired lease of another program that excludes this holder, in the shape of the specification.
+    pub(crate) fn foreign_lease(&self, holder: &str, now: Now) -> Option<Lease> {
+        let lease = |(name, value): (&String, &Value)| {
+            Some(Lease {
+                name: name.parse().ok()?,
+                holder: value["holder"].as_str()?.to_owned(),
+                target_t: value["target_t"].as_i64(),
+                acquired_at: value["acquired_at"].as_i64().unwrap_or(0),
+                expires_at: value["expires_at"].as_i64()?,
+                refreshed_at: value["refreshed_at"].as_i64(),
+            })
+        };
+        let excludes = |lease: &Lease| lease.holder != holder && lease.expires_at > now.seconds();
+        self.foreign.iter().filter_map(lease).find(excludes)
+    }
+
+    /// The record as its readers see it.
+    pub(crate) fn record(&self) -> Record {
+        shown(&self.portable, &self.foreign)
+    }
+}
+
+/// A record with its lease, and those of other programs, inside its status.
+pub(crate) fn shown(portable: &Portable, foreign: &Object) -> Record {
+    let mut record = portable.record.clone();
+    if let Some(payload) = &mut record.status.payload {
+        payload.meta.extend(foreign.clone());
+        if let Some(lease) = &portable.lease {
+            payload.meta.insert(lease.name.to_string(), lease_member(lease));
+        }
+    }
+    record
+}
+
+/// A lease as seed 003 and this service show it.
+fn lease_member(lease: &Lease) -> Value {
+    let mut member =
+        json!({ "holder": lease.holder, "acquired_at": lease.acquired_at, "expires_at": lease.expires_at });
+    if let Some(t) = lease.target_t {
+        member["target_t"] = t.into();
+    }
+    if let Some(at) = lease.refreshed_at {
+        member["refreshed_at"] = at.into();
+    }
+    member
+}
+
+/// The bytes of the main file of a record, in place of the file that is there.
+pub(crate) fn encode_main(before: Option<&Stored>, after: &Portable) -> Bytes {
+    // Another program's lease excludes ours until it has expired: then ours takes its place.
+    let kept = before.filter(|_| after.lease.is_none());
+    let foreign = kept.map(|before| &before.foreign).cloned().unwrap_or_default();
+    let mut note = Note {
+        created: after.record.created_at.map(Timestamp::as_second),
+        updated: Some(after.record.updated_at.as_millisecond()),
+        token: after.token,
+        calls: after.calls.clone(),
+        ..Note::default()
+    };
+    // The index's are in its own file.
+    note.calls[1].clear();
+    match before.map(|before| &before.main) {
+        Some(Main::Ledger(ledger)) => text(&ledger_main(Some(ledger), after, &foreign, &note)),
+        None if after.record.kind == RecordKind::Ledger => text(&ledger_main(None, after, &foreign, &note)),
+        Some(Main::Source(source)) => text(&source_main(Some(source), after, note)),
+        None => text(&source_main(None, after, note)),
+    }
+}
+
+/// The bytes of the index file of a record.
+pub(crate) fn encode_index(before: Option<&Stored>, after: &Portable) -> Bytes {
+    let index = &after.record.index;
+    let cid = index.payload.as_ref().map(|root| root.id.to_string());
+    let rev = index.payload.as_ref().map_or(0, |root| root.rev);
+    let mut note = Note {
+        updated: Some(after.record.updated_at.as_millisecond()),
+        rev,
+        rev_of: cid.clone().filter(|_| rev > 0),
+        ..Note::default()
+    };
+    note.calls[1].clone_from(&after.calls[1]);
+    let mut context = match before.and_then(|before| before.index.as_ref()) {
+        Some(index) => index.context().clone(),
+        None => note::context(),
+    };
+    note.put_into(&mut context);
+    match after.record.kind {
+        RecordKind::Ledger => text(&LedgerIndexFile { context, index: LedgerIndex { cid, t: index.v } }),
+        RecordKind::GraphSource => text(&SourceIndexFile {
+            context,
+            id: after.record.address.to_string(),
+            index: SourceIndex { kind: SourceIndex::content_id(), cid },
+            t: index.v,
+        }),
+    }
+}
+
+fn text(file: &impl Serialize) -> Bytes {
+    // Structs of strings, numbers and JSON values always have a text.
+    serde_json::to_vec_pretty(file).unwrap_or_default().into()
+}
+
+fn stored_at(note: &Note, modified: i64) -> i64 {
+    match note.updated {
+        Some(updated) if modified <= updated.saturating_add(STORED_WITHIN_MS) => updated,
+        _ => modified,
+    }
+}
+
+impl Main {
+    pub(crate) const fn kind(&self) -> RecordKind {
+        match self {
+            Self::Ledger(_) => RecordKind::Ledger,
+            Self::Source(_) => RecordKind::GraphSource,
+        }
+    }
+
+    fn context(&self) -> &Value {
+        match self {
+            Self::Ledger(main) => &main.context,
+            Self::Source(main) => &main.context,
+        }
+    }
+
+    fn record(&self, note: &Note, index: Index, updated: i64) -> (Record, Option<Lease>, Object) {
+        let created_at = note.created.and_then(|at| Timestamp::from_second(at).ok());
+        let updated_at = Timestamp::from_millisecond(updated).unwrap_or(Timestamp::UNIX_EPOCH);
+        match self {
+            Self::Ledger(main) => {
+                let (meta, lease, foreign) = leases(main.status_meta.clone().unwrap_or_default());
+                let payload = StatusPayload { state: main.status.clone(), meta };
+                let branch_point = main.branch_point.as_ref().map(|point| point.source.clone());
+                let record = Record {
+                    address: Address::stored(format!("{}:{}", main.ledger.id, main.branch)),
+                    kind: RecordKind::Ledger,
+                    retracted: main.status == StatusPayload::RETRACTED,
+                    created_at,
+                    updated_at,
+                    source_branch: main.source_branch.clone().or(branch_point),
+                    branches: main.branches.unwrap_or(0).into(),
+                    dependents: 0,
+                    source_type: None,
+                    dependencies: Vec::new(),
+                    head: Some(Head::stored(main.t, cid(main.commit_cid.as_deref()))),
+                    index,
+                    status: Status::new(main.status_v.unwrap_or(1), payload),
+                    config: config(main),
+                };
+                (record, lease, foreign)
+            }
+            Self::Source(main) => {
+                let payload =
+                    StatusPayload { state: main.status.clone(), meta: note.status_meta.clone().unwrap_or_default() };
+                let record = Record {
+                    address: Address::stored(format!("{}:{}", main.name, main.branch)),
+                    kind: RecordKind::GraphSource,
+                    retracted: main.status == StatusPayload::RETRACTED,
+                    created_at,
+                    updated_at,
+                    source_branch: None,
+                    branches: 0,
+                    dependents: 0,
+                    source_type: source_type(&main.types),
+                    dependencies: main.dependencies.clone(),
+                    head: None,
+                    index,
+                    status: Status::new(note.status_v.unwrap_or(1), payload),
+                    config: Config::new(
+                        note.config_v.unwrap_or(1),
+                        serde_json::from_str(&main.config.value).unwrap_or(Value::Null),
+                    ),
+                };
+                (record, note.lease.clone(), Object::new())
+            }
+        }
+    }
+}
+
+impl IndexFile {
+    fn context(&self) -> &Value {
+        match self {
+            Self::Ledger(file) => &file.context,
+            Self::Source(file) => &file.context,
+        }
+    }
+}
+
+/// An id as Fluree reads it: one that cannot be parsed is none.
+fn cid(text: Option<&str>) -> Option<ContentId> {
+    text.and_then(|text| ContentId::parse(text).ok())
+}
+
+fn source_type(types: &[String]) -> Option<String> {
+    types.iter().find(|kind| !files::is_kind_marker(kind)).map(|kind| files::prefixed(kind))
+}
+
+/// The index of a record: that of the index file wins where its `t` is not lower.
+fn merged(main: &Main, file: Option<&IndexFile>, note: &Note) -> Index {
+    let inline = match main {
+        Main::Ledger(ledger) => ledger.index.as_ref().map(|index| (index.t, index.cid.as_deref())),
+        Main::Source(_) => None,
+    };
+    let (t, id, is_file) = match (file, inline.unwrap_or((0, None))) {
+        (Some(IndexFile::Ledger(file)), (t, _)) if file.index.t >= t => (file.index.t, file.index.cid.as_deref(), true),
+        (Some(IndexFile::Source(file)), _) => (file.t, file.index.cid.as_deref(), true),
+        (_, (t, id)) => (t, id, false),
+    };
+    let rev = if is_file && note.rev_of.as_deref() == id { note.rev } else { 0 };
+    ConcernValue::stored(t, cid(id).map(|id| IndexRoot { id, rev, graphs: Default::default() }))
+}
+
+/// The config of a ledger: its metadata, with the two ids that have members of their own.
+fn config(main: &LedgerMain) -> Config {
+    let mut payload = main.config_meta.clone().unwrap_or_default();
+    let ids = [(DEFAULT_CONTEXT, &main.default_context_cid), (CONFIG_ID, &main.config_cid)];
+    for (member, id) in ids {
+        if let Some(id) = cid(id.as_deref()) {
+            payload.insert(member.to_owned(), id.as_str().into());
+        }
+    }
+    let has_data = !payload.is_empty();
+    let v = main.config_v.unwrap_or(i64::from(has_data));
+    ConcernValue::stored(v, (v != 0 || has_data).then_some(Value::Object(payload)))
+}
+
+/// Splits the metadata of a status: what its writers wrote, our lease, and the leases of other programs.
+fn leases(meta: Object) -> (Object, Option<Lease>, Object) {
+    let (locks, meta): (Object, Object) = meta.into_iter().partition(|(name, value)| is_lease_member(name, value));
+    let mut lease = None;
+    let mut foreign = Object::new();
+    for (name, value) in locks {
+        match ours(&name, &value).filter(|_| lease.is_none()) {
+            Some(found) => lease = Some(found),
+            None => {
+                foreign.insert(name, value);
+            }
+        }
+    }
+    (meta, lease, foreign)
+}
+
+/// A lease with a token is one that this crate has stored.
+fn ours(name: &str, value: &Value) -> Option<Lease> {
+    let mut members: Map<String, Value> = value.as_object()?.clone();
+    members.remove(TOKEN)?;
+    members.insert("name".to_owned(), name.into());
+    serde_json::from_value(Value::Object(members)).ok()
+}
+
+fn ledger_main(before: Option<&LedgerMain>, after: &Portable, foreign: &Object, note: &Note) -> LedgerMain {
+    let record = &after.record;
+    let (name, branch) = (record.address.name(), record.address.branch());
+    let mut main = before.cloned().unwrap_or_else(|| LedgerMain {
+        context: note::context(),
+        id: record.address.to_string(),
+        types: vec![files::LEDGER.to_owned()],
+        ledger: Reference { id: name.to_owned() },
+        branch: branch.to_owned(),
+        commit_cid: None,
+        t: 0,
+        index: None,
+        status: String::new(),
+        default_context_cid: None,
+        status_v: None,
+        status_meta: None,
+        config_v: None,
+        config_meta: None,
+        config_cid: None,
+        source_branch: record.source_branch.clone(),
+        branch_point: record.source_branch.clone().map(|source| files::BranchPoint { source, commit_cid: None, t: 0 }),
+        branches: None,
+    });
+    note.put_into(&mut main.context);
+    if let Some(head) = &record.head {
+        main.t = head.v;
+        main.commit_cid = head.payload.as_ref().map(ContentId::to_string);
+    }
+    main.status_v = Some(record.status.v);
+    if let Some(status) = &record.status.payload {
+        main.status.clone_from(&status.state);
+        let mut meta = status.meta.clone();
+        meta.extend(foreign.clone());
+        if let Some(lease) = &after.lease {
+            let mut member = lease_member(lease);
+            member[TOKEN] = after.token.into();
+            meta.insert(lease.name.to_string(), member);
+        }
+        main.status_meta = Some(meta);
+    }
+    main.config_v = Some(record.config.v);
+    let mut config = match &record.config.payload {
+        Some(Value::Object(config)) => config.clone(),
+        _ => Object::new(),
+    };
+    let mut take = |member: &str| {
+        let id = config.get(member).and_then(Value::as_str).filter(|id| ContentId::parse(id).is_ok())?.to_owned();
+        config.remove(member);
+        Some(id)
+    };
+    (main.default_context_cid, main.config_cid) = (take(DEFAULT_CONTEXT), take(CONFIG_ID));
+    main.config_meta = Some(config);
+    main.branches = u32::try_from(record.branches).ok();
+    main
+}
+
+fn source_main(before: Option<&SourceMain>, after: &Portable, mut note: Note) -> SourceMain {
+    let record = &after.record;
+    let source_type = record.source_type.clone().unwrap_or_default();
+    let status = record.status.payload.as_ref();
+    note.status_v = Some(record.status.v);
+    note.status_meta = status.map(|status| status.meta.clone()).filter(|meta| !meta.is_empty());
+    note.lease.clone_from(&after.lease);
+    note.config_v = Some(record.config.v);
+    let mut context = before.map_or_else(note::context, |before| before.context.clone());
+    note.put_into(&mut context);
+    let same_type = before.filter(|before| self::source_type(&before.types).as_ref() == Some(&source_type));
+    SourceMain {
+        context,
+        id: record.address.to_string(),
+        types: same_type
+            .map_or_else(|| vec![files::marker_of(&source_type).to_owned(), source_type], |same| same.types.clone()),
+        name: record.address.name().to_owned(),
+        branch: record.address.branch().to_owned(),
+        config: Text { value: record.config.payload.as_ref().map_or_else(|| "{}".to_owned(), Value::to_string) },
+        dependencies: record.dependencies.clone(),
+        status: status.map_or_else(|| StatusPayload::READY.to_owned(), |status| status.state.clone()),
+    }
+}
+
+/// The main file with other inline indexes and another number of branches: what a reset and a recount write.
+pub(crate) fn with_inline_index(bytes: &Bytes, index: &Index) -> Bytes {
+    match serde_json::from_slice::<LedgerMain>(bytes) {
+        Ok(mut main) => {
+            let cid = index.payload.as_ref().map(|root| root.id.to_string());
+            main.index = (index.v > 0 || cid.is_some()).then_some(LedgerIndex { cid, t: index.v });
+            text(&main)
+        }
+        Err(_) => bytes.clone(),
+    }
+}
+
+/// Which of the files a change of a record rewrites.
+pub(crate) fn index_differs(before: &Portable, after: &Portable) -> bool {
+    let place = ConcernKind::ALL.iter().position(|concern| *concern == ConcernKind::Index).unwrap_or(1);
+    before.record.index != after.record.index || before.calls[place] != after.calls[place]
+}
+
+/// Whether anything but the index differs.
+pub(crate) fn main_differs(before: &Portable, after: &Portable) -> bool {
+    let plain = |portable: &Portable| {
+        let mut portable = portable.clone();
+        portable.record.index = Index::unborn();
+        portable.record.updated_at = Timestamp::UNIX_EPOCH;
+        portable.calls[1].clear();
+        portable
+    };
+    plain(before) != plain(after)
+}
+
+fn parse_main(bytes: &[u8]) -> Result<(Main, Option<Former>), String> {
+    let json: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if let Some(former) = Former::of_main(&json) {
+        return Ok((former.main(&json)?, Some(former)));
+    }
+    let is_source =
+        json["@type"].as_array().is_some_and(|types| types.iter().filter_map(Value::as_str).any(files::is_kind_marker));
+    let read = |error: serde_json::Error| error.to_string();
+    Ok(match is_source {
+        true => (Main::Source(Box::new(serde_json::from_value(json).map_err(read)?)), None),
+        false => (Main::Ledger(Box::new(serde_json::from_value(json).map_err(read)?)), None),
+    })
+}
+
+fn parse_index(bytes: &[u8], kind: RecordKind) -> Result<(IndexFile, Option<Former>), String> {
+    let json: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if let Some(former) = Former::of_index(&json) {
+        return Ok((former.index(&json, kind)?, Some(former)));
+    }
+    let read = |error: serde_json::Error| error.to_string();
+    Ok(match kind {
+        RecordKind::Ledger => (IndexFile::Ledger(serde_json::from_value(json).map_err(read)?), None),
+        RecordKind::GraphSource => (IndexFile::Source(serde_json::from_value(json).map_err(read)?), None),
+    })
+}

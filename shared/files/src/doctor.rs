@@ -1,0 +1,232 @@
+//! Examines the files, and repairs what can be repaired safely.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::SystemTime,
+};
+
+use nameservice_embedded::{Finding, Fix, Severity};
+use nameservice_model::{Address, RecordKind, Result, chain};
+
+use crate::{
+    Files,
+    codec::{Main, Stored},
+    names,
+    scan::Pair,
+    storage::Entry,
+};
+
+/// A staging file that is younger may be in use.
+const STAGE_AGE_MS: i64 = 3_600_000;
+
+/// Every code of a finding about files, and what it means.
+pub const CODES: &[(&str, &str)] = &[
+    ("file-malformed", "a file cannot be read: Fluree's list of ledgers fails because of it"),
+    ("file-misplaced", "a file holds a record whose file is another one"),
+    ("file-empty", "a file has no bytes: Fluree takes it for an absent one"),
+    ("file-former", "a file is in the format of an earlier version: it is read, and never rewritten"),
+    ("name-collides", "two names differ by case alone: on some file systems they are one file"),
+    ("name-unlistable", "Fluree lists the record under another name, or not at all"),
+    ("id-unreadable", "a file names content by something that is not a content id: it is read as absent"),
+    ("index-orphaned", "an index file has no main file beside it"),
+    ("index-ahead", "an index is newer than the head"),
+    ("stage-left", "a write was interrupted and has left its staging file"),
+    ("count-wrong", "the number of branches is not that of the records made from it"),
+    ("reference-dangling", "a graph source depends on a record that does not exist"),
+    ("branch-orphaned", "the source of a branch does not exist"),
+];
+
+/// What was examined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Examined {
+    /// Records.
+    pub records: u64,
+    /// Files of all kinds.
+    pub files: u64,
+}
+
+/// What the doctor keeps of a record.
+struct Known {
+    kind: RecordKind,
+    source_branch: Option<String>,
+    branches: i64,
+    dependencies: Vec<String>,
+}
+
+struct Report<'a> {
+    findings: &'a mut (dyn FnMut(Finding) + Send),
+}
+
+impl Report<'_> {
+    fn add(&mut self, code: &'static str, severity: Severity, address: Option<&Address>, what: String, mend: &str) {
+        let mut finding = Finding::new(code, severity, what, mend);
+        finding.address = address.map(Address::to_string);
+        (self.findings)(finding);
+    }
+}
+
+impl Files {
+    /// Examines all files, gives what it finds to `found`, and repairs what can be repaired safely if `fix` says so: wrong
+    /// counts of branches, and staging files that nobody uses any more. Records are never removed or invented.
+    pub async fn examine(&self, fix: bool, found: &mut (dyn FnMut(Finding) + Send)) -> Result<Examined> {
+        let entries = self.inner.storage.list(names::ROOT).await?;
+        let mut report = Report { findings: found };
+        let mut examined = Examined { files: entries.len() as u64, ..Examined::default() };
+        self.examine_entries(&entries, fix, &mut report).await;
+        let pairs = self.pairs(names::ROOT).await?;
+        let mut known = BTreeMap::new();
+        self.read_pairs(&pairs, |pair, found| match found {
+            Ok(stored) => {
+                examined.records += 1;
+                self.examine_record(&pair.main.key, &stored, &mut report);
+                let record = stored.portable.record;
+                known.insert(
+                    record.address,
+                    Known {
+                        kind: record.kind,
+                        source_branch: record.source_branch,
+                        branches: record.branches,
+                        dependencies: record.dependencies,
+                    },
+                );
+            }
+            Err(reason) => self.unreadable(pair, &reason, &mut report),
+        })
+        .await?;
+        self.examine_references(&known, fix, &mut report).await;
+        Ok(examined)
+    }
+
+    fn unreadable(&self, pair: &Pair, reason: &str, report: &mut Report<'_>) {
+        let path = self.inner.storage.describe(&pair.main.key);
+        let (code, mend) = match reason.starts_with("it holds") {
+            true => ("file-misplaced", "move it to where it belongs, or delete it: nobody finds it here"),
+            false => ("file-malformed", "restore it from a backup, or move it out of the directory"),
+        };
+        report.add(code, Severity::Error, None, format!("{path}: {reason}"), mend);
+    }
+
+    async fn examine_entries(&self, entries: &[Entry], fix: bool, report: &mut Report<'_>) {
+        let now = now_ms(self.now());
+        let keys: HashMap<&str, &Entry> = entries.iter().map(|entry| (&*entry.key, entry)).collect();
+        let mut folded = BTreeMap::<String, Vec<&str>>::new();
+        for entry in entries {
+            let path = || self.inner.storage.describe(&entry.key);
+            let is_stage = entry.key.ends_with(".tmp") || entry.key.contains(".commits.jsonl.tmp.");
+            if is_stage && now.saturating_sub(entry.modified) >= STAGE_AGE_MS {
+                let mut finding = Finding::new(
+                    "stage-left",
+                    Severity::Warning,
+                    format!("{} was left by a write that was interrupted", path()),
+                    "delete it",
+                );
+                finding.fix = match fix {
+                    false => Fix::Possible,
+                    true => match self.inner.storage.delete(&entry.key).await {
+                        Ok(()) => Fix::Done,
+                        Err(error) => Fix::Failed(chain(&error)),
+                    },
+                };
+                (report.findings)(finding);
+            }
+            if entry.is_empty && (names::is_main(&entry.key) || names::is_index(&entry.key)) {
+                let what = format!("{} is empty", path());
+                report.add("file-empty", Severity::Warning, None, what, "restore it from a backup, or delete it");
+            }
+            if names::is_index(&entry.key) && !keys.contains_key(&*names::main_of_index(&entry.key)) {
+                let what = format!("{} belongs to no record", path());
+                let mend = "delete it, unless a writer is just creating its record";
+                report.add("index-orphaned", Severity::Warning, None, what, mend);
+            }
+            if names::is_main(&entry.key) {
+                folded.entry(entry.key.to_lowercase()).or_default().push(&entry.key);
+            }
+        }
+        for keys in folded.values().filter(|keys| keys.len() > 1) {
+            let what = format!("{} differ by case alone", keys.join(", "));
+            let mend = "rename one of the records before the directory is moved to another file system";
+            report.add("name-collides", Severity::Warning, None, what, mend);
+        }
+    }
+
+    fn examine_record(&self, key: &str, stored: &Stored, report: &mut Report<'_>) {
+        let path = || self.inner.storage.describe(key);
+        let record = &stored.portable.record;
+        let address = Some(&record.address);
+        if let Some(former) = stored.former {
+            let what = format!("{} is in {}", path(), former.describe());
+            report.add("file-former", Severity::Warning, address, what, "migrate it with `nameservice copy`");
+        }
+        if record.address.branch().contains('/') {
+            let what = format!("the branch of `{}` contains `/`: Fluree lists it under another name", record.address);
+            report.add("name-unlistable", Severity::Note, address, what, "give the branch another name");
+        }
+        if let Some(head) = record.head.as_ref().filter(|head| record.index.v > head.v) {
+            let what = format!("the index is at t {}, the head at t {}", record.index.v, head.v);
+            let mend = "if the head was reset, reset the index too: `nameservice reset`";
+            report.add("index-ahead", Severity::Warning, address, what, mend);
+        }
+        if let Main::Ledger(main) = &stored.main
+            && stored.former.is_none()
+        {
+            let ids = [&main.commit_cid, &main.default_context_cid, &main.config_cid];
+            for id in ids.into_iter().flatten().filter(|id| nameservice_model::ContentId::parse(id).is_err()) {
+                let what = format!("{}: `{id}` is no content id, and is read as absent", path());
+                report.add("id-unreadable", Severity::Error, address, what, "write the content id that was meant");
+            }
+        }
+    }
+
+    async fn examine_references(&self, known: &BTreeMap<Address, Known>, fix: bool, report: &mut Report<'_>) {
+        let mut counts = BTreeMap::<Address, i64>::new();
+        for (address, record) in known {
+            if let Some(source) = &record.source_branch {
+                let parent = Address::stored(format!("{}:{source}", address.name()));
+                match known.contains_key(&parent) {
+                    true => *counts.entry(parent).or_default() += i64::from(parent_counts(address, source)),
+                    false => {
+                        let what = format!("`{address}` was made from `{parent}`, which does not exist");
+                        report.add("branch-orphaned", Severity::Warning, Some(address), what, "purge it, or leave it");
+                    }
+                }
+            }
+            for target in &record.dependencies {
+                let there = Address::parse(target).unwrap_or_else(|_| Address::stored(target.clone()));
+                if !known.contains_key(&there) {
+                    let what = format!("`{address}` depends on `{target}`, which does not exist");
+                    let mend = "create it, or publish the graph source with other dependencies";
+                    report.add("reference-dangling", Severity::Warning, Some(address), what, mend);
+                }
+            }
+        }
+        for (address, record) in known.iter().filter(|(_, record)| record.kind == RecordKind::Ledger) {
+            let actual = counts.get(address).copied().unwrap_or(0);
+            if actual == record.branches {
+                continue;
+            }
+            let what = format!("`{address}` counts {} branches, and {actual} were made from it", record.branches);
+            let mut finding =
+                Finding::new("count-wrong", Severity::Error, what, "set the number to that of the records");
+            finding.address = Some(address.to_string());
+            finding.fix = match fix {
+                false => Fix::Possible,
+                true => match self.recount(address).await {
+                    Ok(()) => Fix::Done,
+                    Err(error) => Fix::Failed(chain(&error)),
+                },
+            };
+            (report.findings)(finding);
+        }
+    }
+}
+
+/// A record that names itself as its source is counted nowhere.
+fn parent_counts(address: &Address, source: &str) -> bool {
+    address.branch() != source
+}
+
+fn now_ms(now: SystemTime) -> i64 {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,498 @@
+//! Reads and writes of records in files.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use futures_util::future::{join, try_join_all};
+use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
+use nameservice_model::{
+    Address, BranchCreated, Capability, Created, Dropped, Error, Index, Leased, Published, Purged, PushOutcome,
+    RecordKind, Released, Reset, Restored, Result, Retracted, StatusPayload,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    Files,
+    codec::{self, Stored},
+    names,
+    storage::{Blob, Version, Written, failed},
+};
+
+/// How much longer than its operation a write may take until its caller is answered. It goes on.
+const GRACE: Duration = Duration::from_secs(5);
+const READ: &str = "read a record";
+
+/// What is stored for an address.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// The record, where its files say that they are of this address.
+    pub(crate) stored: Option<Stored>,
+    /// Another record, whose file it is.
+    other: Option<Address>,
+    main: Option<Version>,
+    index: Option<Version>,
+}
+
+/// What a write needs to know before it is decided, and what it may change.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) operation: &'static str,
+    pub(crate) address: Address,
+    /// The record whose branches it counts.
+    pub(crate) parent: Option<Address>,
+    /// Records that must be there.
+    pub(crate) targets: Vec<Address>,
+    /// Whether it may create the record.
+    pub(crate) creates: bool,
+    /// Whether nothing may refer to the record.
+    pub(crate) removes: bool,
+    /// Who wants a lease that another program's must not exclude.
+    pub(crate) holder: Option<String>,
+}
+
+impl Plan {
+    pub(crate) fn new(operation: &'static str, address: &Address) -> Self {
+        Self {
+            operation,
+            address: address.clone(),
+            parent: None,
+            targets: Vec::new(),
+            creates: false,
+            removes: false,
+            holder: None,
+        }
+    }
+}
+
+enum Attempt {
+    Done(Outcome),
+    /// Another writer was faster.
+    Overtaken,
+}
+
+impl Files {
+    /// Reads a record; `None` where there is none.
+    pub(crate) async fn load(&self, address: &Address) -> Result<Option<Stored>> {
+        Ok(self.slot(address).await?.stored)
+    }
+
+    pub(crate) async fn slot(&self, address: &Address) -> Result<Slot> {
+        if !names::is_readable(address) {
+            return Ok(Slot::default());
+        }
+        let storage = &self.inner.storage;
+        let (main_key, index_key) = (names::main_key(address), names::index_key(address));
+        let (main, index) = join(storage.read(&main_key), storage.read(&index_key)).await;
+        let slot = self.decoded(address, main?, index?)?;
+        // Two reads are no snapshot: an index beyond the head is of a head that was pushed in between.
+        let is_ahead = |stored: &Stored| {
+            let record = &stored.portable.record;
+            record.head.as_ref().is_some_and(|head| head.v < record.index.v)
+        };
+        if !slot.stored.as_ref().is_some_and(is_ahead) {
+            return Ok(slot);
+        }
+        let index = storage.read(&index_key).await?;
+        let main = storage.read(&main_key).await?;
+        self.decoded(address, main, index)
+    }
+
+    fn decoded(&self, address: &Address, main: Option<Blob>, index: Option<Blob>) -> Result<Slot> {
+        let versions =
+            (main.as_ref().map(|main| main.version.clone()), index.as_ref().map(|index| index.version.clone()));
+        let mut slot = Slot { main: versions.0, index: versions.1, ..Slot::default() };
+        if let Some(main) = main {
+            let stored =
+                Stored::decode(&main.content, index.as_ref().map(|index| &index.content)).map_err(|error| {
+                    let path = self.inner.storage.describe(&names::main_key(address));
+                    failed(READ, format!("`{address}` in {path}: {error}"))
+                })?;
+            // A file says itself whose it is: two addresses can have one path.
+            match stored.address() == address {
+                true => slot.stored = Some(stored),
+                false => slot.other = Some(stored.address().clone()),
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Applies a write, and returns its outcome. It is completed even where nobody waits for it any more.
+    pub(crate) async fn apply(&self, plan: Plan, command: Command) -> Result<Outcome> {
+        let (files, operation) = (self.clone(), plan.operation);
+        let done = tokio::spawn(async move { files.repeat(&plan, &command).await });
+        let unknown = |source| Error::OutcomeUnknown { operation, source: Some(source) };
+        match timeout(self.inner.timeout.saturating_add(GRACE), done).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Err(unknown(error.into())),
+            Err(error) => Err(unknown(error.into())),
+        }
+    }
+
+    async fn repeat(&self, plan: &Plan, command: &Command) -> Result<Outcome> {
+        let deadline = Instant::now() + self.inner.timeout;
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(5))
+            .with_max_delay(Duration::from_millis(400))
+            .with_jitter()
+            .without_max_times();
+        let mut delays = backoff.build();
+        let mut lost: Option<Error> = None;
+        loop {
+            match self.attempt(plan, command, deadline).await {
+                Ok(Attempt::Done(outcome)) => return judged(plan, outcome, lost),
+                Ok(Attempt::Overtaken) => {}
+                // What is stored says whether it was applied.
+                Err(error @ Error::OutcomeUnknown { .. }) if !self.inner.storage.locks() => lost = Some(error),
+                Err(Error::Unavailable { .. }) if lost.is_some() && Instant::now() < deadline => {}
+                Err(error) => return Err(lost.unwrap_or(error)),
+            }
+            if Instant::now() >= deadline {
+                let source = Some("other writers were faster each time".into());
+                return Err(lost.unwrap_or(Error::Unavailable { operation: plan.operation, source }));
+            }
+            sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn attempt(&self, plan: &Plan, command: &Command, deadline: Instant) -> Result<Attempt> {
+        let storage = &self.inner.storage;
+        let address = &plan.address;
+        let _guard = if storage.locks() && !self.is_pointless(plan).await? {
+            let mut keys = vec![names::main_key(address), names::index_key(address)];
+            keys.extend(plan.parent.iter().map(names::main_key));
+            Some(storage.lock(&keys, deadline.saturating_duration_since(Instant::now())).await?)
+        } else {
+            None
+        };
+        let others = plan.parent.iter().chain(&plan.targets).filter(|other| *other != address);
+        let (slot, others) = join(
+            self.slot(address),
+            try_join_all(others.map(|other| async move { Ok::<_, Error>((other, self.slot(other).await?)) })),
+        )
+        .await;
+        let (mut slot, others) = (slot?, others?);
+        if slot.stored.is_none() && plan.creates {
+            self.check_name(address, slot.other.as_ref())?;
+        }
+        if plan.removes
+            && let Some(stored) = &mut slot.stored
+        {
+            let referrers = self.referrers(address).await?;
+            stored.portable.record.dependents = i64::try_from(referrers.sources.len()).unwrap_or(i64::MAX);
+            stored.portable.record.branches = i64::try_from(referrers.branches.len()).unwrap_or(i64::MAX);
+        }
+        let now = Now::from(self.now());
+        if let (Some(holder), Some(stored)) = (&plan.holder, &slot.stored)
+            && let Some(lease) = stored.foreign_lease(holder, now)
+            && !stored.portable.record.retracted
+        {
+            return Ok(Attempt::Done(Outcome::Leased(Leased::Busy(lease))));
+        }
+        let mut state = State::new();
+        for stored in slot.stored.iter().chain(others.iter().filter_map(|(_, slot)| slot.stored.as_ref())) {
+            state.insert(&stored.portable);
+        }
+        let outcome = state.apply(command, now).outcome?;
+        let outcome = match (&slot.stored, state.portable(address)) {
+            (None, None) => {
+                // What an interrupted purge has left is deleted now.
+                if slot.index.is_some() && slot.main.is_none() && matches!(outcome, Outcome::Purged(Purged::Unknown)) {
+                    self.delete(&names::index_key(address), deadline).await?;
+                    Outcome::Purged(Purged::Purged)
+                } else {
+                    outcome
+                }
+            }
+            (before, after) if before.as_ref().map(|before| &before.portable) == after.as_ref() => {
+                // A branch that an earlier attempt has made may not have been counted.
+                if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &plan.parent)
+                    && self.recount_locked(parent).await.is_err()
+                {
+                    return Ok(Attempt::Overtaken);
+                }
+                outcome
+            }
+            (before, after) => {
+                let formers = before.iter().chain(others.iter().filter_map(|(_, slot)| slot.stored.as_ref()));
+                check_formats(
+                    formers
+                        .filter(|stored| stored.address() == address || plan.parent.as_ref() == Some(stored.address())),
+                )?;
+                let written = match (before, &after) {
+                    (None, Some(after)) => self.create(&slot, after, deadline).await?,
+                    (Some(before), Some(after)) => self.replace(&slot, before, after, deadline).await?,
+                    (Some(before), None) => self.remove(&slot, before, deadline).await?,
+                    (None, None) => Written::Done,
+                };
+                if written == Written::Overtaken {
+                    return Ok(Attempt::Overtaken);
+                }
+                self.inner.feed.look_again(self, address).await;
+                outcome
+            }
+        };
+        if let Some(parent) = &plan.parent
+            && let Some((_, before)) = others.iter().find(|(other, _)| *other == parent)
+            && let (Some(before), Some(after)) = (&before.stored, state.portable(parent))
+            && after.record.branches != before.portable.record.branches
+        {
+            let by = after.record.branches - before.portable.record.branches;
+            self.count_branch(parent, by, deadline).await;
+        }
+        Ok(Attempt::Done(outcome))
+    }
+
+    /// Whether there is nothing to write: then no lock file is made either.
+    async fn is_pointless(&self, plan: &Plan) -> Result<bool> {
+        Ok(match plan.creates {
+            true => names::objection(&plan.address).is_some(),
+            false => {
+                let slot = self.slot(&plan.address).await?;
+                slot.stored.is_none() && slot.index.is_none()
+            }
+        })
+    }
+
+    /// Rejects a name that must not become a file.
+    fn check_name(&self, address: &Address, other: Option<&Address>) -> Result<()> {
+        let reason = match (names::objection(address), other) {
+            (Some(reason), _) => reason,
+            (None, Some(other)) => {
+                let path = self.inner.storage.describe(&names::main_key(address));
+                format!("its file {path} holds the record `{other}`")
+            }
+            (None, None) => return Ok(()),
+        };
+        let reason = format!("`{address}` cannot be a record here: {reason}");
+        Err(Error::Unsupported { capability: Capability::AnyAddress, reason })
+    }
+
+    async fn create(&self, slot: &Slot, after: &Portable, deadline: Instant) -> Result<Written> {
+        let (storage, address) = (&self.inner.storage, &after.record.address);
+        let index_key = names::index_key(address);
+        // An index that an earlier record has left is not this one's.
+        if slot.index.is_some() && slot.main.is_none() {
+            self.delete(&index_key, deadline).await?;
+        }
+        if storage.create(&names::main_key(address), codec::encode_main(None, after)).await? == Written::Overtaken {
+            return Ok(Written::Overtaken);
+        }
+        if after.record.index != Index::unborn() {
+            self.put_surely(&index_key, codec::encode_index(None, after), deadline).await?;
+        }
+        Ok(Written::Done)
+    }
+
+    async fn replace(&self, slot: &Slot, before: &Stored, after: &Portable, deadline: Instant) -> Result<Written> {
+        let (storage, address) = (&self.inner.storage, &after.record.address);
+        let (main_key, index_key) = (names::main_key(address), names::index_key(address));
+        let version = slot.main.clone().unwrap_or_default();
+        let index = codec::index_differs(&before.portable, after).then(|| codec::encode_index(Some(before), after));
+        if !codec::main_differs(&before.portable, after) {
+            let Some(bytes) = index else { return Ok(Written::Done) };
+            return match &slot.index {
+                Some(version) => storage.replace(&index_key, bytes, version).await,
+                None => storage.create(&index_key, bytes).await,
+            };
+        }
+        let mut bytes = codec::encode_main(Some(before), after);
+        let Some(index) = index else { return storage.replace(&main_key, bytes, &version).await };
+        // A reset: both files, and the index in both, since the higher `t` of the two counts.
+        if after.record.kind == RecordKind::Ledger {
+            bytes = codec::with_inline_index(&bytes, &after.record.index);
+        }
+        if storage.replace(&main_key, bytes, &version).await? == Written::Overtaken {
+            return Ok(Written::Overtaken);
+        }
+        self.put_surely(&index_key, index, deadline).await?;
+        Ok(Written::Done)
+    }
+
+    async fn remove(&self, slot: &Slot, before: &Stored, deadline: Instant) -> Result<Written> {
+        let (storage, address) = (&self.inner.storage, before.address());
+        let main_key = names::main_key(address);
+        if !storage.locks() {
+            // A deletion has no condition. This write has: nobody has written since the record was read.
+            let mut retracted = before.portable.clone();
+            retracted.record.status.payload = Some(StatusPayload::state(StatusPayload::RETRACTED));
+            let bytes = codec::encode_main(Some(before), &retracted);
+            let version = slot.main.clone().unwrap_or_default();
+            if storage.replace(&main_key, bytes, &version).await? == Written::Overtaken {
+                return Ok(Written::Overtaken);
+            }
+        }
+        self.delete(&main_key, deadline).await?;
+        if slot.index.is_some() {
+            self.delete(&names::index_key(address), deadline).await?;
+        }
+        if storage.locks() {
+            self.delete(&names::commits_key(address), deadline).await?;
+        }
+        Ok(Written::Done)
+    }
+
+    /// Deletes a file, also where a first answer is lost.
+    async fn delete(&self, key: &str, deadline: Instant) -> Result<()> {
+        loop {
+            match self.inner.storage.delete(key).await {
+                Err(Error::OutcomeUnknown { .. }) if Instant::now() < deadline && !self.inner.storage.locks() => {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes a file whatever it holds: the second file of a write whose first is written.
+    async fn put_surely(&self, key: &str, bytes: bytes::Bytes, deadline: Instant) -> Result<()> {
+        let storage = &self.inner.storage;
+        loop {
+            let there = storage.read(key).await;
+            let written = match there {
+                Ok(Some(there)) if there.content.bytes == bytes => return Ok(()),
+                Ok(Some(there)) => storage.replace(key, bytes.clone(), &there.version).await,
+                Ok(None) => storage.create(key, bytes.clone()).await,
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(Written::Done) => return Ok(()),
+                Ok(Written::Overtaken) | Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. })
+                    if Instant::now() < deadline => {}
+                Ok(Written::Overtaken) => {
+                    let source = Some(format!("{} could not be written", storage.describe(key)).into());
+                    return Err(Error::OutcomeUnknown { operation: "write the second file of a record", source });
+                }
+                Err(error) => return Err(error),
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Sets the number of branches of a record to that of the records made from it.
+    pub(crate) async fn recount(&self, address: &Address) -> Result<()> {
+        let storage = &self.inner.storage;
+        let key = names::main_key(address);
+        let _guard = storage.lock(std::slice::from_ref(&key), self.inner.timeout).await?;
+        self.recount_locked(address).await
+    }
+
+    /// The same, for whoever holds the lock of the record.
+    async fn recount_locked(&self, address: &Address) -> Result<()> {
+        let key = names::main_key(address);
+        let slot = self.slot(address).await?;
+        let Some(stored) = &slot.stored else { return Ok(()) };
+        check_formats(std::iter::once(stored))?;
+        let mut after = stored.portable.clone();
+        let branches = self.referrers(address).await?.branches.len();
+        after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
+        if after.record.branches == stored.portable.record.branches {
+            return Ok(());
+        }
+        let bytes = codec::encode_main(Some(stored), &after);
+        match self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
+            Written::Done => Ok(()),
+            Written::Overtaken => {
+                let source = Some("another writer was faster".into());
+                Err(Error::Unavailable { operation: "count branches", source })
+            }
+        }
+    }
+
+    /// Adds to the number of branches of a record. It is another file than the branch: where it cannot be written, the
+    /// doctor finds and mends it.
+    async fn count_branch(&self, parent: &Address, by: i64, deadline: Instant) {
+        let mut recount = false;
+        let counted: Result<()> = loop {
+            let written = match self.slot(parent).await {
+                Ok(Slot { stored: Some(stored), main, .. }) => {
+                    let mut after = stored.portable.clone();
+                    after.record.branches = (after.record.branches + by).max(0);
+                    if recount {
+                        // The first attempt may have been applied: the branches themselves say.
+                        match self.referrers(parent).await {
+                            Ok(found) => {
+                                after.record.branches = i64::try_from(found.branches.len()).unwrap_or(i64::MAX)
+                            }
+                            Err(error) => break Err(error),
+                        }
+                    }
+                    let bytes = codec::encode_main(Some(&stored), &after);
+                    self.inner.storage.replace(&names::main_key(parent), bytes, &main.unwrap_or_default()).await
+                }
+                Ok(_) => break Ok(()),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(Written::Done) => break Ok(()),
+                Ok(Written::Overtaken) if Instant::now() < deadline => {}
+                Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. }) if Instant::now() < deadline => {
+                    recount = true;
+                }
+                Ok(Written::Overtaken) => {
+                    break Err(Error::Unavailable { operation: "count a branch", source: None });
+                }
+                Err(error) => break Err(error),
+            }
+            sleep(Duration::from_millis(20)).await;
+        };
+        if let Err(error) = counted {
+            let error = nameservice_model::chain(&error);
+            tracing::warn!(%parent, by, error, "the branches of a record were not counted: run `nameservice doctor --fix`");
+        }
+        self.inner.feed.look_again(self, parent).await;
+    }
+
+    pub(crate) fn command(call: &nameservice_model::Call, action: Action) -> Command {
+        Command::new(call, action)
+    }
+}
+
+/// Rejects writes to files in the format of an earlier version.
+fn check_formats<'a>(mut written: impl Iterator<Item = &'a Stored>) -> Result<()> {
+    match written.find_map(|stored| Some((stored.address(), stored.former?))) {
+        None => Ok(()),
+        Some((address, former)) => Err(Error::Unsupported {
+            capability: Capability::FormerFormats,
+            reason: format!(
+                "`{address}` is stored in {}, which is read and never rewritten: migrate it first",
+                former.describe()
+            ),
+        }),
+    }
+}
+
+/// An outcome after attempts whose answers were lost. What says that nothing was written is not known to be true then.
+fn judged(plan: &Plan, outcome: Outcome, lost: Option<Error>) -> Result<Outcome> {
+    match lost {
+        None => Ok(outcome),
+        Some(_) if is_applied(&outcome) => Ok(outcome),
+        // A record that was there at the first attempt, and is gone now.
+        Some(_) if matches!(outcome, Outcome::Purged(Purged::Unknown)) => Ok(Outcome::Purged(Purged::Purged)),
+        Some(Error::OutcomeUnknown { source, .. }) => Err(Error::OutcomeUnknown { operation: plan.operation, source }),
+        Some(error) => Err(error),
+    }
+}
+
+fn is_applied(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Created(outcome) => matches!(outcome, Created::Created(_)),
+        Outcome::BranchCreated(outcome) => matches!(outcome, BranchCreated::Created(_)),
+        Outcome::Published(outcome) => matches!(outcome, Published::Created(_) | Published::Updated(_)),
+        Outcome::Head(outcome) => is_updated(outcome),
+        Outcome::Index(outcome) => is_updated(outcome),
+        Outcome::Status(outcome) => is_updated(outcome),
+        Outcome::Config(outcome) => is_updated(outcome),
+        Outcome::Retracted(outcome) => matches!(outcome, Retracted::Retracted(_)),
+        Outcome::Restored(outcome) => matches!(outcome, Restored::Restored(_)),
+        Outcome::Purged(outcome) => *outcome == Purged::Purged,
+        Outcome::Dropped(outcome) => matches!(outcome, Dropped::Dropped { .. }),
+        Outcome::Reset(outcome) => matches!(outcome, Reset::Reset { .. }),
+        Outcome::Leased(outcome) => matches!(outcome, Leased::Held(_)),
+        Outcome::Released(outcome) => *outcome == Released::Released,
+        _ => true,
+    }
+}
+
+fn is_updated<T>(outcome: &PushOutcome<T>) -> bool {
+    outcome.is_updated()
+}

@@ -1,0 +1,269 @@
+//! A bucket of S3, GCS or Azure, or of anything that speaks like them.
+//!
+//! Nothing locks: each write names the state that it replaces, by ETag or generation.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use nameservice_model::{BoxError, Error, Result};
+use object_store::{
+    ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+    UpdateVersion,
+    aws::{AmazonS3Builder, S3ConditionalPut},
+    azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder,
+    path::Path,
+};
+
+use super::{Blob, Entry, Guard, Storage, Version, Written, failed, http::Connector};
+use crate::codec::Content;
+
+/// How many files are read at a time.
+const TOGETHER: usize = 32;
+/// How often a read is repeated whose answer does not come. Writes are repeated by whoever decides on them.
+const READ_RETRIES: usize = 3;
+const READ: &str = "read an object";
+const WRITE: &str = "write an object";
+const LIST: &str = "list a bucket";
+
+/// Where a bucket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketOptions {
+    /// The region of S3; by default, that of the environment.
+    pub region: Option<String>,
+    /// The URL of a store elsewhere than in the cloud.
+    pub endpoint: Option<String>,
+    /// How long one request may take.
+    pub timeout: Option<Duration>,
+}
+
+impl BucketOptions {
+    /// Sets the region.
+    #[must_use]
+    pub fn region(mut self, region: Option<String>) -> Self {
+        self.region = region;
+        self
+    }
+
+    /// Sets the URL of a store elsewhere than in the cloud.
+    #[must_use]
+    pub fn endpoint(mut self, endpoint: Option<String>) -> Self {
+        self.endpoint = endpoint;
+        self
+    }
+
+    /// Sets how long one request may take.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// Why a bucket cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the bucket {bucket}")]
+pub struct BucketError {
+    bucket: String,
+    source: BoxError,
+}
+
+/// The files of a bucket under a prefix.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    reads: Arc<dyn ObjectStore>,
+    writes: Arc<dyn ObjectStore>,
+    prefix: String,
+    shown: String,
+}
+
+impl Bucket {
+    /// Returns the files under a prefix of any object store that compares ETags.
+    pub fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
+        let prefix = prefix.trim_matches('/').to_owned();
+        Self { reads: store.clone(), writes: store, shown: prefix.clone(), prefix }
+    }
+
+    /// Returns the files under a prefix of a bucket of S3. Credentials come from the environment: variables, a web
+    /// identity, the container, or the instance.
+    pub fn s3(bucket: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
+        let build = |retries: usize| {
+            let mut builder = AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_conditional_put(S3ConditionalPut::ETagMatch)
+                .with_client_options(client_options(options))
+                .with_http_connector(Connector { timeout: options.timeout })
+                .with_retry(retry(retries));
+            if let Some(region) = &options.region {
+                builder = builder.with_region(region);
+            }
+            if let Some(endpoint) = &options.endpoint {
+                builder =
+                    builder.with_endpoint(endpoint.trim_end_matches('/')).with_virtual_hosted_style_request(false);
+            }
+            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
+        };
+        Self::built("s3", bucket, prefix, build)
+    }
+
+    /// Returns the files under a prefix of a bucket of Google Cloud Storage.
+    pub fn gcs(bucket: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
+        let build = |retries: usize| {
+            let mut builder = GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_client_options(client_options(options))
+                .with_http_connector(Connector { timeout: options.timeout })
+                .with_retry(retry(retries));
+            if let Some(endpoint) = &options.endpoint {
+                builder = builder.with_base_url(endpoint.trim_end_matches('/'));
+            }
+            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
+        };
+        Self::built("gs", bucket, prefix, build)
+    }
+
+    /// Returns the files under a prefix of a container of Azure's Blob Storage.
+    pub fn azure(container: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
+        let build = |retries: usize| {
+            let mut builder = MicrosoftAzureBuilder::from_env()
+                .with_container_name(container)
+                .with_client_options(client_options(options))
+                .with_http_connector(Connector { timeout: options.timeout })
+                .with_retry(retry(retries));
+            if let Some(endpoint) = &options.endpoint {
+                builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
+            }
+            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
+        };
+        Self::built("az", container, prefix, build)
+    }
+
+    fn built(
+        scheme: &str,
+        bucket: &str,
+        prefix: &str,
+        build: impl Fn(usize) -> Result<Arc<dyn ObjectStore>, StoreError>,
+    ) -> Result<Self, BucketError> {
+        let cannot = |source: StoreError| BucketError { bucket: bucket.to_owned(), source: source.into() };
+        let prefix = prefix.trim_matches('/').to_owned();
+        let shown = format!("{scheme}://{bucket}/{prefix}");
+        Ok(Self { reads: build(READ_RETRIES).map_err(cannot)?, writes: build(0).map_err(cannot)?, prefix, shown })
+    }
+
+    fn path(&self, key: &str) -> Result<Path> {
+        let whole = if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
+        Path::parse(whole).map_err(|error| failed("find an object", error))
+    }
+
+    async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<Written> {
+        let options = PutOptions { mode, ..PutOptions::default() };
+        match self.writes.put_opts(&self.path(key)?, bytes.into(), options).await {
+            Ok(_) => Ok(Written::Done),
+            // Of S3's 409 nothing is known but that another write was under way.
+            Err(
+                StoreError::AlreadyExists { .. }
+                | StoreError::Precondition { .. }
+                | StoreError::NotModified { .. }
+                | StoreError::NotFound { .. },
+            ) => Ok(Written::Overtaken),
+            Err(error) => Err(not_written(error)),
+        }
+    }
+}
+
+fn client_options(options: &BucketOptions) -> ClientOptions {
+    let is_plain = options.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+    ClientOptions::new().with_allow_http(is_plain)
+}
+
+fn retry(max_retries: usize) -> RetryConfig {
+    RetryConfig { max_retries, retry_timeout: Duration::from_secs(5), ..RetryConfig::default() }
+}
+
+#[async_trait]
+impl Storage for Bucket {
+    fn locks(&self) -> bool {
+        false
+    }
+
+    async fn lock(&self, _: &[String], _: Duration) -> Result<Guard> {
+        Ok(Guard(Box::new(())))
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Blob>> {
+        let found = match self.reads.get(&self.path(key)?).await {
+            Ok(found) => found,
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(not_read(READ, error)),
+        };
+        let version = Version { tag: found.meta.e_tag.clone(), generation: found.meta.version.clone() };
+        let modified = found.meta.last_modified.timestamp_millis();
+        let bytes = found.bytes().await.map_err(|error| not_read(READ, error))?;
+        Ok(Some(Blob { content: Content { bytes, modified }, version }))
+    }
+
+    async fn read_all(&self, keys: Vec<String>) -> Vec<Result<Option<Blob>>> {
+        stream::iter(keys).map(|key| async move { self.read(&key).await }).buffered(TOGETHER).collect().await
+    }
+
+    async fn create(&self, key: &str, bytes: Bytes) -> Result<Written> {
+        self.put(key, bytes, PutMode::Create).await
+    }
+
+    async fn replace(&self, key: &str, bytes: Bytes, read: &Version) -> Result<Written> {
+        let version = UpdateVersion { e_tag: read.tag.clone(), version: read.generation.clone() };
+        self.put(key, bytes, PutMode::Update(version)).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        match self.writes.delete(&self.path(key)?).await {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(not_written(error)),
+        }
+    }
+
+    async fn list(&self, under: &str) -> Result<Vec<Entry>> {
+        let path = self.path(under.trim_end_matches('/'))?;
+        let cut = if self.prefix.is_empty() { 0 } else { self.prefix.len() + 1 };
+        let entry = |about: object_store::ObjectMeta| Entry {
+            key: about.location.as_ref().get(cut..).unwrap_or_default().to_owned(),
+            modified: about.last_modified.timestamp_millis(),
+            stamp: about.e_tag.or(about.version).unwrap_or_default(),
+            is_empty: false,
+        };
+        self.reads.list(Some(&path)).map_ok(entry).try_collect().await.map_err(|error| not_read(LIST, error))
+    }
+
+    fn describe(&self, key: &str) -> String {
+        format!("{}/{key}", self.shown)
+    }
+}
+
+fn is_rejected(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::PermissionDenied { .. }
+            | StoreError::Unauthenticated { .. }
+            | StoreError::NotImplemented { .. }
+            | StoreError::NotSupported { .. }
+            | StoreError::InvalidPath { .. }
+    )
+}
+
+fn not_read(operation: &'static str, error: StoreError) -> Error {
+    match is_rejected(&error) || matches!(error, StoreError::NotFound { .. }) {
+        true => failed(operation, error),
+        false => Error::Unavailable { operation, source: Some(error.into()) },
+    }
+}
+
+/// The error of a write. Unless the store has rejected it, it may have been applied.
+fn not_written(error: StoreError) -> Error {
+    match is_rejected(&error) {
+        true => failed(WRITE, error),
+        false => Error::OutcomeUnknown { operation: WRITE, source: Some(error.into()) },
+    }
+}

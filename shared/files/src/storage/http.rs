@@ -1,0 +1,76 @@
+//! The HTTP of object stores, by the client that the rest of the workspace uses: HTTP/1.1, TLS by rustls with ring.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::{
+    ClientOptions, Error, Result,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    },
+};
+
+/// How long one request may take where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes the clients of object stores.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    pub(super) timeout: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Service(reqwest::Client);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> Result<HttpClient> {
+        // An error says that a provider is installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let client = reqwest::Client::builder()
+            .timeout(timeout)
+            .connect_timeout(timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        let client = client.map_err(|error| Error::Generic { store: "HTTP", source: error.into() })?;
+        Ok(HttpClient::new(Service(client)))
+    }
+}
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let url = reqwest::Url::parse(&parts.uri.to_string())
+            .map_err(|error| HttpError::new(HttpErrorKind::Request, error))?;
+        let mut sent = self.0.request(parts.method, url).headers(parts.headers);
+        if !body.is_empty() {
+            // Only uploads in parts have bodies that are not one piece of memory; files are none.
+            let Some(bytes) = body.as_bytes() else {
+                let error = std::io::Error::other("a body in several pieces");
+                return Err(HttpError::new(HttpErrorKind::Request, error));
+            };
+            sent = sent.body(bytes.clone());
+        }
+        let mut answer = sent.send().await.map_err(failed)?;
+        let mut response = http::Response::builder().status(answer.status());
+        if let Some(headers) = response.headers_mut() {
+            std::mem::swap(headers, answer.headers_mut());
+        }
+        let bytes = answer.bytes().await.map_err(failed)?;
+        response.body(HttpResponseBody::from(bytes)).map_err(|error| HttpError::new(HttpErrorKind::Decode, error))
+    }
+}
+
+fn failed(error: reqwest::Error) -> HttpError {
+    let kind = if error.is_timeout() {
+        HttpErrorKind::Timeout
+    } else if error.is_connect() {
+        HttpErrorKind::Connect
+    } else if error.is_request() || error.is_body() {
+        HttpErrorKind::Request
+    } else {
+        HttpErrorKind::Interrupted
+    };
+    HttpError::new(kind, error)
+}

@@ -1,0 +1,301 @@
+//! Buckets: lost replies, other writers, and how many requests are made.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{future::join_all, stream::BoxStream};
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, Result as StoreResult, path::Path,
+};
+
+use super::*;
+
+/// What happens to one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It is applied, and its answer is lost.
+    LostReply,
+    /// It is lost itself.
+    LostRequest,
+    /// Another write is under way: S3's 409.
+    Busy,
+    /// It is applied, its answer is lost, and Fluree writes another index meanwhile.
+    Overwritten,
+}
+
+/// A store in memory that counts requests and loses answers.
+#[derive(Debug, Default)]
+struct Faulty {
+    inner: InMemory,
+    gets: AtomicUsize,
+    puts: AtomicUsize,
+    lists: AtomicUsize,
+    /// What happens to the next writes; a write after them succeeds.
+    faults: Mutex<VecDeque<Option<Fault>>>,
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+impl Faulty {
+    fn next(&self, fault: Fault) {
+        self.then([Some(fault)]);
+    }
+
+    fn then<const N: usize>(&self, faults: [Option<Fault>; N]) {
+        *self.faults.lock().unwrap() = VecDeque::from(faults);
+    }
+
+    fn counted(&self) -> (usize, usize, usize) {
+        [&self.lists, &self.gets, &self.puts].map(|count| count.swap(0, SeqCst)).into()
+    }
+}
+
+fn lost() -> object_store::Error {
+    object_store::Error::Generic { store: "Faulty", source: "the connection was closed".into() }
+}
+
+#[async_trait]
+impl ObjectStore for Faulty {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> StoreResult<PutResult> {
+        self.puts.fetch_add(1, SeqCst);
+        let fault = self.faults.lock().unwrap().pop_front().flatten();
+        match fault {
+            None => self.inner.put_opts(location, payload, options).await,
+            Some(Fault::LostReply) => {
+                self.inner.put_opts(location, payload, options).await?;
+                Err(lost())
+            }
+            Some(Fault::Overwritten) => {
+                self.inner.put_opts(location, payload, options).await?;
+                let index = format!(r#"{{"@context": {{}}, "f:ledgerIndex": {{"f:cid": "{}", "f:t": 9}}}}"#, IDS[2]);
+                self.inner.put_opts(location, index.into(), PutOptions::default()).await?;
+                Err(lost())
+            }
+            Some(Fault::LostRequest) => Err(lost()),
+            Some(Fault::Busy) => {
+                Err(object_store::Error::AlreadyExists { path: location.to_string(), source: "409".into() })
+            }
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> StoreResult<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
+        self.gets.fetch_add(1, SeqCst);
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> StoreResult<Vec<Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, StoreResult<Path>>) -> BoxStream<'static, StoreResult<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
+        self.lists.fetch_add(1, SeqCst);
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> StoreResult<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> StoreResult<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+fn faulty() -> (Files, Arc<Faulty>) {
+    let store = Arc::new(Faulty::default());
+    (bucket(store.clone()), store)
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_judged_by_what_is_stored() {
+    for fault in [Fault::LostReply, Fault::LostRequest, Fault::Busy] {
+        let (files, store) = faulty();
+        store.next(fault);
+        let db = born(&files, "mydb", 1).await;
+        store.next(fault);
+        assert!(push(&files, &db, 1, 2).await.is_updated(), "{fault:?}");
+        store.next(fault);
+        let cas = HeadPush::cas(Head::new(2, id(1)), head(2, 3));
+        assert!(files.push_head(&Call::fresh(), &db, &cas).await.unwrap().is_updated(), "{fault:?}");
+        store.next(fault);
+        let status = NewStatus::new(StatusPayload::state("syncing")).unwrap();
+        let pushed = files.push_status(&Call::fresh(), &db, &StatusPush::cas(Status::stored(1, None), status)).await;
+        assert!(pushed.unwrap().is_updated(), "{fault:?}");
+        store.next(fault);
+        let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 3))).await.unwrap();
+        assert!(pushed.is_updated(), "{fault:?}");
+        // The branch is written, and counted once.
+        store.next(fault);
+        let dev = at("mydb:dev");
+        let made = files.create_branch(&Call::fresh(), &dev, &db, None).await.unwrap();
+        assert!(matches!(made, BranchCreated::Created(_)), "{fault:?} {made:?}");
+        assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 1, "{fault:?}");
+        store.next(fault);
+        let dropped = files.drop_branch(&Call::fresh(), &dev).await.unwrap();
+        assert_eq!(dropped, Dropped::Dropped { parent_branches: 0 }, "{fault:?}");
+        assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 0, "{fault:?}");
+        store.next(fault);
+        assert!(
+            matches!(files.retract(&Call::fresh(), &db, None).await.unwrap(), Retracted::Retracted(_)),
+            "{fault:?}"
+        );
+        store.next(fault);
+        assert_eq!(files.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged, "{fault:?}");
+        assert_eq!(files.lookup(&db).await.unwrap(), None, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_second_write_of_a_branch_is_counted_once_whatever_becomes_of_its_answer() {
+    for fault in [Fault::LostReply, Fault::LostRequest, Fault::Busy] {
+        let (files, store) = faulty();
+        let db = born(&files, "mydb", 1).await;
+        store.then([None, Some(fault)]);
+        let made = files.create_branch(&Call::fresh(), &at("mydb:dev"), &db, None).await.unwrap();
+        assert!(matches!(made, BranchCreated::Created(_)), "{made:?}");
+        assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_nothing_shows_is_never_a_conflict() {
+    let (files, store) = faulty();
+    let db = born(&files, "mydb", 1).await;
+    // Others write the index as Fluree does: with nothing that remembers a call.
+    store.next(Fault::Overwritten);
+    let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 3))).await;
+    assert!(matches!(pushed, Err(Error::OutcomeUnknown { .. })), "what was overwritten is not stale: {pushed:?}");
+    assert_eq!(files.index(&db).await.unwrap().unwrap().v, 9);
+}
+
+#[tokio::test]
+async fn no_two_files_of_ours_have_equal_bytes() {
+    let (files, store) = faulty();
+    let db = born(&files, "mydb", 5).await;
+    let path = Path::from("some/prefix/ns@v2/mydb/main.json");
+    let mut seen = std::collections::HashSet::new();
+    let mut status = files.status(&db).await.unwrap().unwrap();
+    for _ in 0..4 {
+        let read = object_store::ObjectStoreExt::get(&store.inner, &path).await.unwrap().bytes().await.unwrap();
+        assert!(seen.insert(read), "an ETag would be that of an earlier state");
+        let to = ResetTo::new(Some(head(0, 5)), None).unwrap();
+        assert!(matches!(files.reset_head(&Call::fresh(), &db, &to).await.unwrap(), Reset::Reset { .. }));
+        let new = NewStatus::new(StatusPayload::state("ready")).unwrap();
+        let pushed = files.push_status(&Call::fresh(), &db, &StatusPush::cas(status, new)).await.unwrap();
+        let PushOutcome::Updated { value, .. } = pushed else { panic!("{pushed:?}") };
+        status = value;
+    }
+}
+
+#[tokio::test]
+async fn many_clients_of_one_bucket_lose_nothing() {
+    let (files, _store) = faulty();
+    let db = born(&files, "mydb", 1).await;
+    let clients = (0..16).map(|client| {
+        let (files, db) = (files.clone(), db.clone());
+        tokio::spawn(async move {
+            let mut won = 0;
+            for _ in 0..10 {
+                let status = files.status(&db).await.unwrap().unwrap();
+                let meta = Object::from_iter([("client".to_owned(), client.into())]);
+                let new = NewStatus::new(StatusPayload { state: "ready".into(), meta }).unwrap();
+                let pushed = files.push_status(&Call::fresh(), &db, &StatusPush::cas(status, new)).await;
+                won += i64::from(pushed.unwrap().is_updated());
+            }
+            won
+        })
+    });
+    let won: i64 = join_all(clients).await.into_iter().map(Result::unwrap).sum();
+    assert_eq!(files.status(&db).await.unwrap().unwrap().v, 1 + won);
+    let branches = (0..8).map(|n| {
+        let (files, db) = (files.clone(), db.clone());
+        tokio::spawn(async move { files.create_branch(&Call::fresh(), &at(&format!("mydb:b{n}")), &db, None).await })
+    });
+    for made in join_all(branches).await {
+        assert!(matches!(made.unwrap().unwrap(), BranchCreated::Created(_)));
+    }
+    assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 8);
+    let creating = (0..8).map(|_| {
+        let files = files.clone();
+        tokio::spawn(async move { files.create_ledger(&Call::fresh(), &at("one"), None, None).await })
+    });
+    let created = join_all(creating).await;
+    let created = created.into_iter().filter(|made| matches!(made, Ok(Ok(Created::Created(_)))));
+    assert_eq!(created.count(), 1);
+}
+
+#[tokio::test]
+async fn requests_are_as_few_as_the_format_allows() {
+    let (files, store) = faulty();
+    for n in 0..20 {
+        let db = born(&files, &format!("db{n}"), 1).await;
+        if n % 2 == 0 {
+            let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 1))).await.unwrap();
+            assert!(pushed.is_updated());
+        }
+    }
+    store.counted();
+    // A list: one listing (a request for each 1,000 keys), and each file once.
+    assert_eq!(files.list(&ListQuery::default(), &|_| true).await.unwrap().items.len(), 20);
+    assert_eq!(store.counted(), (1, 30, 0));
+    // A page of one name reads that name alone.
+    let named = ListQuery { name: Some("db3".into()), ..ListQuery::default() };
+    assert_eq!(files.list(&named, &|_| true).await.unwrap().items.len(), 1);
+    assert_eq!(store.counted(), (1, 1, 0));
+    // A record: its two files. A push: the same, and one write.
+    assert!(files.lookup(&at("db4")).await.unwrap().is_some());
+    assert_eq!(store.counted(), (0, 2, 0));
+    assert!(push(&files, &at("db4"), 1, 2).await.is_updated());
+    assert_eq!(store.counted(), (0, 2, 1));
+    // A comparison of what has not changed: the listing alone.
+    files.compare().await.unwrap();
+    store.counted();
+    files.compare().await.unwrap();
+    assert_eq!(store.counted(), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn what_a_bucket_cannot_do_is_named() {
+    let (files, _store) = faulty();
+    let db = born(&files, "mydb", 1).await;
+    let request = LeaseRequest::new(LeaseName::INDEX, "i1").unwrap();
+    let Leased::Held(held) = files.acquire_lease(&Call::fresh(), &db, &request).await.unwrap() else { panic!() };
+    let under = IndexPush::monotonic(index(1, 1)).under(request.claim(held.token)).unwrap();
+    let graphs = IndexPush::monotonic(index(1, 1).with_graph("g", None).unwrap());
+    for (push, lacks) in [(under, Capability::LeasedIndexPushes), (graphs, Capability::NamedGraphs)] {
+        let pushed = files.push_index(&Call::fresh(), &db, &push).await;
+        assert!(matches!(pushed, Err(Error::Unsupported { capability, .. }) if capability == lacks), "{pushed:?}");
+        assert!(!files.capabilities().await.unwrap().has(lacks));
+    }
+    let operation = Operation::new(db.clone(), HeadPush::monotonic(head(1, 2)));
+    let transaction = Transaction::new(vec![operation]).unwrap();
+    let committed = files.commit(&Call::fresh(), &transaction).await;
+    assert!(matches!(committed, Err(Error::Unsupported { capability: Capability::Transactions, .. })));
+    assert_eq!(files.index(&db).await.unwrap(), Some(Index::unborn()), "nothing was written");
+}

@@ -1,0 +1,57 @@
+use nameservice_files::{Bucket, BucketOptions, Files, FlureePlace, Options, fluree_place};
+
+use crate::{Cloud, Place, Result, connect::cannot_open};
+
+/// Opens the files at a place: those of a directory (which is created, where that is wanted) or of a bucket.
+pub async fn files(place: &Place, create: bool, options: Options) -> Result<Files> {
+    match place {
+        Place::Directory { path, timeout } => {
+            let (path, options) = (path.clone(), options.with_timeout(*timeout));
+            // It looks at the directory.
+            let open = move || Files::directory(path, create, options);
+            let opened = tokio::task::spawn_blocking(open).await.map_err(cannot_open(place))?;
+            opened.map_err(cannot_open(place))
+        }
+        Place::Bucket { cloud, bucket, prefix, region, endpoint, timeout } => {
+            let at = BucketOptions::default().region(region.clone()).endpoint(endpoint.clone()).timeout(*timeout);
+            let opened = match cloud {
+                Cloud::S3 => Bucket::s3(bucket, prefix, &at),
+                Cloud::Gcs => Bucket::gcs(bucket, prefix, &at),
+                Cloud::Azure => Bucket::azure(bucket, prefix, &at),
+            };
+            Ok(Files::bucket(opened.map_err(cannot_open(place))?, options.with_timeout(*timeout)))
+        }
+        other => Err(cannot_open(other)("it has no files")),
+    }
+}
+
+impl Place {
+    /// Returns the place that a Fluree server with this connection file (JSON-LD) uses. Values that it takes from the
+    /// environment are asked of `variable`.
+    ///
+    /// ```
+    /// let config = r#"{"@graph": [
+    ///     {"@type": "Connection", "indexStorage": {"@id": "disk"}},
+    ///     {"@id": "disk", "filePath": {"envVar": "FLUREE_DATA", "defaultVal": "/var/lib/fluree"}}
+    /// ]}"#;
+    /// let place = nameservice::Place::of_fluree(config, |_| None)?;
+    /// assert_eq!(place.to_string(), "file:///var/lib/fluree");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_fluree(
+        json: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> std::result::Result<Self, nameservice_files::InvalidFlureeConfig> {
+        let timeout = nameservice_files::DEFAULT_TIMEOUT;
+        Ok(match fluree_place(json, variable)? {
+            FlureePlace::Directory(path) => Self::Directory { path, timeout },
+            FlureePlace::S3 { bucket, prefix, endpoint } => {
+                Self::Bucket { cloud: Cloud::S3, bucket, prefix, region: None, endpoint, timeout }
+            }
+            FlureePlace::DynamoDb { table, region, endpoint, timeout: own } => {
+                Self::DynamoDb { table, region, endpoint, timeout: own.unwrap_or(timeout) }
+            }
+            other => return Err(nameservice_files::InvalidFlureeConfig::new(format!("{other:?} is not known here"))),
+        })
+    }
+}
