@@ -167,7 +167,7 @@ impl Run {
         }
         let is_stopped = self.shared.is_stopped.load(Ordering::Acquire);
         if let Some(log) = self.log.as_mut().filter(|_| !is_stopped)
-            && let Err(error) = log.checkpoint()
+            && let Err(error) = log.empty()
         {
             tracing::warn!(%error, "the write-ahead file of the log was not emptied; the next start does that");
         }
