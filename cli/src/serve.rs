@@ -124,20 +124,18 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
-    // name as their host.
-    let guarded = app.is_open() && address.ip().is_loopback();
     let shutdown = app.shutdown();
+    let front = Front {
+        // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
+        // name as their host.
+        is_local: app.is_open() && address.ip().is_loopback(),
+        nudge,
+        shutdown: shutdown.clone(),
+    };
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
     let metrics = address.ip().is_loopback().then(|| prometheus::router(app.clone()));
-    let mut router = service(routes::router(), app).merge(metrics.unwrap_or_default());
-    if guarded {
-        router = router.layer(middleware::from_fn(only_local_hosts));
-    }
-    if let Some(nudge) = nudge {
-        router = router.layer(middleware::from_fn_with_state(nudge, nudge_after_writes));
-    }
-    router = router.layer(middleware::from_fn_with_state(shutdown.clone(), end_reads_with_the_service));
+    let router = service(routes::router(), app).merge(metrics.unwrap_or_default());
+    let mut router = router.layer(middleware::from_fn_with_state(front, receive));
     if let Some(cors) = cors {
         router = router.layer(cors);
     }
@@ -148,16 +146,36 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     }
     let told_to_stop = shutdown.clone();
     let server = tokio::spawn(async move {
+        // Made once: a router as such is made anew for every connection, and kept by it.
+        let router = router.into_make_service();
         axum::serve(listener, router).with_graceful_shutdown(async move { told_to_stop.begun().await }).await
     });
     Ok(Service { address, base, shutdown, server })
 }
 
-async fn nudge_after_writes(State(nudge): State<Nudge>, request: Request, next: Next) -> Response {
+/// What stands before the service on one machine. It is one layer: each costs every request several allocations.
+#[derive(Clone)]
+struct Front {
+    /// Only requests for a name of this machine are answered.
+    is_local: bool,
+    nudge: Option<Nudge>,
+    shutdown: Shutdown,
+}
+
+async fn receive(State(front): State<Front>, request: Request, next: Next) -> Response {
+    if front.is_local
+        && let Some(host) = request.headers().get(header::HOST).and_then(|host| host.to_str().ok())
+        && !is_local(host)
+    {
+        return Problem::misdirected(host).into_response();
+    }
+    if request.method() == Method::GET {
+        return until_the_service_stops(&front.shutdown, next.run(request)).await;
+    }
     let is_write = !request.method().is_safe();
     let response = next.run(request).await;
     // Also after a refusal, which may be the answer to an attempt that was applied.
-    if is_write {
+    if let Some(nudge) = front.nudge.filter(|_| is_write) {
         nudge.give();
     }
     response
@@ -165,25 +183,14 @@ async fn nudge_after_writes(State(nudge): State<Nudge>, request: Request, next: 
 
 /// A reader that waits for changes would keep the service from stopping, and wait for nothing. (Streams end by
 /// themselves.)
-async fn end_reads_with_the_service(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
-    if request.method() != Method::GET {
-        return next.run(request).await;
-    }
+async fn until_the_service_stops(shutdown: &Shutdown, answer: impl Future<Output = Response>) -> Response {
     tokio::select! {
-        response = next.run(request) => response,
+        response = answer => response,
         () = async {
             shutdown.begun().await;
             tokio::time::sleep(READ_SHUTDOWN_TIMEOUT).await;
         } => Problem::from(StoreError::Unavailable { operation: "answer before the service stops", source: None })
             .into_response(),
-    }
-}
-
-async fn only_local_hosts(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    match host {
-        Some(host) if !is_local(host) => Problem::misdirected(host).into_response(),
-        _ => next.run(request).await,
     }
 }
 

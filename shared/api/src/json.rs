@@ -11,6 +11,13 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Invalid> {
 
 /// Reads JSON that is the value of a field of the body, whose name leads those of its own fields.
 pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Invalid> {
+    // Nearly every body is right, and needs no path to what is wrong.
+    let mut json = serde_json::Deserializer::from_slice(text);
+    if let Ok(value) = T::deserialize(Strict(&mut json))
+        && json.end().is_ok()
+    {
+        return Ok(value);
+    }
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
         let mut reason = error.inner().to_string();

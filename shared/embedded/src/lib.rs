@@ -24,11 +24,13 @@
 
 mod backend;
 mod backup;
+mod contention;
 mod directory;
 mod doctor;
 mod error;
 mod feed;
 mod log;
+mod queue;
 mod recent;
 mod snapshots;
 pub mod state;

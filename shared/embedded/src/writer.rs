@@ -4,10 +4,10 @@
 //! changed in one transaction, and waits for the disk once. Only then is the state published and any of them answered.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
     time::{Duration, Instant, SystemTime},
@@ -15,12 +15,14 @@ use std::{
 
 use arc_swap::ArcSwap;
 use metrics::{counter, histogram};
-use nameservice_model::{BoxError, Error, Result};
+use nameservice_model::{Address, BoxError, Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::{
     OpenError,
+    contention::{Held, lost},
     log::{Batch, CommitError, Entry, Log, rows},
+    queue::{Job, Queue, Waited},
     recent::Recent,
     snapshots::Snapshots,
     state::{Applied, Command, Now, Outcome, State},
@@ -28,6 +30,8 @@ use crate::{
 
 /// The most commands of one group.
 const MAX_GROUP: usize = 1024;
+/// How many commands are taken at a time.
+const TAKEN: usize = 32;
 /// A group ends once its changes have so many bytes.
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// How many commands may wait. Who comes after them waits for a place.
@@ -36,6 +40,8 @@ const QUEUE: usize = 4096;
 const TRIM_EVERY: Duration = Duration::from_millis(10);
 /// The shortest time for which nothing is looked for that has not expired yet.
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
+/// The longest time for which a group waits for those who were just answered.
+const MAX_GATHERING: Duration = Duration::from_millis(5);
 const WRITE: &str = "write to the log";
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
@@ -92,27 +98,24 @@ impl Shared {
     }
 }
 
-/// A command, and who waits for its outcome.
-struct Job {
-    command: Command,
-    answer: oneshot::Sender<Result<Outcome>>,
-    _place: OwnedSemaphorePermit,
-}
-
 /// The way to the writer. Dropping it lets the writer finish, and waits for that.
 pub(crate) struct Writer {
     places: Arc<Semaphore>,
-    jobs: Option<Sender<Job>>,
+    queue: Arc<Queue>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Writer {
     /// Starts a writer from the published state.
     pub(crate) fn start(shared: Arc<Shared>, log: Option<Log>) -> Result<Self, OpenError> {
-        let (jobs, waiting) = channel();
-        let run = move || Run { state: State::clone(&shared.published.load()), shared, log }.run(&waiting);
+        let queue = Arc::new(Queue::default());
+        let received = queue.clone();
+        let run = move || {
+            let state = State::clone(&shared.published.load());
+            Run { state, shared, log, queue: received, held: Held::default(), pace: Pace::default() }.run();
+        };
         let thread = thread::Builder::new().name("embedded-writer".to_owned()).spawn(run).map_err(OpenError::Thread)?;
-        Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), queue, thread: Some(thread) })
     }
 
     /// How many commands wait for their group.
@@ -126,8 +129,9 @@ impl Writer {
         let stopped = || Error::Unavailable { operation, source: Some("the writer of the log has stopped".into()) };
         let place = self.places.clone().acquire_owned().await.map_err(|_| stopped())?;
         let (answer, answered) = oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
-        jobs.send(Job { command, answer, _place: place }).map_err(|_| stopped())?;
+        if !self.queue.send(Job { command, answer, _place: place }) {
+            return Err(stopped());
+        }
         let lost = |_| Error::OutcomeUnknown { operation, source: Some("the writer of the log has stopped".into()) };
         answered.await.map_err(lost)?
     }
@@ -135,11 +139,43 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        drop(self.jobs.take());
+        self.queue.close();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so on stderr.
             let _ = thread.join();
         }
+    }
+}
+
+/// When the next group begins. Those who were answered together mostly come back together: a short wait for the last of
+/// them puts them into one group, which would else be two that wait for each other's sync.
+struct Pace {
+    /// How many were answered by the last group, or waited when it ended.
+    expected: usize,
+    ended: Instant,
+    /// How long a commit takes, of late.
+    commit: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { expected: 0, ended: Instant::now(), commit: Duration::ZERO }
+    }
+}
+
+impl Pace {
+    /// Returns for how many the next group waits, and until when.
+    fn gathering(&self, now: Instant) -> Option<(usize, Instant)> {
+        // Who has not come back for so long does not.
+        let is_over = now.duration_since(self.ended) > self.commit * 4;
+        let until = now + (self.commit / 2).min(MAX_GATHERING);
+        (self.expected > 1 && !is_over).then_some((self.expected.min(MAX_GROUP), until))
+    }
+
+    fn ended(&mut self, begun: Instant, ended: Instant, expected: usize) {
+        self.ended = ended;
+        self.expected = expected;
+        self.commit = (self.commit * 3 + self.ended.duration_since(begun)) / 4;
     }
 }
 
@@ -148,68 +184,113 @@ struct Run {
     state: State,
     shared: Arc<Shared>,
     log: Option<Log>,
+    queue: Arc<Queue>,
+    held: Held,
+    pace: Pace,
 }
 
 /// An outcome that waits for the disk.
 type Pending = (oneshot::Sender<Result<Outcome>>, Result<Outcome>);
 
+/// What is written and answered together.
+#[derive(Default)]
+struct Group {
+    batch: Batch,
+    bytes: usize,
+    pending: Vec<Pending>,
+    /// Records of which a push was rejected because of their values.
+    lost: HashSet<Address>,
+    failed: Option<rows::Unreadable>,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.queue.abandon();
+    }
+}
+
 impl Run {
-    fn run(mut self, jobs: &Receiver<Job>) {
+    fn run(mut self) {
         loop {
-            let job = match self.trim_due() {
-                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(due) => jobs.recv_timeout(due),
-            };
-            match job {
-                Ok(job) => self.write(job, jobs),
-                Err(RecvTimeoutError::Timeout) => self.trim(),
-                Err(RecvTimeoutError::Disconnected) => break,
+            let due = self.trim_due().map(|left| Instant::now() + left);
+            let due = [due, self.held.due()].into_iter().flatten().min();
+            match self.queue.wait(1, due) {
+                Waited::Closed => break,
+                Waited::TimedOut if self.held.due().is_none_or(|due| due > Instant::now()) => self.trim(),
+                waited => {
+                    if let Some((expected, until)) =
+                        self.pace.gathering(Instant::now()).filter(|_| waited == Waited::Enough)
+                    {
+                        self.queue.wait(expected, Some(until));
+                    }
+                    self.write();
+                }
             }
         }
         let is_stopped = self.shared.is_stopped.load(Ordering::Acquire);
         if let Some(log) = self.log.as_mut().filter(|_| !is_stopped)
-            && let Err(error) = log.checkpoint()
+            && let Err(error) = log.empty()
         {
             tracing::warn!(%error, "the write-ahead file of the log was not emptied; the next start does that");
         }
     }
 
-    /// Writes a group: this command, and those that wait.
-    fn write(&mut self, first: Job, jobs: &Receiver<Job>) {
+    /// Writes a group: the commands that wait.
+    fn write(&mut self) {
         if self.shared.is_stopped.load(Ordering::Acquire) {
-            return drop(first.answer.send(Err(unavailable("the log could not be synced: restart the service"))));
+            let jobs = self.held.all().into_iter().chain(self.queue.take(MAX_GROUP));
+            jobs.for_each(|job| job.answer(Err(unavailable("the log could not be synced: restart the service"))));
+            return;
         }
-        let (mut batch, mut bytes, mut pending): (Batch, usize, Vec<Pending>) = (Batch::default(), 0, Vec::new());
-        let mut next = Some(first);
-        while let Some(job) = next.take() {
-            // Each command has a time of its own, which is not before the time at which it was sent.
-            let now = self.shared.now();
-            let Applied { outcome, changes, touched } = self.state.apply(&job.command, now);
-            for change in &changes {
-                match self.entry(change) {
-                    Ok(entry) => {
-                        bytes += entry.body.len();
-                        batch.changes.push(entry);
-                    }
-                    // Not reachable: a change always has a form. Its group is not written.
-                    Err(error) => {
-                        pending.push((job.answer, outcome));
-                        return self.reject(pending, &error, false);
-                    }
+        let (mut group, begun) = (Group::default(), Instant::now());
+        for job in self.held.expired(begun) {
+            self.apply(job, &mut group, false);
+        }
+        while group.pending.len() < MAX_GROUP && group.bytes < MAX_GROUP_BYTES {
+            let jobs = self.queue.take(TAKEN);
+            if jobs.is_empty() {
+                break;
+            }
+            jobs.into_iter().for_each(|job| self.apply(job, &mut group, true));
+        }
+        let written = group.batch.records.values().flatten();
+        let next: Vec<_> = written.filter_map(|record| self.held.next(&record.address, begun)).collect();
+        next.into_iter().for_each(|job| self.apply(job, &mut group, false));
+        let Group { batch, pending, failed, .. } = group;
+        match failed {
+            // Not reachable: a change always has a form.
+            Some(error) => self.reject(pending, &error, false),
+            None if batch.is_empty() => {}
+            None => self.commit(batch, pending),
+        }
+    }
+
+    /// Applies a command. It is answered with its group, or at once where nothing was written before it; or else, where
+    /// that `may` be, it is held.
+    fn apply(&mut self, job: Job, group: &mut Group, may_hold: bool) {
+        // Each command has a time of its own, which is not before the time at which it was sent.
+        let now = self.shared.now();
+        let Applied { outcome, changes, touched } = self.state.apply(&job.command, now);
+        for change in &changes {
+            match self.entry(change) {
+                Ok(entry) => {
+                    group.bytes += entry.body.len();
+                    group.batch.changes.push(entry);
                 }
-            }
-            batch.records.extend(touched.into_iter().map(|touched| (touched.id, touched.record)));
-            match batch.is_empty() {
-                // It depends on durable values alone, and wrote nothing.
-                true => drop(job.answer.send(outcome)),
-                false => pending.push((job.answer, outcome)),
-            }
-            if pending.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
-                next = jobs.try_recv().ok();
+                Err(error) => group.failed = Some(error),
             }
         }
-        if !batch.is_empty() {
-            self.commit(batch, pending);
+        group.batch.records.extend(touched.into_iter().map(|touched| (touched.id, touched.record)));
+        if let Some(address) = lost(&job.command, &outcome).filter(|_| may_hold)
+            && (self.held.has(address.as_str()) || !group.lost.insert(address.clone()))
+        {
+            let address = Arc::<str>::from(address.as_str());
+            return self.held.put(address, job, Instant::now());
+        }
+        match group.batch.is_empty() {
+            // It depends on durable values alone, and wrote nothing.
+            true => job.answer(outcome),
+            false => group.pending.push((job.answer, outcome)),
         }
     }
 
@@ -219,7 +300,10 @@ impl Run {
         let committed = self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));
         match committed {
             Ok(()) => {
-                histogram!("nameservice_log_commit_duration_seconds").record(begun.elapsed());
+                if self.log.is_some() {
+                    histogram!("nameservice_log_commit_duration_seconds").record(begun.elapsed());
+                    self.pace.ended(begun, Instant::now(), pending.len() + self.queue.len());
+                }
                 histogram!("nameservice_log_commit_commands").record(pending.len() as f64);
                 let expired = self.log.is_none().then_some(expired_before);
                 self.shared.publish(self.state.clone(), batch.changes, expired);
@@ -303,4 +387,24 @@ impl Run {
 
 fn unavailable(reason: &str) -> Error {
     Error::Unavailable { operation: WRITE, source: Some(reason.to_owned().into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_waits_for_those_who_were_answered_together_and_not_for_long() {
+        let (mut pace, begun) = (Pace::default(), Instant::now());
+        assert_eq!(pace.gathering(begun), None, "nothing was written yet");
+        let commit = Duration::from_millis(1);
+        let ended = begun + commit * 4;
+        // The first commit counts as a quarter.
+        pace.ended(begun, ended, 2);
+        let (expected, until) = pace.gathering(ended + commit).unwrap();
+        assert_eq!((expected, until), (2, ended + commit + commit / 2));
+        assert_eq!(pace.gathering(ended + commit * 5), None, "they do not come back");
+        pace.ended(ended, ended + commit, 1);
+        assert_eq!(pace.gathering(ended + commit), None, "one alone waits for nobody");
+    }
 }

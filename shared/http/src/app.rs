@@ -49,11 +49,14 @@ impl<T> Backend for T where
 ///
 /// A handler takes the one trait that it needs, `State(refs): State<Arc<dyn RefPublisher>>`.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+/// Behind one counter: a request clones the state many times.
+struct Parts {
     backend: Arc<dyn Backend>,
     feed: Arc<dyn ChangeFeed>,
     hub: Hub,
-    pub(crate) auth: Arc<Auth>,
+    auth: Arc<Auth>,
     shutdown: Shutdown,
 }
 
@@ -61,12 +64,12 @@ impl App {
     /// Returns a service over this backend and its feed for these callers.
     pub fn new(backend: Arc<dyn Backend>, feed: Arc<dyn ChangeFeed>, auth: Auth) -> Self {
         let (hub, auth) = (Hub::new(feed.clone()), Arc::new(auth));
-        Self { backend, feed, hub, auth, shutdown: Shutdown::default() }
+        Self(Arc::new(Parts { backend, feed, hub, auth, shutdown: Shutdown::default() }))
     }
 
     /// Returns whether everybody may do everything.
     pub fn is_open(&self) -> bool {
-        matches!(*self.auth, Auth::Open)
+        matches!(*self.0.auth, Auth::Open)
     }
 
     /// Sets the gauges that are read when somebody asks for them. On DynamoDB this is one request.
@@ -79,7 +82,7 @@ impl App {
 
     /// With this a server ends the answers that have no end.
     pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
+        self.0.shutdown.clone()
     }
 }
 
@@ -87,7 +90,7 @@ macro_rules! gives {
     ($($narrow:ident)*) => {$(
         impl FromRef<App> for Arc<dyn $narrow> {
             fn from_ref(app: &App) -> Self {
-                app.backend.clone()
+                app.0.backend.clone()
             }
         }
     )*};
@@ -100,19 +103,19 @@ gives! {
 
 impl FromRef<App> for Arc<dyn ChangeFeed> {
     fn from_ref(app: &App) -> Self {
-        app.feed.clone()
+        app.0.feed.clone()
     }
 }
 
 impl FromRef<App> for Arc<Auth> {
     fn from_ref(app: &App) -> Self {
-        app.auth.clone()
+        app.0.auth.clone()
     }
 }
 
 impl FromRef<App> for Hub {
     fn from_ref(app: &App) -> Self {
-        app.hub.clone()
+        app.0.hub.clone()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
+    sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
 
@@ -109,12 +110,16 @@ pub enum Authorizer {
 
 impl Auth {
     /// Recognises the caller of a request.
-    pub(crate) async fn principal(&self, parts: &Parts) -> Result<Principal, Problem> {
+    pub(crate) async fn principal(&self, parts: &Parts) -> Result<Arc<Principal>, Problem> {
+        static ANYBODY: LazyLock<Arc<Principal>> = LazyLock::new(|| Arc::new(Principal::unlimited("open")));
         match self {
-            Self::Open => Ok(Principal::unlimited("open")),
-            Self::Gateway => from_gateway(parts),
-            Self::Verified(verifier) => Principal::from_claims(&verifier.claims(bearer(&parts.headers)?).await?),
-            Self::Token(token) if token.is(bearer(&parts.headers)?) => Ok(Principal::unlimited("token")),
+            Self::Open => Ok(ANYBODY.clone()),
+            Self::Gateway => from_gateway(parts).map(Arc::new),
+            Self::Verified(verifier) => {
+                let claims = verifier.claims(bearer(&parts.headers)?).await?;
+                Principal::from_claims(&claims).map(Arc::new)
+            }
+            Self::Token(token) if token.is(bearer(&parts.headers)?) => Ok(Arc::new(Principal::unlimited("token"))),
             Self::Token(_) => {
                 Err(Problem::invalid_token("the token is not the one that this service was started with"))
             }

@@ -193,14 +193,14 @@ where
         }
         let call = match idempotency_key(&parts.headers)? {
             Some(key) => {
-                let Received { path, body } = received(parts)?;
-                let rest = [parts.method.as_str().as_bytes(), path.as_bytes(), body.as_ref()];
+                let Received { uri, body } = received(parts)?;
+                let rest = [parts.method.as_str().as_bytes(), uri.path().as_bytes(), body.as_ref()];
                 Call::with_id(request_id([principal.id().as_bytes(), key.as_bytes()], rest))
             }
             // Nobody can repeat a call that has no name.
             None => Call::fresh(),
         };
-        Ok(Self { principal: Arc::new(principal), call, noted, needs: PhantomData })
+        Ok(Self { principal, call, noted, needs: PhantomData })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every answer goes through, whichever route gives it.
 
-use std::any::Any;
+use std::{any::Any, panic::AssertUnwindSafe};
 
 use axum::{
     Router,
@@ -10,9 +10,9 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
+use futures_util::FutureExt as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use nameservice_model::chain;
-use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::{
@@ -33,13 +33,7 @@ const MAX_REQUEST_ID_BYTES: usize = 128;
 /// Every answer has an `x-request-id` (the client's own, if it is sane), every refusal is a [`Problem`], a body over
 /// [`MAX_BODY_BYTES`] is refused, a panic becomes a 500, and what failed is logged here and only here.
 pub fn service(router: Router<App>, app: App) -> Router {
-    router
-        .method_not_allowed_fallback(method_not_allowed)
-        .fallback(not_found)
-        .with_state(app)
-        .layer(from_fn(receive))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(answer))
+    router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(app).layer(from_fn(answer))
 }
 
 async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
@@ -63,8 +57,25 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
 /// The request as it came, for extractors that need it whole: a call's identity is a hash over it.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    pub(crate) path: String,
+    pub(crate) uri: Uri,
     pub(crate) body: Bytes,
+}
+
+/// One layer, for each layer of a router costs every request several allocations.
+async fn answer(mut request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    // An answer that goes on after this has returned logs under the same name.
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let answered = AssertUnwindSafe(receive(request, next)).catch_unwind().await;
+    let mut response = answered.unwrap_or_else(panicked);
+    if let Some(Failure(failure)) = response.extensions_mut().remove() {
+        let (status, path) = (response.status().as_u16(), uri.path());
+        let request_id = id.to_str().unwrap_or_default();
+        tracing::error!(request_id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
 }
 
 async fn receive(request: Request, next: Next) -> Response {
@@ -77,23 +88,8 @@ async fn receive(request: Request, next: Next) -> Response {
         // The client has gone, or has sent something that is no HTTP body.
         Err(_) => return Problem::invalid_body("", "the body could not be read").into_response(),
     };
-    parts.extensions.insert(Received { path: parts.uri.path().to_owned(), body: body.clone() });
-    next.run(Request::from_parts(parts, Body::from(body))).await
-}
-
-async fn answer(mut request: Request, next: Next) -> Response {
-    let id = request_id(request.headers());
-    // An answer that goes on after this has returned logs under the same name.
-    request.headers_mut().insert(REQUEST_ID, id.clone());
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
-    if let Some(Failure(failure)) = response.extensions_mut().remove() {
-        let status = response.status().as_u16();
-        let request_id = id.to_str().unwrap_or_default();
-        tracing::error!(request_id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
-    }
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+    parts.extensions.insert(Received { uri: parts.uri.clone(), body });
+    next.run(Request::from_parts(parts, Body::empty())).await
 }
 
 fn request_id(headers: &HeaderMap) -> HeaderValue {

@@ -5,7 +5,10 @@ use cid::{Cid, multihash::Multihash};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{http1::request, load::Client};
+use crate::{
+    http1::{find, request},
+    load::Client,
+};
 
 /// Returns a content id that is valid and distinct.
 fn content_id(name: &str, t: u64) -> String {
@@ -82,12 +85,14 @@ pub(crate) struct Push {
     name: String,
     writer: usize,
     known: Pointer,
+    /// What the request that is under way brings.
+    new: Pointer,
 }
 
 impl Push {
     pub(crate) fn new(peer: Peer, name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { peer, known: Pointer::first(&name), name, writer: 0 }
+        Self { peer, known: Pointer::first(&name), name, writer: 0, new: Pointer::default() }
     }
 
     /// One of several writers of the pointer.
@@ -98,7 +103,8 @@ impl Push {
 
 impl Client for Push {
     fn request(&mut self, into: &mut Vec<u8>) {
-        let (Pointer { id, t }, next) = (&self.known, self.known.next(&self.name, self.writer));
+        self.new = self.known.next(&self.name, self.writer);
+        let (Pointer { id, t }, next) = (&self.known, &self.new);
         match self.peer {
             Peer::Nameservice => {
                 let body =
@@ -118,22 +124,29 @@ impl Client for Push {
     }
 
     fn answer(&mut self, status: u16, body: &[u8]) -> bool {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let (written, actual) = match self.peer {
-            Peer::Nameservice => (status == 200, Pointer::of(&body["actual"])),
-            Peer::Etcd => {
-                let stored = body["responses"][0]["response_range"]["kvs"][0]["value"].as_str();
-                let stored = stored.and_then(|value| BASE64.decode(value).ok());
-                let stored = stored.and_then(|value| serde_json::from_slice(&value).ok());
-                (body["succeeded"] == true, stored.and_then(|value: Value| Pointer::of(&value)))
-            }
+        // Only an answer that was rejected is looked into: the processors are the server's.
+        let written = match self.peer {
+            Peer::Nameservice => status == 200,
+            Peer::Etcd => status == 200 && find(body, br#""succeeded":true"#).is_some(),
         };
         if written {
-            self.known = self.known.next(&self.name, self.writer);
-        } else if let Some(actual) = actual {
+            self.known = std::mem::take(&mut self.new);
+        } else if let Some(actual) = actual(self.peer, body) {
             self.known = actual;
         }
         written
+    }
+}
+
+/// Returns the stored pointer that a rejection shows.
+fn actual(peer: Peer, body: &[u8]) -> Option<Pointer> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    match peer {
+        Peer::Nameservice => Pointer::of(&body["actual"]),
+        Peer::Etcd => {
+            let stored = body["responses"][0]["response_range"]["kvs"][0]["value"].as_str()?;
+            Pointer::of(&serde_json::from_slice(&BASE64.decode(stored).ok()?).ok()?)
+        }
     }
 }
 

@@ -93,7 +93,8 @@ impl Connection {
     }
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+/// Returns where bytes begin in a text.
+pub(crate) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 

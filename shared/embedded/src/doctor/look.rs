@@ -67,7 +67,7 @@ fn look_at_changes(
 ) -> rusqlite::Result<(u64, Last)> {
     const MEND: &str = "removes the changes up to there: readers that have not read them begin again with a snapshot";
     let (mut last, mut oldest) = (Last::new(), 0);
-    let mut changes = connection.prepare("SELECT position, address, body FROM log ORDER BY position")?;
+    let mut changes = connection.prepare("SELECT position, address, body FROM changes ORDER BY position")?;
     let mut rows = changes.query([])?;
     while let Some(row) = rows.next()? {
         let position: u64 = row.get(0)?;

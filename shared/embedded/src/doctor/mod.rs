@@ -164,7 +164,9 @@ fn apply(connection: &Connection, repair: &Repair) -> Result<(), Box<dyn std::er
             transaction.execute_batch("REINDEX log_by_address")?;
         }
         Repair::DropChangesUpTo(position) => {
-            transaction.execute("DELETE FROM log WHERE position <= ?1", [position])?;
+            for table in ["log", "tail"] {
+                transaction.execute(&format!("DELETE FROM {table} WHERE position <= ?1"), [position])?;
+            }
         }
         Repair::Put(record) => {
             let body = rows::encode_record(record)?;

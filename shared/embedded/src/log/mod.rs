@@ -1,17 +1,24 @@
 //! The log: one SQLite file that holds the changes and the records that they have left.
 //!
 //! ```text
-//! log       position (key), at, address, body      a change; `at` is when it was recorded, epoch milliseconds
+//! tail      position (key), at, address, body      a change; `at` is when it was recorded, epoch milliseconds
+//! log       the same, and an index by address      older changes, moved from `tail` many at a time
+//! changes   the view of both
 //! records   id (key), body                         a record as it is now; its id is the position that created it
 //! ```
 //!
-//! Both are written in one transaction, whose commit is synced before anything of it is seen: `journal_mode = WAL`,
+//! A change goes to the end of `tail`, which writes few pages. In an index its place is anywhere: changes of one record
+//! share a page of it only when they are moved together.
+//!
+//! Changes and records are written in one transaction, whose commit is synced before anything of it is seen: `journal_mode = WAL`,
 //! `synchronous = FULL`. Bodies are [`rows`]. The last change is never trimmed, so the position is that of the last row.
 
+mod load;
 mod reader;
 pub(crate) mod rows;
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
@@ -28,18 +35,31 @@ use crate::{
 };
 
 /// The format of the file, its `user_version`.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 const SCHEMA: &str = "
     CREATE TABLE log (position INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL, body BLOB NOT NULL) STRICT;
     CREATE INDEX log_by_address ON log (address);
+    CREATE TABLE tail (position INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL, body BLOB NOT NULL) STRICT;
+    CREATE VIEW changes AS
+        SELECT position, at, address, body FROM log UNION ALL SELECT position, at, address, body FROM tail;
     CREATE TABLE records (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 ";
 
+/// How many changes are moved from `tail` to `log` together. Few in tests, so that they see it.
+const MOVED: usize = if cfg!(test) { 16 } else { 1024 };
 /// The most expired changes that one transaction removes.
 const TRIM: usize = 256;
-/// How much the write-ahead file grows between two attempts to empty it.
+/// How much is written to the write-ahead file between two attempts to move it into the database.
 pub(crate) const CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
+/// What a page takes in the write-ahead file.
+const FRAME_BYTES: u64 = 4096 + 24;
+
+thread_local! {
+    /// How many pages the write-ahead file held after the last commit of this thread. SQLite reports that to a function
+    /// without a state of its own.
+    static FRAMES: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Called around what makes writes durable. Tests block there, fail there, and copy the files.
 pub(crate) trait Hook: Send + Sync {
@@ -51,7 +71,7 @@ pub(crate) trait Hook: Send + Sync {
     /// The transaction is durable, and nobody has seen it.
     fn after_commit(&self) {}
 
-    /// The write-ahead file was moved into the database.
+    /// What the write-ahead file holds was moved into the database.
     fn after_checkpoint(&self) {}
 }
 
@@ -93,10 +113,15 @@ pub(crate) enum CommitError {
 /// The writer's side of a log.
 pub(crate) struct Log {
     connection: Connection,
-    write_ahead: PathBuf,
-    /// The size of the write-ahead file at which to empty it.
+    /// How many pages the write-ahead file held after the last commit.
+    frames: u64,
+    /// How many it holds when they are moved into the database.
     checkpoint_at: u64,
-    checkpoint_bytes: u64,
+    checkpoint_frames: u64,
+    /// About how many changes are in `tail`.
+    unmoved: usize,
+    /// The position of the last change.
+    position: u64,
     oldest_at: Option<i64>,
     hook: Option<Arc<dyn Hook>>,
 }
@@ -132,26 +157,36 @@ impl Log {
             connection.pragma_update(None, "synchronous", "FULL")?;
             // Checkpoints are made between transactions, where their time is known.
             connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            // What a reader has let it grow beyond that is given back.
+            connection.pragma_update(None, "journal_size_limit", 2 * checkpoint_bytes)?;
             connection.pragma_update(None, "cache_size", -32_768)
         };
         configure().map_err(failed)?;
-        let state = load(&connection, path)?;
-        let mut write_ahead = path.as_os_str().to_owned();
-        write_ahead.push("-wal");
-        let write_ahead = PathBuf::from(write_ahead);
-        let mut log = Self { connection, write_ahead, checkpoint_at: 0, checkpoint_bytes, oldest_at: None, hook };
+        let state = load::load(&connection, path)?;
+        connection.wal_hook(Some(|_, frames| {
+            FRAMES.set(u64::try_from(frames).unwrap_or(0));
+            Ok(())
+        }));
+        let checkpoint_frames = checkpoint_bytes.div_ceil(FRAME_BYTES);
+        let (frames, checkpoint_at) = (0, checkpoint_frames);
+        // What is in `tail` is moved with what comes next.
+        let (unmoved, position, oldest_at) = (MOVED, state.position, None);
+        let mut log = Self { connection, frames, checkpoint_at, checkpoint_frames, unmoved, position, oldest_at, hook };
         // What a process before this one could not sync is written anew, and synced.
-        log.checkpoint().and_then(|()| log.find_oldest()).map_err(failed)?;
+        log.empty().and_then(|()| log.find_oldest()).map_err(failed)?;
         Ok((log, state))
     }
 
     /// Writes a batch, and returns once it is durable.
     pub(crate) fn commit(&mut self, batch: &Batch, expired_before: i64) -> Result<(), CommitError> {
-        let written = self.write(batch, expired_before);
-        if let Err(error) = written {
-            self.roll_back();
-            return Err(error);
-        }
+        let position = batch.changes.last().map_or(self.position, |last| last.position);
+        let unmoved = match self.write(batch, position, expired_before) {
+            Ok(unmoved) => unmoved,
+            Err(error) => {
+                self.roll_back();
+                return Err(error);
+            }
+        };
         let committed = match &self.hook {
             Some(hook) => hook.before_commit(&self.connection),
             None => Ok(()),
@@ -170,6 +205,7 @@ impl Log {
         if let Some(hook) = &self.hook {
             hook.after_commit();
         }
+        (self.position, self.unmoved) = (position, unmoved);
         if self.oldest_at.is_none_or(|at| at < expired_before)
             && let Err(error) = self.find_oldest()
         {
@@ -178,12 +214,13 @@ impl Log {
         Ok(())
     }
 
-    fn write(&mut self, batch: &Batch, expired_before: i64) -> Result<(), CommitError> {
+    /// Makes the statements of a batch that ends at a position. Returns how many changes `tail` then has.
+    fn write(&self, batch: &Batch, position: u64, expired_before: i64) -> Result<usize, CommitError> {
         let rejected = |error: rusqlite::Error| CommitError::Rejected(error.into());
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(rejected)?;
         let connection = &self.connection;
         let mut append = connection
-            .prepare_cached("INSERT INTO log (position, at, address, body) VALUES (?1, ?2, ?3, ?4)")
+            .prepare_cached("INSERT INTO tail (position, at, address, body) VALUES (?1, ?2, ?3, ?4)")
             .map_err(rejected)?;
         for entry in &batch.changes {
             append.execute(params![entry.position, entry.at, &*entry.address, &*entry.body]).map_err(rejected)?;
@@ -201,11 +238,19 @@ impl Log {
                 }
             }
         }
+        let mut unmoved = self.unmoved + batch.changes.len();
+        if unmoved >= MOVED && !batch.is_empty() {
+            let mut copy = connection.prepare_cached("INSERT INTO log SELECT * FROM tail").map_err(rejected)?;
+            let mut clear = connection.prepare_cached("DELETE FROM tail").map_err(rejected)?;
+            copy.execute([]).and_then(|_| clear.execute([])).map_err(rejected)?;
+            unmoved = 0;
+        }
         if self.oldest_at.is_some_and(|at| at < expired_before) {
             // Twice as many as were added: what has piled up is removed in the end.
-            trim(connection, expired_before, TRIM.max(2 * batch.changes.len())).map_err(rejected)?;
+            let at_most = TRIM.max(2 * batch.changes.len());
+            trim(connection, expired_before, position, at_most).map_err(rejected)?;
         }
-        Ok(())
+        Ok(unmoved)
     }
 
     /// When the oldest change that can be removed was recorded. The last one stays.
@@ -214,27 +259,40 @@ impl Log {
     }
 
     fn find_oldest(&mut self) -> rusqlite::Result<()> {
-        let mut oldest = self.connection.prepare_cached(
-            "SELECT at FROM log WHERE position < (SELECT max(position) FROM log) ORDER BY position LIMIT 1",
-        )?;
+        let oldest = "SELECT position, at FROM changes ORDER BY position LIMIT 1";
+        let mut oldest = self.connection.prepare_cached(oldest)?;
         let mut rows = oldest.query([])?;
-        self.oldest_at = rows.next()?.map(|row| row.get(0)).transpose()?;
+        let oldest =
+            rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get::<_, u64>(0)?, row.get(1)?))).transpose()?;
+        self.oldest_at = oldest.filter(|(position, _)| *position < self.position).map(|(_, at)| at);
         Ok(())
     }
 
-    /// Empties the write-ahead file once it has grown. A reader of the file may keep it from that for a while.
+    /// Moves what is in the write-ahead file into the database once it has grown. A reader of the file may keep it from
+    /// that for a while.
     pub(crate) fn checkpoint_if_due(&mut self) -> rusqlite::Result<()> {
-        match std::fs::metadata(&self.write_ahead).map_or(0, |file| file.len()) {
-            size if size < self.checkpoint_at => Ok(()),
-            _ => self.checkpoint(),
+        let before = std::mem::replace(&mut self.frames, FRAMES.get());
+        if self.frames < before {
+            // It is written from its beginning again.
+            self.checkpoint_at = self.checkpoint_frames;
         }
+        if self.frames < self.checkpoint_at { Ok(()) } else { self.checkpoint() }
     }
 
-    /// Moves what is in the write-ahead file into the database.
-    pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
+    /// Moves what is in the write-ahead file into the database. The file keeps its size and is written again from its
+    /// beginning: where no file grows, a sync is one write of the disk instead of several.
+    fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        self.checkpoint_at = self.frames + self.checkpoint_frames;
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        if let Some(hook) = &self.hook {
+            hook.after_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Moves what is in the write-ahead file into the database, and truncates it.
+    pub(crate) fn empty(&mut self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        let left = std::fs::metadata(&self.write_ahead).map_or(0, |file| file.len());
-        self.checkpoint_at = left + self.checkpoint_bytes;
         if let Some(hook) = &self.hook {
             hook.after_checkpoint();
         }
@@ -276,41 +334,19 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn trim(connection: &Connection, expired_before: i64, at_most: usize) -> rusqlite::Result<usize> {
-    let mut trim = connection.prepare_cached(
-        "DELETE FROM log WHERE position IN (
-             SELECT position FROM (SELECT position, at FROM log ORDER BY position LIMIT ?2)
-             WHERE at < ?1 AND position < (SELECT max(position) FROM log))",
-    )?;
-    trim.execute(params![expired_before, at_most])
-}
-
-fn load(connection: &Connection, path: &Path) -> Result<State, OpenError> {
-    let failed = |source| open_error(path, source);
-    let damaged = |reason: String| OpenError::Damaged { path: path.to_owned(), reason };
-    let mut state = State::new();
-    let last = "SELECT position, at FROM log ORDER BY position DESC LIMIT 1";
-    let mut last = connection.prepare(last).map_err(failed)?;
-    let mut rows = last.query([]).map_err(failed)?;
-    if let Some(row) = rows.next().map_err(failed)? {
-        state.position = row.get(0).map_err(failed)?;
-        state.recorded_at = row.get(1).map_err(failed)?;
-    }
-    let mut records = connection.prepare("SELECT id, body FROM records ORDER BY id").map_err(failed)?;
-    let mut rows = records.query([]).map_err(failed)?;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let id: u64 = row.get(0).map_err(failed)?;
-        let body = row.get_ref(1).and_then(|body| Ok(body.as_blob()?)).map_err(failed)?;
-        let record = rows::decode_record(id, body).map_err(|error| damaged(error.to_string()))?;
-        if id > state.position {
-            return Err(damaged(format!("record {id} is newer than the last change, {}", state.position)));
+/// Removes expired changes before a position, at most so many, the oldest first.
+fn trim(connection: &Connection, expired_before: i64, position: u64, at_most: usize) -> rusqlite::Result<()> {
+    for table in ["log", "tail"] {
+        let mut trim = connection.prepare_cached(&format!(
+            "DELETE FROM {table} WHERE position IN (
+                 SELECT position FROM (SELECT position, at FROM {table} ORDER BY position LIMIT ?2)
+                 WHERE at < ?1 AND position < ?3)",
+        ))?;
+        if trim.execute(params![expired_before, at_most, position])? > 0 {
+            break;
         }
-        if state.records.contains_key(&record.address) {
-            return Err(damaged(format!("there are two records {}", record.address)));
-        }
-        state.load(record);
     }
-    Ok(state)
+    Ok(())
 }
 
 fn open_error(path: &Path, source: rusqlite::Error) -> OpenError {

@@ -43,7 +43,7 @@ impl Readers {
     pub(crate) fn changes(&self, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
         self.read(|connection| {
             let mut select = connection.prepare_cached(
-                "SELECT position, address, body FROM log WHERE position > ?1 AND position <= ?2
+                "SELECT position, address, body FROM changes WHERE position > ?1 AND position <= ?2
                  ORDER BY position LIMIT ?3",
             )?;
             let mut rows = select.query(params![after.min(MAX), until, sql_limit(limit)])?;
@@ -55,11 +55,11 @@ impl Readers {
     pub(crate) fn history(&self, address: &str, range: HistoryRange, limit: usize) -> Result<Vec<Change>> {
         let query = match range.newest_first {
             true => {
-                "SELECT position, address, body FROM log WHERE address = ?1 AND position > ?2 AND position <= ?3
+                "SELECT position, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
                  ORDER BY position DESC LIMIT ?4"
             }
             false => {
-                "SELECT position, address, body FROM log WHERE address = ?1 AND position > ?2 AND position <= ?3
+                "SELECT position, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
                  ORDER BY position LIMIT ?4"
             }
         };
@@ -75,7 +75,7 @@ impl Readers {
     pub(crate) fn oldest(&self, at: i64) -> Result<Option<u64>> {
         self.read(|connection| {
             let mut select =
-                connection.prepare_cached("SELECT position FROM log WHERE at >= ?1 ORDER BY position LIMIT 1")?;
+                connection.prepare_cached("SELECT position FROM changes WHERE at >= ?1 ORDER BY position LIMIT 1")?;
             let mut rows = select.query([at])?;
             Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
         })
@@ -94,7 +94,7 @@ impl Readers {
     pub(crate) fn position_of(path: &Path) -> Result<u64> {
         let read = || -> Result<u64, Failure> {
             let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            Ok(connection.query_row("SELECT coalesce(max(position), 0) FROM log", [], |row| row.get(0))?)
+            Ok(connection.query_row("SELECT coalesce(max(position), 0) FROM changes", [], |row| row.get(0))?)
         };
         read().map_err(failed)
     }

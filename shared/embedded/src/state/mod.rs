@@ -128,11 +128,11 @@ impl State {
         self.records.get(address.as_str())
     }
 
-    /// Puts a record that was read from the log.
-    pub(crate) fn load(&mut self, record: Record) {
+    /// Puts a record that was read from the log. Returns its address where there was one already.
+    pub(crate) fn load(&mut self, record: Record) -> Option<Arc<str>> {
         let record = Arc::new(record);
         self.orders.add(&record);
-        self.records.insert(record.address.clone(), record);
+        self.records.insert(record.address.clone(), record).map(|before| before.address.clone())
     }
 }
 

@@ -18,6 +18,9 @@ const TORN: usize = 4096;
 /// The least that a disk writes whole.
 const SECTOR: usize = 512;
 
+/// The header of a write-ahead file.
+const HEADER: usize = 32;
+
 /// The files after a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Image {
@@ -91,17 +94,35 @@ fn torn(before: &[u8], after: &[u8], sector_bytes: usize, may_be_garbage: bool, 
     torn
 }
 
+/// The write-ahead file with the new header over its old content, where a commit begins it again.
+fn begun_again(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
+    let header = after.get(..HEADER)?;
+    let mut begun = before.to_vec();
+    begun.get_mut(..HEADER).filter(|old| *old != header)?.copy_from_slice(header);
+    Some(begun)
+}
+
 /// What may be found after a power failure between two steps.
 fn crashes(before: &Image, step: Step, after: &Image, random: &mut Commands) -> Vec<Image> {
     match step {
-        // A commit writes the write-ahead file alone, and syncs it.
+        // A commit writes the write-ahead file alone, and syncs it. Where it begins that file again, it writes and syncs
+        // the header before anything else.
         Step::Opened | Step::Committed => {
             assert_eq!(before.database, after.database);
-            let torn = (0..3).map(|_| torn(&before.write_ahead, &after.write_ahead, TORN, true, random));
-            let torn = torn.map(|write_ahead| Image { database: before.database.clone(), write_ahead });
-            torn.chain([after.clone()]).collect()
+            let begun = begun_again(&before.write_ahead, &after.write_ahead);
+            let mut torn_files = Vec::new();
+            let mut last = before.write_ahead.clone();
+            for next in begun.into_iter().chain([after.write_ahead.clone()]) {
+                torn_files.extend((0..3).map(|_| torn(&last, &next, TORN, true, random)));
+                last = next;
+            }
+            let torn_files = torn_files.into_iter();
+            torn_files
+                .chain([last])
+                .map(|write_ahead| Image { database: before.database.clone(), write_ahead })
+                .collect()
         }
-        // A checkpoint writes the database while the write-ahead file is whole, syncs it, and empties that file.
+        // A checkpoint writes the database while the write-ahead file is whole, and syncs it.
         Step::Checkpointed => {
             let torn = torn(&before.database, &after.database, SECTOR, false, random);
             vec![

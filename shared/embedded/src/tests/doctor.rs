@@ -76,6 +76,7 @@ async fn changes_up_to_a_gap_are_removed_and_readers_are_sent_to_a_snapshot() {
     for statement in ["DELETE FROM log WHERE position = 2", "UPDATE log SET body = x'ff' WHERE position = 2"] {
         let directory = directory().await;
         damage(&directory, statement);
+        damage(&directory, &statement.replace("log", "tail"));
         let found = findings(&directory, true);
         assert!(matches!(found[..], [("log-gap" | "change-unreadable", Fix::Done)]), "{found:?}");
         assert_eq!(findings(&directory, false), []);
