@@ -16,7 +16,7 @@ use std::{
 use arc_swap::ArcSwap;
 use metrics::{counter, histogram};
 use nameservice_model::{Address, BoxError, Error, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{
     OpenError,
