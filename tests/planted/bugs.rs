@@ -36,7 +36,8 @@ const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
 const REFERENCES: &str = "shared/store/src/references.rs";
 const RETRACTIONS: &str = "shared/store/src/retractions.rs";
 const PURGES: &str = "shared/store/src/purges.rs";
-const RECORDS: &str = "shared/store/src/records.rs";
+const CREATION: &str = "shared/store/src/creation.rs";
+const COMMITS: &str = "shared/store/src/doctor/commits.rs";
 const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
@@ -254,10 +255,25 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "a record is created over another",
-        RECORDS,
+        CREATION,
         "                    condition.not_exists(ATTR_KIND);\n",
         "",
         &["contract::create", "races::of_all_creations", "model::"],
+    ),
+    // ---- Fluree's commit log ----
+    bug(
+        "a creation leaves the commit log of an earlier life",
+        CREATION,
+        "            self.sweep_commits(operation, address, NO_COMMITS).await?;\n",
+        "",
+        &["dynamodb::create"],
+    ),
+    bug(
+        "a history that lags behind the head is a reason to delete",
+        COMMITS,
+        "        if replay.last != Some((head.v, id)) {",
+        "        if replay.last == Some((head.v, id)) && false {",
+        &["doctor::commits"],
     ),
     // ---- the feed ----
     bug(

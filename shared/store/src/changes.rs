@@ -266,30 +266,13 @@ fn carried(payload: Option<Value>) -> ChangePayload {
 
 /// Reads are tolerant of what other programs write; a feed is not: what it took for nothing would be lost in silence.
 fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
-    type Check = (&'static str, &'static str, fn(&AttributeValue) -> bool);
-    const TEXT: fn(&AttributeValue) -> bool = AttributeValue::is_s;
-    const INTEGER: fn(&AttributeValue) -> bool = |value| items::as_integer(value).is_some();
-    const MAP: fn(&AttributeValue) -> bool = AttributeValue::is_m;
-    let checks: &[Check] = match part {
-        ChangedPart::Meta => &[(ATTR_KIND, "S", TEXT), (ATTR_SOURCE_TYPE, "S", TEXT), (ATTR_BP_SOURCE, "S", TEXT)],
-        ChangedPart::Concern(ConcernKind::Head) => &[(ATTR_COMMIT_ID, "S", TEXT), (ATTR_COMMIT_T, "N (i64)", INTEGER)],
-        ChangedPart::Concern(ConcernKind::Index) => {
-            &[(ATTR_INDEX_ID, "S", TEXT), (ATTR_INDEX_T, "N (i64)", INTEGER), (ATTR_GRAPHS, "M", MAP)]
-        }
-        ChangedPart::Concern(ConcernKind::Status) => {
-            &[(ATTR_STATUS, "S", TEXT), (ATTR_STATUS_V, "N (i64)", INTEGER), (ATTR_STATUS_META, "M", MAP)]
-        }
-        ChangedPart::Concern(ConcernKind::Config) => &[
-            (ATTR_CONFIG_JSON, "S", TEXT),
-            (ATTR_CONFIG_V, "N (i64)", INTEGER),
-            (ATTR_CONFIG_META, "M", MAP),
-            (ATTR_DEFAULT_CONTEXT_ADDRESS, "S", TEXT),
-        ],
+    let sk = match part {
+        ChangedPart::Meta => SK_META,
+        ChangedPart::Concern(concern) => sk_of(concern),
     };
-    let retracted: Check = (ATTR_RETRACTED, "BOOL", AttributeValue::is_bool);
-    for (attribute, expected, is_right) in checks.iter().copied().chain([retracted]) {
-        if items::present(item, attribute).is_some_and(|value| !is_right(value)) {
-            return Err(Unreadable::WrongType { attribute, expected });
+    for Attribute { name, shape, .. } in attributes_of(sk).filter(|attribute| attribute.strict) {
+        if items::present(item, name).is_some_and(|value| !shape.is(value)) {
+            return Err(Unreadable::WrongType { attribute: name, expected: shape.in_image() });
         }
     }
     Ok(())

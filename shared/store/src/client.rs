@@ -38,3 +38,24 @@ impl Store {
         self.sender.transact(operation, actions, attempts).await
     }
 }
+
+/// How often a write is planned anew from what a rejection has shown, before it gives up.
+pub(crate) const MAX_PLANS: usize = 8;
+
+/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
+/// unknown outcome.
+pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source: None },
+        false => Error::IdempotencyKeyReused { operation },
+    }
+}
+
+/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
+pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
+    let source = Some("the record changed at every attempt".into());
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source },
+        false => Error::Unavailable { operation, source },
+    }
+}

@@ -9,10 +9,10 @@ use aws_sdk_dynamodb::types::{
     Update,
     builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
 };
+use nameservice_dynamo::Sender;
 use nameservice_model::{LeaseClaim, RecordKind, RequestId};
 
 use crate::{
-    client::Sender,
     items::{Item, number, string},
     schema::*,
 };

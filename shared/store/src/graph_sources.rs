@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use crate::{
     Store,
-    client::Attempts,
+    client::{Attempts, MAX_PLANS, contended, key_reused},
+    creation::put_new,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    push::{MAX_PLANS, contended, key_reused},
-    records::{Orphans, Part, found, put_new},
+    records::{Part, found},
     references::{References, counted},
     schema::*,
 };
@@ -57,11 +57,10 @@ impl Store {
         let dependencies = publication.dependencies().unwrap_or_default();
         let all = new_graph_source(address, publication, dependencies, call, now);
         let mut references = References::count(dependencies);
-        let mut orphans = Orphans::Refuse;
         for _ in 0..MAX_PLANS {
-            let mut actions = put_new(&all, call, orphans);
-            actions.extend(references.actions(address, now));
-            let failed = match self.transact(PUBLISH, actions, attempts).await? {
+            let counting = references.actions(address, now);
+            let actions = |orphans| [put_new(&all, call, orphans), counting.clone()].concat();
+            let failed = match self.create(PUBLISH, call, address, attempts, actions).await? {
                 Ok(()) => return created(all).map(Ok),
                 Err(failed) => failed,
             };
@@ -73,7 +72,6 @@ impl Store {
                 return Ok(Ok(Published::MissingDependencies(missing)));
             }
             self.check_found_rows(PUBLISH, &mut references, &failed).await?;
-            orphans = Orphans::Overwrite;
         }
         Err(contended(PUBLISH, *attempts))
     }

@@ -10,11 +10,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, contended, key_reused},
     concern::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
-    push::{MAX_PLANS, contended, key_reused},
     records::{Part, refused_at},
     schema::*,
 };

@@ -7,12 +7,12 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::graphs_attribute,
+    client::{Attempts, Failed, contended},
+    concern::{ConfigConcern, HeadConcern, graphs_attribute},
+    creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, RecordItems, number, string},
-    push::contended,
-    records::{NewLedger, Orphans, Part, any_remembers, check_key, refused_at},
+    records::{Part, any_remembers, check_key, refused_at},
     schema::*,
 };
 
@@ -28,10 +28,17 @@ impl Store {
         head: Option<&NewHead>,
         config: Option<&NewConfig>,
     ) -> Result<Created> {
-        let ledger = NewLedger { head, config, ..NewLedger::default() };
-        let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
+        let mut ledger = NewLedger::new(address, call, self.now_ms());
+        if let Some(head) = head {
+            ledger = ledger.with::<HeadConcern>(head);
+        }
+        if let Some(config) = config {
+            ledger = ledger.with::<ConfigConcern>(config);
+        }
         let mut attempts = Attempts::default();
-        match self.transact(CREATE, actions, &mut attempts).await? {
+        let created = self.create(CREATE, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
+        let items = ledger.into_items();
+        match created {
             Ok(()) => put_record(CREATE, &items).map(Created::Created),
             Err(failed) if any_remembers(&failed, call) => put_record(CREATE, &items).map(Created::Created),
             Err(failed) => {
@@ -58,17 +65,23 @@ impl Store {
             return Ok(BranchCreated::AlreadyExists);
         }
         let now = self.now_ms();
-        let ledger =
-            NewLedger { head: Some(at.unwrap_or(&head)), source: Some(source.branch()), ..NewLedger::default() };
-        let (items, mut actions) = self.new_ledger(branch, &ledger, call, now, Orphans::Overwrite);
+        let ledger = NewLedger::new(branch, call, now).branch_of(source.branch());
+        let ledger = ledger.with::<HeadConcern>(at.unwrap_or(&head));
         let mut count = Expression::new();
         count.kind_is(RecordKind::Ledger);
         count.live();
         count.add(ATTR_BRANCHES, 1);
         count.touch(now);
-        actions.push((Part::Parent, count.into_update(&Key::meta(source))));
+        let count = (Part::Parent, count.into_update(&Key::meta(source)));
+        let actions = |orphans| {
+            let mut actions = ledger.actions(orphans);
+            actions.push(count.clone());
+            actions
+        };
         let mut attempts = Attempts::default();
-        let failed = match self.transact(BRANCH, actions, &mut attempts).await? {
+        let created = self.create(BRANCH, call, branch, &mut attempts, actions).await?;
+        let items = ledger.into_items();
+        let failed = match created {
             Ok(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
             Err(failed) => failed,
         };

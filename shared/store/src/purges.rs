@@ -4,19 +4,16 @@ use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, contended},
+    commit_log::NO_COMMITS,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
-    push::{MAX_PLANS, contended},
     records::{Part, refused_at},
     references::{References, counted, is_referenced, require_unreferenced},
     schema::*,
 };
 
 const PURGE: &str = "purge a record";
-
-/// Below the `t` of every commit.
-const NO_COMMITS: i64 = -1;
 
 /// The outcome of one attempt to purge a record as it was read.
 enum Attempted {
@@ -131,19 +128,6 @@ impl Store {
             }
         }
         Ok(self.sweep_commits(PURGE, address, NO_COMMITS).await? > 0 || !orphans.is_empty())
-    }
-
-    /// Deletes the rows of Fluree's commit log above a `t`, of which there may be many. Not part of a transaction: a
-    /// purge or a reset that is interrupted here is finished by the next one.
-    pub(crate) async fn sweep_commits(&self, operation: &'static str, address: &Address, above: i64) -> Result<usize> {
-        let from = sk_commit(above.saturating_add(1));
-        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some("#pk, #sk")).await?;
-        // The items of the record sort behind its log.
-        let log = rows.iter().filter(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
-        let keys = log.map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
-        let swept = keys.len();
-        self.delete_all(operation, keys).await?;
-        Ok(swept)
     }
 }
 

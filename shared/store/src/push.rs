@@ -9,16 +9,14 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::Attempts,
+    client::{Attempts, MAX_PLANS, contended, key_reused},
     concern::{Concern, Judgement},
+    creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},
-    records::{Orphans, Part, any_remembers, check_key, found},
+    records::{Part, any_remembers, check_key, found},
     schema::*,
 };
-
-/// How often a push is planned anew from what a refusal has shown, before it gives up.
-pub(crate) const MAX_PLANS: usize = 8;
 
 impl Store {
     /// Reads one concern: `None` where there is no record, or no such concern.
@@ -159,37 +157,36 @@ impl Store {
         address: &Address,
         new: &C::New,
     ) -> Result<PushOutcome<C::Payload>> {
-        let now = self.now_ms();
-        let ledger = C::preset(new);
+        let ledger = NewLedger::new(address, call, self.now_ms()).with::<C>(new);
         let mut attempts = Attempts::default();
-        for orphans in [Orphans::Refuse, Orphans::Overwrite] {
-            let (items, actions) = self.new_ledger(address, &ledger, call, now, orphans);
-            let asked = items.concern_or_empty(C::KIND);
-            let failed = match self.transact(C::OPERATION, actions, &mut attempts).await? {
-                Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
-                Err(failed) => failed,
-            };
-            let found = found(&failed);
-            let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
-            if any_remembers(&failed, call) {
-                return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
-            }
-            check_key(C::OPERATION, &failed, call, attempts)?;
-            // Orphans alone refused: the second transaction puts over them.
-            let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else { continue };
-            if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
-                return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
-            }
-            let refusal = if !C::belongs_to(kind) {
-                PushOutcome::WrongKind(kind)
-            } else if items::flag(meta, ATTR_RETRACTED) {
-                PushOutcome::Retracted
-            } else {
-                PushOutcome::Conflict { actual: Some(C::read(&row)) }
-            };
-            return attempts.refuse(C::OPERATION, refusal);
+        let created =
+            self.create(C::OPERATION, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
+        let asked = ledger.into_items().concern_or_empty(C::KIND);
+        let failed = match created {
+            Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
+            Err(failed) => failed,
+        };
+        let found = found(&failed);
+        let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
+        if any_remembers(&failed, call) {
+            return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
         }
-        Err(contended(C::OPERATION, attempts))
+        check_key(C::OPERATION, &failed, call, attempts)?;
+        // Otherwise a meta item of an unknown kind is in the way, which is no record and cannot be replaced.
+        let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else {
+            return Err(contended(C::OPERATION, attempts));
+        };
+        if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
+            return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
+        }
+        let refusal = if !C::belongs_to(kind) {
+            PushOutcome::WrongKind(kind)
+        } else if items::flag(meta, ATTR_RETRACTED) {
+            PushOutcome::Retracted
+        } else {
+            PushOutcome::Conflict { actual: Some(C::read(&row)) }
+        };
+        attempts.refuse(C::OPERATION, refusal)
     }
 }
 
@@ -229,23 +226,5 @@ fn refused<C: Concern>(
         Judgement::Stale => attempts.refuse(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
         Judgement::Conflict => attempts.refuse(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
         Judgement::Admissible => Ok(None),
-    }
-}
-
-/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
-/// unknown outcome.
-pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
-    match attempts.uncertain {
-        true => Error::OutcomeUnknown { operation, source: None },
-        false => Error::IdempotencyKeyReused { operation },
-    }
-}
-
-/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
-pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
-    let source = Some("the record changed at every attempt".into());
-    match attempts.uncertain {
-        true => Error::OutcomeUnknown { operation, source },
-        false => Error::Unavailable { operation, source },
     }
 }

@@ -1,16 +1,13 @@
-//! Reading whole records, and what a new one is made of.
+//! Reading whole records, and what a rejected transaction shows of one.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use nameservice_model::{Address, Call, ConcernKind, IndexPush, NewConfig, NewHead, NewIndex, RecordKind, Result};
-use serde_json::Value;
+use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::{Concern, IndexConcern},
-    expressions::{Action, Expression, Key},
-    items::{self, Item, RecordItems, number, string},
-    push::key_reused,
+    client::{Attempts, Failed, key_reused},
+    expressions::Key,
+    items::{self, Item, RecordItems, string},
     schema::*,
 };
 
@@ -27,16 +24,8 @@ pub(crate) enum Part {
     Target(Address),
     /// Its row in the partition of a record it depends on.
     Backref(Address),
-}
-
-/// What a new ledger is created with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NewLedger<'a> {
-    pub(crate) head: Option<&'a NewHead>,
-    pub(crate) index: Option<&'a NewIndex>,
-    pub(crate) config: Option<&'a NewConfig>,
-    /// The branch that it is made from.
-    pub(crate) source: Option<&'a str>,
+    /// Fluree's commit log beside it.
+    Log,
 }
 
 impl Store {
@@ -92,100 +81,6 @@ impl Store {
         let output = self.sender.read(operation, || request.clone().send()).await?;
         Ok(output.item.unwrap_or_default())
     }
-
-    /// The five items of a new ledger, and the transaction's actions that put them.
-    pub(crate) fn new_ledger(
-        &self,
-        address: &Address,
-        ledger: &NewLedger<'_>,
-        call: &Call,
-        now: i64,
-        orphans: Orphans,
-    ) -> (RecordItems, Vec<(Part, Action)>) {
-        let mut meta = items::new_meta(address, RecordKind::Ledger, now);
-        if let Some(source) = ledger.source {
-            meta.insert(ATTR_BP_SOURCE.to_owned(), string(source));
-        }
-        let mut all = vec![meta];
-        for concern in ConcernKind::ALL {
-            let mut item = items::new_concern(address, concern, &call.request_id, now);
-            match concern {
-                ConcernKind::Head => preset_head(&mut item, ledger.head),
-                ConcernKind::Index => preset_index(&mut item, ledger.index),
-                ConcernKind::Config => preset_config(&mut item, ledger.config),
-                ConcernKind::Status => {}
-            }
-            all.push(item);
-        }
-        let actions = put_new(&all, call, orphans);
-        (RecordItems::new(all), actions)
-    }
-}
-
-fn preset_head(item: &mut Item, head: Option<&NewHead>) {
-    if let Some(head) = head {
-        item.insert(ATTR_COMMIT_ID.to_owned(), string(head.id().as_str()));
-        item.insert(ATTR_COMMIT_T.to_owned(), number(head.t()));
-    }
-}
-
-fn preset_index(item: &mut Item, index: Option<&NewIndex>) {
-    let Some(new) = index else { return };
-    let value = IndexConcern::written(&Item::new(), &IndexPush::create(new.clone()));
-    if let Some(root) = value.payload {
-        item.insert(ATTR_INDEX_ID.to_owned(), string(root.id.as_str()));
-        item.insert(ATTR_INDEX_T.to_owned(), number(value.v));
-        item.insert(ATTR_REV.to_owned(), number(root.rev));
-        item.insert(ATTR_REV_ID.to_owned(), string(root.id.as_str()));
-        item.insert(ATTR_GRAPHS.to_owned(), crate::concern::graphs_attribute(&root.graphs));
-    }
-}
-
-fn preset_config(item: &mut Item, config: Option<&NewConfig>) {
-    let Some(config) = config else { return };
-    let payload = Value::Object(config.payload().clone());
-    let (context, meta) = items::split_config(&payload);
-    item.insert(ATTR_CONFIG_V.to_owned(), number(config.v_after(0)));
-    if let Some(context) = context {
-        item.insert(ATTR_DEFAULT_CONTEXT_ADDRESS.to_owned(), string(context));
-        item.insert(ATTR_DEFAULT_CONTEXT_ID.to_owned(), string(context));
-    }
-    if !meta.is_empty() {
-        item.insert(ATTR_CONFIG_META.to_owned(), items::map(&meta));
-    }
-}
-
-/// What a creation does about concern items that lie under no record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Orphans {
-    /// Put over them. A refusal then brings back the meta alone.
-    Overwrite,
-    /// Be refused by them too. Then a refusal by an existing record brings back all of it.
-    Refuse,
-}
-
-/// Puts of a new record's items, the meta where there is no record. Every condition also recognises this very call: a
-/// repetition that the engine has forgotten is then told from a record that somebody else made.
-pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
-    all.iter()
-        .map(|item| {
-            let mut condition = Expression::new();
-            let part = match concern_of(items::sk(item)) {
-                None => {
-                    condition.not_exists(ATTR_KIND);
-                    Part::Meta
-                }
-                Some(concern) => {
-                    match orphans {
-                        Orphans::Overwrite => condition.not_by_call(&call.request_id),
-                        Orphans::Refuse => condition.not_exists(ATTR_PK),
-                    }
-                    Part::Concern(concern)
-                }
-            };
-            (part, condition.into_put(item.clone()))
-        })
-        .collect()
 }
 
 /// The record whose items refused a creation; `None` where no record did.

@@ -116,7 +116,7 @@ impl References {
                     }
                     _ => {}
                 },
-                Part::Meta | Part::Concern(_) | Part::Parent => {}
+                Part::Meta | Part::Concern(_) | Part::Parent | Part::Log => {}
             }
         }
         missing

@@ -8,11 +8,10 @@ use serde_json::json;
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, contended, key_reused},
     concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::{MAX_PLANS, contended, key_reused},
     records::{Part, boolean, refused_at},
     references::{is_referenced, require_unreferenced},
     schema::*,

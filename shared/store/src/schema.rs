@@ -22,6 +22,8 @@
 //! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. See
 //! docs/specification.md, Table.
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use nameservice_dynamo::as_integer;
 use nameservice_model::{ConcernKind, RecordKind};
 
 /// Partition key (S): the address.
@@ -80,7 +82,7 @@ pub const MEMBER_REV: &str = "rev";
 
 /// config of a ledger: the default JSON-LD context (S), as deployed servers name it.
 pub const ATTR_DEFAULT_CONTEXT_ADDRESS: &str = "default_context_address";
-/// config of a ledger: the same value, as the guide names it. See [`crate::items`] for which one is read.
+/// config of a ledger: the same value, as the guide names it. Which one is read is decided in `items`.
 pub const ATTR_DEFAULT_CONTEXT_ID: &str = "default_context_id";
 /// config: counter (N), 0 while unborn.
 pub const ATTR_CONFIG_V: &str = "config_v";
@@ -114,6 +116,8 @@ pub const MEMBER_LEASE_REFRESHED_AT: &str = "refreshed_at";
 
 /// backref: the address of the record that depends on this one (S).
 pub const ATTR_DEPENDENT: &str = "dependent";
+/// commit log: the commit (S).
+pub const ATTR_COMMIT_CID: &str = "commit_cid";
 /// commit log: expiry (N), epoch seconds.
 pub const ATTR_TTL: &str = "ttl";
 
@@ -169,6 +173,273 @@ pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
     match kind {
         RecordKind::Ledger => &ConcernKind::ALL,
         RecordKind::GraphSource => &[ConcernKind::Index, ConcernKind::Status, ConcernKind::Config],
+    }
+}
+
+/// The type of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A string.
+    Text,
+    /// A watermark, a counter or a time: an integer of 64 bits that is not negative.
+    Count,
+    /// A truth value.
+    Truth,
+    /// A map.
+    Map,
+    /// A list of strings.
+    List,
+}
+
+impl Shape {
+    /// Returns DynamoDB's name of the type.
+    pub const fn type_name(self) -> &'static str {
+        match self {
+            Self::Text => "S",
+            Self::Count => "N",
+            Self::Truth => "BOOL",
+            Self::Map => "M",
+            Self::List => "L",
+        }
+    }
+
+    /// Formats the type for those who read images of items.
+    pub(crate) const fn in_image(self) -> &'static str {
+        match self {
+            Self::Count => "N (i64)",
+            other => other.type_name(),
+        }
+    }
+
+    /// Returns whether a value is of this type.
+    pub(crate) fn is(self, value: &AttributeValue) -> bool {
+        match self {
+            Self::Text => value.is_s(),
+            Self::Count => as_integer(value).is_some(),
+            Self::Truth => value.is_bool(),
+            Self::Map => value.is_m(),
+            Self::List => value.is_l(),
+        }
+    }
+
+    /// Returns whether a value is one that a writer of the layout writes.
+    pub(crate) fn fits(self, value: &AttributeValue) -> bool {
+        match self {
+            Self::Count => as_integer(value).is_some_and(|count| count >= 0),
+            Self::List => value.as_l().is_ok_and(|entries| entries.iter().all(AttributeValue::is_s)),
+            _ => self.is(value),
+        }
+    }
+
+    /// Formats it for a sentence.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::Count => "a count",
+            Self::Truth => "true or false",
+            Self::Map => "a map",
+            Self::List => "a list of strings",
+        }
+    }
+}
+
+/// Who defines an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Fluree reads and writes it too: its name and type are fixed.
+    Shared,
+    /// An addition of ours, which Fluree ignores.
+    Ours,
+}
+
+/// An attribute of the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub shape: Shape,
+    /// Who defines it.
+    pub owner: Owner,
+    /// The kind of record that has it; `None` where both have it.
+    pub only: Option<RecordKind>,
+    /// Whether an item that we have written may lack it. One that others have written may lack any.
+    pub nullable: bool,
+    /// Whether an image with another type cannot be read as a change. Reads of records take such an attribute for absent,
+    /// but a change that is taken for nothing would be lost in silence.
+    pub strict: bool,
+}
+
+impl Attribute {
+    const fn shared(name: &'static str, shape: Shape) -> Self {
+        Self { name, shape, owner: Owner::Shared, only: None, nullable: true, strict: false }
+    }
+
+    const fn ours(name: &'static str, shape: Shape) -> Self {
+        Self { owner: Owner::Ours, ..Self::shared(name, shape) }
+    }
+
+    const fn required(self) -> Self {
+        Self { nullable: false, ..self }
+    }
+
+    const fn only(self, kind: RecordKind) -> Self {
+        Self { only: Some(kind), ..self }
+    }
+
+    const fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+}
+
+/// A group of attributes that items have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What every item has.
+    All,
+    /// The item that makes a record exist.
+    Meta,
+    /// The value of a concern.
+    Concern(ConcernKind),
+    /// What every item of a concern has beside its value.
+    Concerns,
+    /// The lease on the status item.
+    Lease,
+    /// A row of a dependent.
+    Backref,
+    /// A row of Fluree's commit log.
+    Commit,
+}
+
+impl Part {
+    /// Returns whether the item with this sort key has the attributes.
+    pub fn is_in(self, sk: &str) -> bool {
+        match self {
+            Self::All => !sk.starts_with(SK_COMMIT_PREFIX),
+            Self::Meta => sk == SK_META,
+            Self::Concern(concern) => sk == sk_of(concern),
+            Self::Concerns => concern_of(sk).is_some(),
+            Self::Lease => sk == sk_of(ConcernKind::Status),
+            Self::Backref => sk.starts_with(SK_BACKREF_PREFIX),
+            Self::Commit => sk.starts_with(SK_COMMIT_PREFIX),
+        }
+    }
+}
+
+/// The attributes of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The part.
+    pub part: Part,
+    /// Its attributes.
+    pub attributes: &'static [Attribute],
+}
+
+/// Every attribute of the table: what changes, doctor and tests know of one, they read here.
+pub const LAYOUT: &[Layout] = &[
+    Layout {
+        part: Part::All,
+        attributes: &[
+            Attribute::shared(ATTR_PK, Shape::Text).required(),
+            Attribute::shared(ATTR_SK, Shape::Text).required(),
+            Attribute::shared(ATTR_SCHEMA, Shape::Count).required(),
+            Attribute::shared(ATTR_UPDATED_AT_MS, Shape::Count).required(),
+        ],
+    },
+    Layout {
+        part: Part::Meta,
+        attributes: &[
+            Attribute::shared(ATTR_KIND, Shape::Text).required().strict(),
+            Attribute::shared(ATTR_NAME, Shape::Text).required(),
+            Attribute::shared(ATTR_BRANCH, Shape::Text).required(),
+            Attribute::shared(ATTR_RETRACTED, Shape::Truth).required().strict(),
+            Attribute::shared(ATTR_BP_SOURCE, Shape::Text).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_BRANCHES, Shape::Count),
+            Attribute::shared(ATTR_SOURCE_TYPE, Shape::Text).only(RecordKind::GraphSource).required().strict(),
+            Attribute::shared(ATTR_DEPENDENCIES, Shape::List).only(RecordKind::GraphSource).required(),
+            Attribute::ours(ATTR_COUNTED, Shape::List).only(RecordKind::GraphSource),
+            Attribute::ours(ATTR_CREATED_AT, Shape::Count).required(),
+            Attribute::ours(ATTR_DEPENDENTS, Shape::Count),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Head),
+        attributes: &[
+            Attribute::shared(ATTR_COMMIT_ID, Shape::Text).strict(),
+            Attribute::shared(ATTR_COMMIT_T, Shape::Count).required().strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Index),
+        attributes: &[
+            Attribute::shared(ATTR_INDEX_ID, Shape::Text).strict(),
+            Attribute::shared(ATTR_INDEX_T, Shape::Count).required().strict(),
+            Attribute::ours(ATTR_REV, Shape::Count),
+            Attribute::ours(ATTR_REV_ID, Shape::Text),
+            Attribute::ours(ATTR_GRAPHS, Shape::Map).strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Status),
+        attributes: &[
+            Attribute::shared(ATTR_STATUS, Shape::Text).required().strict(),
+            Attribute::shared(ATTR_STATUS_V, Shape::Count).required().strict(),
+            Attribute::shared(ATTR_STATUS_META, Shape::Map).strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Config),
+        attributes: &[
+            Attribute::shared(ATTR_CONFIG_V, Shape::Count).required().strict(),
+            Attribute::shared(ATTR_CONFIG_META, Shape::Map).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_CONFIG_JSON, Shape::Text).only(RecordKind::GraphSource).required().strict(),
+            Attribute::shared(ATTR_DEFAULT_CONTEXT_ADDRESS, Shape::Text).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_DEFAULT_CONTEXT_ID, Shape::Text).only(RecordKind::Ledger),
+        ],
+    },
+    Layout {
+        part: Part::Concerns,
+        attributes: &[
+            Attribute::ours(ATTR_RETRACTED, Shape::Truth).strict(),
+            Attribute::ours(ATTR_REQUEST_IDS[0], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[1], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[2], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[3], Shape::Text),
+        ],
+    },
+    Layout {
+        part: Part::Lease,
+        attributes: &[Attribute::ours(ATTR_LEASE, Shape::Map), Attribute::ours(ATTR_LEASE_TOKEN, Shape::Count)],
+    },
+    Layout { part: Part::Backref, attributes: &[Attribute::ours(ATTR_DEPENDENT, Shape::Text).required()] },
+    Layout {
+        part: Part::Commit,
+        attributes: &[
+            Attribute::shared(ATTR_COMMIT_CID, Shape::Text),
+            Attribute::shared(ATTR_COMMIT_T, Shape::Count),
+            Attribute::shared(ATTR_TTL, Shape::Count),
+        ],
+    },
+];
+
+/// Returns the attributes of the item with this sort key.
+pub fn attributes_of(sk: &str) -> impl Iterator<Item = &'static Attribute> {
+    LAYOUT.iter().filter(move |layout| layout.part.is_in(sk)).flat_map(|layout| layout.attributes)
+}
+
+/// Returns the attributes that hold the value of a concern.
+pub fn value_of_concern(concern: ConcernKind) -> Vec<&'static str> {
+    let layouts = LAYOUT.iter().filter(|layout| layout.part == Part::Concern(concern));
+    layouts.flat_map(|layout| layout.attributes).map(|attribute| attribute.name).collect()
+}
+
+/// Returns the attribute that holds the watermark of a concern.
+pub const fn watermark_of(concern: ConcernKind) -> &'static str {
+    match concern {
+        ConcernKind::Head => ATTR_COMMIT_T,
+        ConcernKind::Index => ATTR_INDEX_T,
+        ConcernKind::Status => ATTR_STATUS_V,
+        ConcernKind::Config => ATTR_CONFIG_V,
     }
 }
 

@@ -12,11 +12,10 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, as_seen},
+    client::{Attempts, Failed, MAX_PLANS, contended},
+    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, value_as_seen},
     expressions::{Expression, Key},
     items::{self, Item},
-    push::{MAX_PLANS, contended},
     records::check_key,
     schema::*,
 };
@@ -68,7 +67,7 @@ impl<C: Concern> Planned for Pushing<'_, C> {
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        as_seen(expression, item, C::ATTRIBUTES);
+        value_as_seen::<C>(expression, item);
     }
 
     fn must_see(&self) -> bool {
@@ -121,7 +120,7 @@ impl<C: Concern> Planned for Checking<C> {
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        as_seen(expression, item, C::ATTRIBUTES);
+        value_as_seen::<C>(expression, item);
     }
 
     fn must_see(&self) -> bool {

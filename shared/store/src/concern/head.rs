@@ -3,10 +3,9 @@ use nameservice_model::{
 };
 
 use crate::{
-    concern::{Concern, Judgement, RefAttributes, as_seen},
+    concern::{Concern, Judgement, RefAttributes, value_as_seen},
     expressions::Expression,
     items::{self, Item},
-    records::NewLedger,
     schema::*,
 };
 
@@ -20,7 +19,6 @@ impl Concern for HeadConcern {
 
     const KIND: ConcernKind = ConcernKind::Head;
     const OPERATION: &'static str = "push a head";
-    const ATTRIBUTES: &[&str] = &[ATTR_COMMIT_ID, ATTR_COMMIT_T];
 
     fn read(item: &Item) -> Head {
         items::head(item)
@@ -44,7 +42,7 @@ impl Concern for HeadConcern {
     fn plan(expression: &mut Expression, push: &HeadPush, seen: Option<&Item>) {
         HEAD.set(expression, push.desired().id(), push.desired().t());
         match (seen, push.expected()) {
-            (Some(item), _) => as_seen(expression, item, Self::ATTRIBUTES),
+            (Some(item), _) => value_as_seen::<Self>(expression, item),
             (None, Expected::Value(expected)) => {
                 Self::expect(expression, expected);
                 if expected.v > 0 {
@@ -83,8 +81,8 @@ impl Concern for HeadConcern {
         OperationKind::PushHead(push.clone())
     }
 
-    fn preset(new: &NewHead) -> NewLedger<'_> {
-        NewLedger { head: Some(new), ..NewLedger::default() }
+    fn preset(item: &mut Item, new: &NewHead) {
+        HEAD.preset(item, new.id(), new.t());
     }
 
     fn same(a: &Item, b: &Item) -> bool {

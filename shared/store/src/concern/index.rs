@@ -10,7 +10,6 @@ use crate::{
     concern::{Concern, Judgement, RefAttributes, as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
-    records::NewLedger,
     schema::*,
 };
 
@@ -28,7 +27,6 @@ impl Concern for IndexConcern {
 
     const KIND: ConcernKind = ConcernKind::Index;
     const OPERATION: &'static str = "push an index";
-    const ATTRIBUTES: &[&str] = &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID, ATTR_GRAPHS];
 
     fn read(item: &Item) -> Index {
         items::index(item)
@@ -209,8 +207,13 @@ impl Concern for IndexConcern {
         ]))
     }
 
-    fn preset(new: &NewIndex) -> NewLedger<'_> {
-        NewLedger { index: Some(new), ..NewLedger::default() }
+    fn preset(item: &mut Item, new: &NewIndex) {
+        INDEX.preset(item, new.id(), new.t());
+        item.insert(ATTR_REV.to_owned(), number(0));
+        item.insert(ATTR_REV_ID.to_owned(), string(new.id().as_str()));
+        let graphs =
+            new.graphs().iter().map(|(name, graph)| (name.clone(), graph.as_ref().map(|new| counted(None, new))));
+        item.insert(ATTR_GRAPHS.to_owned(), graphs_attribute(&graphs.collect()));
     }
 
     fn same(a: &Item, b: &Item) -> bool {

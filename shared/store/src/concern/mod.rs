@@ -20,7 +20,7 @@ pub(crate) use self::{
 use crate::{
     expressions::Expression,
     items::{self, Item, number, string},
-    records::NewLedger,
+    schema::value_of_concern,
 };
 
 /// A concern as it is stored.
@@ -34,9 +34,6 @@ pub(crate) trait Concern: Send + Sync {
     const KIND: ConcernKind;
     /// How errors name a push of it.
     const OPERATION: &'static str;
-
-    /// Where its value is kept.
-    const ATTRIBUTES: &[&str];
 
     /// The value that an item holds; of an empty item the unborn one.
     fn read(item: &Item) -> ConcernValue<Self::Payload>;
@@ -82,8 +79,8 @@ pub(crate) trait Concern: Send + Sync {
     /// The push as an operation of a transaction.
     fn operation(push: &Push<Self::Payload, Self::New>) -> OperationKind;
 
-    /// What a ledger holds that this push creates.
-    fn preset(new: &Self::New) -> NewLedger<'_>;
+    /// Sets the first value of a new record's item.
+    fn preset(item: &mut Item, new: &Self::New);
 
     /// Whether two items hold the same, as far as a push that creates a ledger is concerned.
     fn same(a: &Item, b: &Item) -> bool;
@@ -127,6 +124,11 @@ struct RefAttributes {
 }
 
 impl RefAttributes {
+    fn preset(&self, item: &mut Item, id: &ContentId, t: i64) {
+        item.insert(self.id.to_owned(), string(id.as_str()));
+        item.insert(self.t.to_owned(), number(t));
+    }
+
     fn set(&self, expression: &mut Expression, id: &ContentId, t: i64) {
         expression.set(self.id, string(id.as_str()));
         expression.set(self.t, number(t));
@@ -159,4 +161,9 @@ pub(crate) fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&s
     for attribute in attributes {
         expression.is(attribute, items::present(item, attribute).cloned());
     }
+}
+
+/// The condition that the value of a concern is as this item has it.
+pub(crate) fn value_as_seen<C: Concern>(expression: &mut Expression, item: &Item) {
+    as_seen(expression, item, &value_of_concern(C::KIND));
 }
