@@ -22,7 +22,7 @@ const fn bug(
     Bug { name, file, find, put, tests }
 }
 
-const CONCERN: &str = "shared/store/src/concern/mod.rs";
+const CONCERN: &str = "shared/store/src/concern/stored.rs";
 const CONFIG: &str = "shared/store/src/concern/config.rs";
 const HEAD: &str = "shared/store/src/concern/head.rs";
 const INDEX: &str = "shared/store/src/concern/index.rs";
@@ -213,8 +213,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a transaction is rejected only where all of its operations are",
         TRANSACTIONS,
-        "outcomes.iter().any(OperationOutcome::rejects)",
-        "outcomes.iter().all(OperationOutcome::rejects)",
+        "outcomes.iter().any(Verdict::rejects)",
+        "outcomes.iter().all(Verdict::rejects)",
         &["transactions::", "model::"],
     ),
     bug(

@@ -8,6 +8,7 @@
 
 mod batches;
 mod connect;
+mod error;
 mod sending;
 mod table;
 
@@ -17,6 +18,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 pub use batches::{Unwritten, WRITE_BATCH};
 pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client, variable};
+pub use error::{BoxError, Error, Outcome, Result};
 pub use sending::{Attempts, Backoff, Failed, Judged, Refusal, Refusing, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};
 

@@ -14,11 +14,11 @@ use aws_sdk_dynamodb::{
     types::{CancellationReason, TransactWriteItem},
 };
 use aws_smithy_runtime_api::client::result::ConnectorError;
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use metrics::{counter, histogram};
-use nameservice_model::{Error, Result};
 use tokio::time::{Instant, sleep};
 
-use crate::Item;
+use crate::{Error, Item, Outcome, Result};
 
 /// How long and how often requests are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Refusal {
     pub fn condition(self, operation: &'static str) -> Result<Option<Item>> {
         match self {
             Self::Condition(item) => Ok(item.filter(|item| !item.is_empty())),
-            Self::Cancelled(_) => Err(Error::Store { operation, source: "a single write was cancelled".into() }),
+            Self::Cancelled(_) => Err(Error::Failed { operation, source: "a single write was cancelled".into() }),
         }
     }
 }
@@ -210,7 +210,7 @@ impl Sender {
 
     /// Begins a series of attempts.
     pub fn backoff(&self) -> Backoff {
-        Backoff { policy: self.policy, begun: Instant::now(), attempts: 0 }
+        Backoff::new(self.policy)
     }
 
     /// Sends a read until it is answered.
@@ -221,28 +221,30 @@ impl Sender {
     {
         let mut attempts = Attempts::default();
         match self.send(operation, &mut attempts, attempt).await {
-            Ok(Ok(output)) => Ok(output),
+            Ok(Outcome::Applied(output)) => Ok(output),
             // Reads carry no conditions.
-            Ok(Err(_)) => Err(Error::Store { operation, source: "a read was refused by a condition".into() }),
+            Ok(Outcome::Rejected(_)) => {
+                Err(Error::Failed { operation, source: "a read was refused by a condition".into() })
+            }
             Err(Error::OutcomeUnknown { operation, source }) => Err(Error::Unavailable { operation, source }),
             Err(error) => Err(error),
         }
     }
 
-    /// Sends a conditional update. `Ok(Err(item))`: refused, with the item as it stands (if the request asks for it).
+    /// Sends a conditional update. A rejection has the item as it is stored, if the request asks for it.
     pub async fn update(
         &self,
         operation: &'static str,
         request: UpdateItemFluentBuilder,
         attempts: &mut Attempts,
-    ) -> Result<Result<Item, Option<Item>>> {
+    ) -> Result<Outcome<Item, Option<Item>>> {
         match self.send(operation, attempts, || request.clone().send()).await? {
-            Ok(output) => Ok(Ok(output.attributes.unwrap_or_default())),
-            Err(refusal) => Ok(Err(refusal.condition(operation)?)),
+            Outcome::Applied(output) => Ok(Outcome::Applied(output.attributes.unwrap_or_default())),
+            Outcome::Rejected(refusal) => Ok(Outcome::Rejected(refusal.condition(operation)?)),
         }
     }
 
-    /// Sends a transaction whose actions are labelled. `Ok(Err(failed))`: refused, naming each action that was.
+    /// Sends a transaction whose actions are labelled. A rejection names each action that failed.
     ///
     /// All attempts carry one token, so that the engine itself recognises a repetition: a refusal after a lost answer is
     /// then a refusal of the first attempt too.
@@ -251,7 +253,7 @@ impl Sender {
         operation: &'static str,
         actions: Vec<(L, TransactWriteItem)>,
         attempts: &mut Attempts,
-    ) -> Result<Result<(), Vec<(L, Failed)>>> {
+    ) -> Result<Outcome<(), Vec<(L, Failed)>>> {
         let (labels, items): (Vec<L>, Vec<_>) = actions.into_iter().unzip();
         let request = self
             .client
@@ -259,18 +261,18 @@ impl Sender {
             .set_transact_items(Some(items))
             .client_request_token(uuid::Uuid::new_v4().to_string());
         match self.send(operation, attempts, || request.clone().send()).await? {
-            Ok(_) => Ok(Ok(())),
-            Err(Refusal::Cancelled(reasons)) => {
+            Outcome::Applied(_) => Ok(Outcome::Applied(())),
+            Outcome::Rejected(Refusal::Cancelled(reasons)) => {
                 let failed = labels.into_iter().zip(reasons).filter_map(|(label, failed)| Some((label, failed?)));
-                Ok(Err(failed.collect()))
+                Ok(Outcome::Rejected(failed.collect()))
             }
-            Err(Refusal::Condition(_)) => {
-                Err(Error::Store { operation, source: "a transaction was refused as a single write".into() })
+            Outcome::Rejected(Refusal::Condition(_)) => {
+                Err(Error::Failed { operation, source: "a transaction was refused as a single write".into() })
             }
         }
     }
 
-    /// Sends a write until it is answered. `Ok(Err(refusal))`: a condition did not hold.
+    /// Sends a write until it is answered.
     ///
     /// It is sent again after a lost answer too, unless the attempts are [`Attempts::once`].
     pub async fn send<O, E, F>(
@@ -278,7 +280,7 @@ impl Sender {
         operation: &'static str,
         attempts: &mut Attempts,
         attempt: impl Fn() -> F,
-    ) -> Result<Result<O, Refusal>>
+    ) -> Result<Outcome<O, Refusal>>
     where
         F: Future<Output = Result<O, SdkError<E>>>,
         E: Refusing + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -295,7 +297,7 @@ impl Sender {
             let error = match attempted {
                 Ok(output) => {
                     counted("ok");
-                    return Ok(Ok(output));
+                    return Ok(Outcome::Applied(output));
                 }
                 Err(error) => error,
             };
@@ -307,9 +309,9 @@ impl Sender {
                 Failure::Fatal(_) => "failed",
             });
             match failure {
-                Failure::Refused(refusal) => return Ok(Err(refusal)),
+                Failure::Refused(refusal) => return Ok(Outcome::Rejected(refusal)),
                 Failure::Fatal(Some(known)) => return Err(known),
-                Failure::Fatal(None) => return Err(Error::Store { operation, source: error.into() }),
+                Failure::Fatal(None) => return Err(Error::Failed { operation, source: error.into() }),
                 Failure::Busy => {}
                 Failure::Lost => {
                     attempts.uncertain = true;
@@ -330,24 +332,30 @@ impl Sender {
     }
 }
 
-/// The pauses between attempts: full jitter, doubling, until the deadline.
+/// The delays between attempts: full jitter, doubling, until the deadline.
 #[derive(Debug)]
 pub struct Backoff {
+    longest: ExponentialBackoff,
     policy: RetryPolicy,
     begun: Instant,
     attempts: u32,
 }
 
 impl Backoff {
-    /// Waits for the next attempt. False once the deadline has come.
+    fn new(policy: RetryPolicy) -> Self {
+        let longest = ExponentialBuilder::default().with_min_delay(policy.base).with_max_delay(policy.cap);
+        Self { longest: longest.without_max_times().build(), policy, begun: Instant::now(), attempts: 0 }
+    }
+
+    /// Waits for the next attempt. Returns false once the deadline has passed.
     pub async fn pause(&mut self) -> bool {
-        let longest = self.policy.base.saturating_mul(1 << self.attempts.min(16)).min(self.policy.cap);
-        let pause = longest.mul_f64(rand::random::<f64>());
+        // The jitter of the library is added to a delay; full jitter draws from all of it.
+        let delay = self.longest.next().unwrap_or(self.policy.cap).mul_f64(rand::random::<f64>());
         self.attempts += 1;
-        if self.begun.elapsed() + pause > self.policy.deadline {
+        if self.begun.elapsed() + delay > self.policy.deadline {
             return false;
         }
-        sleep(pause).await;
+        sleep(delay).await;
         true
     }
 }

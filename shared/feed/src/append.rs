@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::atomic::Ordering};
 use jiff::Timestamp;
 use nameservice_model::{Change, Error, Identity, Result};
 use nameservice_store::Difference;
-use nameservice_views::from_item;
+use nameservice_views::{Outcome, from_item};
 
 use crate::{
     Feed,
@@ -120,8 +120,8 @@ impl Feed {
             writes.push(Row::write(&change, n + 1, until)?);
         }
         let refused = match self.view.transact(writes).await {
-            Ok(Ok(())) => return Ok(Attempt::Appended(recorded_at)),
-            Ok(Err(refused)) => refused,
+            Ok(Outcome::Applied(())) => return Ok(Attempt::Appended(recorded_at)),
+            Ok(Outcome::Rejected(refused)) => refused,
             Err(error) if error.is_outcome_unknown() => return Ok(Attempt::Unknown),
             Err(error) => return Err(error.into()),
         };
@@ -129,9 +129,9 @@ impl Feed {
         for refusal in refused {
             let item = refusal.item.unwrap_or_default();
             match refusal.position {
-                0 => attempt.0 = Some(from_item::<Counter>(item)?),
+                0 => attempt.0 = Some(from_item::<Counter>(item).map_err(rows::corrupt)?),
                 write if write % 2 == 1 => {
-                    let seen: Seen = from_item(item)?;
+                    let seen: Seen = from_item(item).map_err(rows::corrupt)?;
                     attempt.1.push((write / 2, (seen.at, seen.recorded_at()?, seen.identity()?)));
                 }
                 // The row's position is taken: the counter shows it, too, unless it was reset.

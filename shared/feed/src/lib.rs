@@ -38,7 +38,7 @@ use std::{
 
 use jiff::Timestamp;
 use nameservice_model::{Error, Result};
-use nameservice_views::{Report, View};
+use nameservice_views::{Outcome, Report, View};
 use tokio::sync::watch;
 
 pub use append::{Appended, Entry, MAX_TRANSACTION};
@@ -123,9 +123,9 @@ impl Feed {
         loop {
             let counter = self.counter().await?;
             match self.view.transact(vec![counter.with_new_epoch(self.now())?]).await {
-                Ok(Ok(())) => return Ok(counter.n + 2),
+                Ok(Outcome::Applied(())) => return Ok(counter.n + 2),
                 // Another writer has appended meanwhile, or the reply was lost: read again.
-                Ok(Err(_)) => {}
+                Ok(Outcome::Rejected(_)) => {}
                 Err(error) if error.is_outcome_unknown() => {}
                 Err(error) => return Err(error.into()),
             }

@@ -75,13 +75,13 @@ impl Counter {
     /// The write that moves it over `k` positions, if it still is where it was seen.
     pub(crate) fn advance(n: u64, k: usize, recorded_at: Timestamp, until: i64) -> Result<Write> {
         let moved = Moved { first: n + 1, until, recorded_at: recorded_at.as_millisecond() };
-        Self::write(n, n + k as u64, to_item(&moved)?)
+        Self::write(n, n + k as u64, to_item(&moved).map_err(corrupt)?)
     }
 
     /// The write that leaves out one position, at which nobody can have been, and forbids all before it.
     pub(crate) fn with_new_epoch(&self, now: Timestamp) -> Result<Write> {
         let begun = Begun { epoch: self.n + 2, recorded_at: now.as_millisecond() };
-        Self::write(self.n, self.n + 1, to_item(&begun)?)
+        Self::write(self.n, self.n + 1, to_item(&begun).map_err(corrupt)?)
     }
 
     fn write(from: u64, to: u64, set: Item) -> Result<Write> {

@@ -8,6 +8,7 @@ use nameservice_model::{Address, ConcernKind, Error, RecordKind, Result};
 
 use crate::{
     Store,
+    client::of_table,
     expressions::Key,
     items::{self, Item, RecordItems},
     schema::*,
@@ -68,7 +69,7 @@ impl Store {
                 .build()
                 .map_err(|error| Error::Store { operation, source: error.into() })?;
             let request = self.sender.client().batch_get_item().request_items(self.sender.table(), wanted);
-            let output = self.sender.read(operation, || request.clone().send()).await?;
+            let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
             found.extend(output.responses.unwrap_or_default().into_values().flatten());
             left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
             // An answer without some of the items would be a wrong answer: better none.
@@ -90,7 +91,7 @@ impl Store {
             .collect::<Result<Vec<_>, aws_sdk_dynamodb::error::BuildError>>()
             .map_err(|error| Error::Store { operation, source: error.into() })?;
         let unwritten = self.sender.write_all(operation, &[ATTR_PK, ATTR_SK], deletes).await;
-        unwritten.into_iter().next().map_or(Ok(()), |unwritten| Err(unwritten.error))
+        unwritten.into_iter().next().map_or(Ok(()), |unwritten| Err(of_table(unwritten.error)))
     }
 }
 

@@ -4,7 +4,7 @@ use nameservice_model::{Address, Call, ConcernKind, RecordKind, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, contended},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, contended},
     commit_log::{NO_COMMITS, no_log},
     concern::Concern,
     expressions::{Action, Expression},
@@ -94,7 +94,7 @@ pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part,
 }
 
 impl Store {
-    /// Sends the transaction of a creation. `Ok(Err(failed))`: rejected, naming each action that was.
+    /// Sends the transaction of a creation. A rejection names each action that failed.
     ///
     /// Over nothing this is one request. Leftovers of an earlier life reject the first one: they show that Fluree's
     /// commit log may have outlived its ledger, so it is swept while there is still no record, and the next transaction
@@ -106,15 +106,15 @@ impl Store {
         address: &Address,
         attempts: &mut Attempts,
         actions: impl Fn(Orphans) -> Vec<(Part, Action)>,
-    ) -> Result<Result<(), Vec<(Part, Failed)>>> {
+    ) -> Result<Outcome<(), Vec<(Part, Failed)>>> {
         let mut orphans = Orphans::Refuse;
         for _ in 0..MAX_PLANS {
             let failed = match self.transact(operation, actions(orphans), attempts).await? {
-                Ok(()) => return Ok(Ok(())),
-                Err(failed) => failed,
+                Outcome::Applied(()) => return Ok(Outcome::Applied(())),
+                Outcome::Rejected(failed) => failed,
             };
             if !by_leftovers_alone(&failed, call) {
-                return Ok(Err(failed));
+                return Ok(Outcome::Rejected(failed));
             }
             self.sweep_commits(operation, address, NO_COMMITS).await?;
             orphans = Orphans::Overwrite;

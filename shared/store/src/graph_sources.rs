@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Store,
-    client::{Attempts, MAX_PLANS, contended, key_reused},
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
     creation::put_new,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
@@ -15,6 +15,14 @@ use crate::{
 };
 
 const PUBLISH: &str = "publish a graph source";
+
+/// The outcome of an attempt to create a graph source.
+enum Creation {
+    /// The publication is answered.
+    Answered(Published),
+    /// The address is taken by this record.
+    Taken(RecordItems),
+}
 
 impl Store {
     /// Creates in one transaction. One that is refused because the record exists brings it back whole, and a second
@@ -28,8 +36,8 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut existing = match publication.expected_v() {
             None | Some(0) => match self.create_graph_source(call, address, publication, &mut attempts).await? {
-                Ok(published) => return Ok(published),
-                Err(existing) => Some(existing),
+                Creation::Answered(published) => return Ok(published),
+                Creation::Taken(existing) => Some(existing),
             },
             Some(_) => None,
         };
@@ -45,14 +53,13 @@ impl Store {
         Err(contended(PUBLISH, attempts))
     }
 
-    /// `Ok(Err(existing))`: the address is taken.
     async fn create_graph_source(
         &self,
         call: &Call,
         address: &Address,
         publication: &GraphSourcePublication,
         attempts: &mut Attempts,
-    ) -> Result<Result<Published, RecordItems>> {
+    ) -> Result<Creation> {
         let now = self.now_ms();
         let dependencies = publication.dependencies().unwrap_or_default();
         let all = new_graph_source(address, publication, dependencies, call, now);
@@ -61,15 +68,15 @@ impl Store {
             let counting = references.actions(address, now);
             let actions = |orphans| [put_new(&all, call, orphans), counting.clone()].concat();
             let failed = match self.create(PUBLISH, call, address, attempts, actions).await? {
-                Ok(()) => return created(all).map(Ok),
-                Err(failed) => failed,
+                Outcome::Applied(()) => return created(all).map(Creation::Answered),
+                Outcome::Rejected(failed) => failed,
             };
             if let Some(existing) = found(&failed) {
-                return Ok(Err(existing));
+                return Ok(Creation::Taken(existing));
             }
             let missing = references.learn(&failed);
             if !missing.is_empty() {
-                return Ok(Ok(Published::MissingDependencies(missing)));
+                return Ok(Creation::Answered(Published::MissingDependencies(missing)));
             }
             self.check_found_rows(PUBLISH, &mut references, &failed).await?;
         }
@@ -87,7 +94,7 @@ impl Store {
     ) -> Result<Option<Published>> {
         let config = found.concern_or_empty(ConcernKind::Config);
         let Some((meta, kind)) = found.meta() else {
-            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: None }));
+            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: None }));
         };
         let source_type = items::text(meta, ATTR_SOURCE_TYPE);
         if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
@@ -103,11 +110,11 @@ impl Store {
             return Err(key_reused(PUBLISH, *attempts));
         }
         if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.refuse(PUBLISH, Some(Published::Retracted));
+            return attempts.reject(PUBLISH, Some(Published::Retracted));
         }
         let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
         if publication.expected_v().is_some_and(|expected| expected != v) {
-            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
+            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
         }
         let now = self.now_ms();
         let mut references = match publication.dependencies() {
@@ -121,11 +128,11 @@ impl Store {
             ];
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PUBLISH, actions, attempts).await? {
-                Ok(()) => {
+                Outcome::Applied(()) => {
                     apply(&mut found, publication, v + 1, now);
                     return Ok(found.record().map(|record| Published::Updated(Box::new(record))));
                 }
-                Err(failed) => failed,
+                Outcome::Rejected(failed) => failed,
             };
             if failed.iter().any(|(part, _)| matches!(part, Part::Meta | Part::Concern(_))) {
                 return Ok(None);

@@ -7,7 +7,7 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::{Attempts, Failed, contended},
+    client::{Attempts, Failed, Outcome, Reject, contended},
     concern::{ConfigConcern, HeadConcern, graphs_attribute},
     creation::NewLedger,
     expressions::{Expression, Key},
@@ -39,11 +39,13 @@ impl Store {
         let created = self.create(CREATE, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
         let items = ledger.into_items();
         match created {
-            Ok(()) => put_record(CREATE, &items).map(Created::Created),
-            Err(failed) if any_remembers(&failed, call) => put_record(CREATE, &items).map(Created::Created),
-            Err(failed) => {
+            Outcome::Applied(()) => put_record(CREATE, &items).map(Created::Created),
+            Outcome::Rejected(failed) if any_remembers(&failed, call) => {
+                put_record(CREATE, &items).map(Created::Created)
+            }
+            Outcome::Rejected(failed) => {
                 check_key(CREATE, &failed, call, attempts)?;
-                attempts.refuse(CREATE, Created::AlreadyExists)
+                attempts.reject(CREATE, Created::AlreadyExists)
             }
         }
     }
@@ -82,8 +84,8 @@ impl Store {
         let created = self.create(BRANCH, call, branch, &mut attempts, actions).await?;
         let items = ledger.into_items();
         let failed = match created {
-            Ok(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
-            Err(failed) => failed,
+            Outcome::Applied(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
+            Outcome::Rejected(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return put_record(BRANCH, &items).map(BranchCreated::Created);
@@ -93,7 +95,7 @@ impl Store {
             Some(_) => BranchCreated::AlreadyExists,
             None => BranchCreated::UnknownSource,
         };
-        attempts.refuse(BRANCH, refusal)
+        attempts.reject(BRANCH, refusal)
     }
 
     /// Resets a ledger. Fluree's indexer takes its commit log for the truth where it reaches the head without a gap, so
@@ -136,8 +138,8 @@ impl Store {
         };
         let mut attempts = Attempts::default();
         let failed = match self.transact(RESET, actions, &mut attempts).await? {
-            Ok(()) => return Ok(done),
-            Err(failed) => failed,
+            Outcome::Applied(()) => return Ok(done),
+            Outcome::Rejected(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return Ok(done);
@@ -151,7 +153,7 @@ impl Store {
             },
             None => return Err(contended(RESET, attempts)),
         };
-        attempts.refuse(RESET, refusal)
+        attempts.reject(RESET, refusal)
     }
 }
 

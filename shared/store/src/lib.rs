@@ -57,7 +57,6 @@ use nameservice_model::{
 use serde_json::Value;
 
 pub use changes::{Difference, Identities, Known, StreamRecord, Unreadable};
-pub use leases::Ran;
 pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
 pub use table::TableReport;
 

@@ -11,6 +11,7 @@ use nameservice_model::{
 use crate::{
     Store,
     batches::{Assembly, Wanted, start_key},
+    client::of_table,
     items::{self, Item, RecordItems, string},
     schema::*,
 };
@@ -144,7 +145,7 @@ impl Store {
                 .expression_attribute_names("#pk", ATTR_PK)
                 .expression_attribute_values(":beginning", string(beginning)),
         };
-        match self.sender.read(LIST, || request.clone().send()).await {
+        match self.sender.read(LIST, || request.clone().send()).await.map_err(of_table) {
             Ok(output) => {
                 let more = output.last_evaluated_key.is_some_and(|key| !key.is_empty());
                 Ok(Some(Hits { items: output.items.unwrap_or_default(), more }))
@@ -222,8 +223,11 @@ impl Store {
         let mut assembly = Assembly::default();
         let position = after.and_then(Cursor::position).unwrap_or(0);
         loop {
-            let page =
-                self.sender.read(SNAPSHOT, || request.clone().set_exclusive_start_key(start.clone()).send()).await?;
+            let page = self
+                .sender
+                .read(SNAPSHOT, || request.clone().set_exclusive_start_key(start.clone()).send())
+                .await
+                .map_err(of_table)?;
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
             // After the last item, the end completes the last record.
             let end = start.is_none().then_some(None);

@@ -4,7 +4,7 @@ use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, contended},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, contended},
     commit_log::NO_COMMITS,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
@@ -91,11 +91,11 @@ impl Store {
             }
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PURGE, actions, attempts).await? {
-                Ok(()) => {
+                Outcome::Applied(()) => {
                     self.sweep_commits(PURGE, address, NO_COMMITS).await?;
                     return Ok(Attempted::Purged);
                 }
-                Err(failed) => failed,
+                Outcome::Rejected(failed) => failed,
             };
             match refused_at(&failed, &Part::Meta) {
                 Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Attempted::HasDependents),
@@ -122,7 +122,7 @@ impl Store {
                 let key = Key::new(address, sk_of(concern));
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
-            if self.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
+            if let Outcome::Rejected(_) = self.transact(PURGE, actions, &mut Attempts::default()).await? {
                 // Somebody has created a record here: its items are not orphans.
                 return Err(contended(PURGE, Attempts::default()));
             }

@@ -3,13 +3,11 @@
 //! A push is a single conditional update. What a refused one means is judged from the item that comes back with the
 //! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
-use nameservice_model::{
-    Address, Call, Committed, ConcernValue, Error, Operation, OperationOutcome, Push, PushOutcome, RecordKind, Result,
-};
+use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, RecordKind, Result};
 
 use crate::{
     Store,
-    client::{Attempts, MAX_PLANS, contended, key_reused},
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::{Concern, Judgement},
     creation::NewLedger,
     expressions::{Expression, Key},
@@ -65,44 +63,20 @@ impl Store {
             expression.by_call(&call.request_id);
             expression.touch(now);
             match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
-                Ok(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
-                Err(Some(item)) => match refused::<C>(&item, call, push, attempts, seen.as_ref())? {
+                Outcome::Applied(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
+                Outcome::Rejected(Some(item)) => match refused::<C>(&item, call, push, attempts, seen.as_ref())? {
                     Some(outcome) => return Ok(outcome),
                     None => seen = Some(item),
                 },
-                Err(None) => match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
-                    Some(outcome) => return Ok(outcome),
-                    None => seen = None,
-                },
+                Outcome::Rejected(None) => {
+                    match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
+                        Some(outcome) => return Ok(outcome),
+                        None => seen = None,
+                    }
+                }
             }
         }
         Err(contended(C::OPERATION, attempts))
-    }
-
-    /// A push under a lease: a transaction that checks the token, too.
-    async fn push_fenced<C: Concern>(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<C::Payload, C::New>,
-    ) -> Result<PushOutcome<C::Payload>> {
-        let operation = Operation { address: address.clone(), action: C::operation(push) };
-        let (Committed::Committed(mut outcomes) | Committed::Rejected(mut outcomes)) =
-            self.commit_operations(C::OPERATION, call, &[operation]).await?;
-        let value = |state| C::value(state).unwrap_or(ConcernValue::unborn());
-        Ok(match outcomes.pop() {
-            Some(OperationOutcome::Updated { value: state, replayed }) => {
-                PushOutcome::Updated { value: value(state), replayed }
-            }
-            Some(OperationOutcome::Stale { actual }) => PushOutcome::Stale { actual: value(actual) },
-            Some(OperationOutcome::Conflict { actual }) => PushOutcome::Conflict { actual: actual.map(value) },
-            Some(OperationOutcome::Retracted) => PushOutcome::Retracted,
-            Some(OperationOutcome::WrongKind(kind)) => PushOutcome::WrongKind(kind),
-            Some(OperationOutcome::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
-            Some(OperationOutcome::Unknown) => PushOutcome::Unknown,
-            // One operation has one outcome, and a push never merely passes.
-            Some(_) | None => return Err(contended(C::OPERATION, Attempts::default())),
-        })
     }
 
     /// No item came back: there is no such record, or an old one lacks this row. Then the row is put by a transaction
@@ -117,13 +91,13 @@ impl Store {
     ) -> Result<Option<PushOutcome<C::Payload>>> {
         let items = self.read_record(C::OPERATION, address).await?;
         let Some((meta, kind)) = items.meta() else {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::Unknown));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::Unknown));
         };
         if !C::belongs_to(kind) {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
         }
         if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::Retracted));
         }
         if items.concern(C::KIND).is_some() {
             return Ok(None);
@@ -145,8 +119,10 @@ impl Store {
             (Part::Concern(C::KIND), row.into_update(&Key::new(address, sk_of(C::KIND)))),
         ];
         match self.transact(C::OPERATION, actions, attempts).await? {
-            Ok(()) => Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false })),
-            Err(_) => Ok(None),
+            Outcome::Applied(()) => {
+                Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false }))
+            }
+            Outcome::Rejected(_) => Ok(None),
         }
     }
 
@@ -163,8 +139,8 @@ impl Store {
             self.create(C::OPERATION, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
         let asked = ledger.into_items().concern_or_empty(C::KIND);
         let failed = match created {
-            Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
-            Err(failed) => failed,
+            Outcome::Applied(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
+            Outcome::Rejected(failed) => failed,
         };
         let found = found(&failed);
         let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
@@ -186,7 +162,7 @@ impl Store {
         } else {
             PushOutcome::Conflict { actual: Some(C::read(&row)) }
         };
-        attempts.refuse(C::OPERATION, refusal)
+        attempts.reject(C::OPERATION, refusal)
     }
 }
 
@@ -215,16 +191,16 @@ fn refused<C: Concern>(
         return Ok(Some(PushOutcome::Updated { value, replayed: !attempts.uncertain }));
     }
     if items::flag(item, ATTR_RETRACTED) {
-        return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+        return attempts.reject(C::OPERATION, Some(PushOutcome::Retracted));
     }
     if C::foreign(item) {
-        return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(RecordKind::GraphSource)));
+        return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(RecordKind::GraphSource)));
     }
     let value = C::read(item);
     match C::judge(item, push) {
         Judgement::InPlace => Ok(Some(PushOutcome::Updated { value, replayed: true })),
-        Judgement::Stale => attempts.refuse(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
-        Judgement::Conflict => attempts.refuse(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
+        Judgement::Stale => attempts.reject(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
+        Judgement::Conflict => attempts.reject(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
         Judgement::Admissible => Ok(None),
     }
 }

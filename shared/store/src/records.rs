@@ -5,7 +5,7 @@ use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed, key_reused},
+    client::{Attempts, Failed, key_reused, of_table},
     expressions::Key,
     items::{self, Item, RecordItems, string},
     schema::*,
@@ -59,8 +59,11 @@ impl Store {
         let mut items = Vec::new();
         let mut start = None;
         loop {
-            let page =
-                self.sender.read(operation, || request.clone().set_exclusive_start_key(start.clone()).send()).await?;
+            let page = self
+                .sender
+                .read(operation, || request.clone().set_exclusive_start_key(start.clone()).send())
+                .await
+                .map_err(of_table)?;
             items.extend(page.items.unwrap_or_default());
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
             if start.is_none() {
@@ -78,7 +81,7 @@ impl Store {
             .table_name(self.sender.table())
             .set_key(Some(key.item()))
             .consistent_read(true);
-        let output = self.sender.read(operation, || request.clone().send()).await?;
+        let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
         Ok(output.item.unwrap_or_default())
     }
 }

@@ -1,10 +1,8 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, OperationKind, RecordKind,
-};
+use nameservice_model::{ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, RecordKind};
 use serde_json::Value;
 
 use crate::{
-    concern::{Concern, Judgement, counter_judgement, value_as_seen},
+    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -77,14 +75,6 @@ impl Concern for ConfigConcern {
 
     fn state(value: Config) -> ConcernState {
         ConcernState::Config(value)
-    }
-
-    fn value(state: ConcernState) -> Option<Config> {
-        if let ConcernState::Config(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &ConfigPush) -> OperationKind {
-        OperationKind::PushConfig(push.clone())
     }
 
     fn preset(item: &mut Item, new: &NewConfig) {

@@ -1,9 +1,7 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, OperationKind, RecordKind,
-};
+use nameservice_model::{ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, RecordKind};
 
 use crate::{
-    concern::{Concern, Judgement, RefAttributes, value_as_seen},
+    concern::stored::{Concern, Judgement, RefAttributes, value_as_seen},
     expressions::Expression,
     items::{self, Item},
     schema::*,
@@ -71,14 +69,6 @@ impl Concern for HeadConcern {
 
     fn state(value: Head) -> ConcernState {
         ConcernState::Head(value)
-    }
-
-    fn value(state: ConcernState) -> Option<Head> {
-        if let ConcernState::Head(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &HeadPush) -> OperationKind {
-        OperationKind::PushHead(push.clone())
     }
 
     fn preset(item: &mut Item, new: &NewHead) {

@@ -2,12 +2,11 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex,
-    NewIndex, OperationKind,
+    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex, NewIndex,
 };
 
 use crate::{
-    concern::{Concern, Judgement, RefAttributes, as_seen},
+    concern::stored::{Concern, Judgement, RefAttributes, as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -167,14 +166,6 @@ impl Concern for IndexConcern {
 
     fn state(value: Index) -> ConcernState {
         ConcernState::Index(value)
-    }
-
-    fn value(state: ConcernState) -> Option<Index> {
-        if let ConcernState::Index(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &IndexPush) -> OperationKind {
-        OperationKind::PushIndex(push.clone())
     }
 
     fn written(item: &Item, push: &IndexPush) -> Index {

@@ -1,9 +1,7 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, Expected, NewStatus, OperationKind, Status, StatusPayload, StatusPush,
-};
+use nameservice_model::{ConcernKind, ConcernState, Expected, NewStatus, Status, StatusPayload, StatusPush};
 
 use crate::{
-    concern::{Concern, Judgement, counter_judgement, value_as_seen},
+    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -85,14 +83,6 @@ impl Concern for StatusConcern {
 
     fn state(value: Status) -> ConcernState {
         ConcernState::Status(value)
-    }
-
-    fn value(state: ConcernState) -> Option<Status> {
-        if let ConcernState::Status(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &StatusPush) -> OperationKind {
-        OperationKind::PushStatus(push.clone())
     }
 
     fn preset(item: &mut Item, new: &NewStatus) {

@@ -33,7 +33,7 @@ use self::{
 use crate::{
     Store,
     batches::GET_BATCH,
-    client::Attempts,
+    client::{Attempts, Outcome, of_table},
     expressions::Key,
     items::{self, Item},
     references::counted,
@@ -196,8 +196,8 @@ impl Store {
     async fn apply(&self, repair: Repair) -> Fix {
         let actions = repair.0.into_iter().map(|action| ((), action)).collect();
         match self.transact(REPAIR, actions, &mut Attempts::default()).await {
-            Ok(Ok(())) => Fix::Done,
-            Ok(Err(_)) => Fix::ChangedMeanwhile,
+            Ok(Outcome::Applied(())) => Fix::Done,
+            Ok(Outcome::Rejected(_)) => Fix::ChangedMeanwhile,
             Err(error) => Fix::Failed(match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -283,7 +283,7 @@ impl Store {
             request =
                 request.filter_expression("attribute_exists(#having)").expression_attribute_names("#having", attribute);
         }
-        let page = self.sender.read(EXAMINE, || request.clone().send()).await?;
+        let page = self.sender.read(EXAMINE, || request.clone().send()).await.map_err(of_table)?;
         Ok(ScanPage {
             items: page.items.unwrap_or_default(),
             next: page.last_evaluated_key.filter(|key| !key.is_empty()),

@@ -6,6 +6,7 @@ use nameservice_model::{Address, ConcernKind, RecordKind, Result};
 
 use crate::{
     Store,
+    client::of_table,
     expressions::Key,
     items::{self, Item, RecordItems, string},
     schema::*,
@@ -144,7 +145,8 @@ pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Re
         .expression_attribute_values(":from", string(SK_COMMIT_PREFIX))
         .scan_index_forward(false)
         .limit(i32::try_from(SWEPT_AT_ONCE).unwrap_or(i32::MAX));
-    let log = store.sender.read(operation, || request.clone().send()).await?.items.unwrap_or_default();
+    let log =
+        store.sender.read(operation, || request.clone().send()).await.map_err(of_table)?.items.unwrap_or_default();
     let commits = log.iter().rev().map(LoggedCommit::of).collect();
     let items = store.read_record(operation, &address).await?;
     let backrefs =
