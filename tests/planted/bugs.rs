@@ -33,6 +33,7 @@ const SENDING: &str = "shared/dynamo/src/sending.rs";
 const BATCHES: &str = "shared/store/src/batches.rs";
 const LEASES: &str = "shared/store/src/leases.rs";
 const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
+const PLANNED: &str = "shared/store/src/planned.rs";
 const REFERENCES: &str = "shared/store/src/references.rs";
 const RETRACTIONS: &str = "shared/store/src/retractions.rs";
 const PURGES: &str = "shared/store/src/purges.rs";
@@ -64,7 +65,7 @@ pub(crate) const BUGS: &[Bug] = &[
         "a stale head is answered as updated",
         HEAD,
         "Expected::Older => Judgement::Stale,",
-        "Expected::Older => Judgement::InPlace,",
+        "Expected::Older => Judgement::Current,",
         &["contract::head", "model::"],
     ),
     bug(
@@ -155,8 +156,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a lost and overtaken push is answered with what it expected",
         PUSH,
-        "            match planned.cloned().or_else(|| C::presumed(push)) {",
-        "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::presumed(push)) {",
+        "            match planned.cloned().or_else(|| C::assumed_previous(push)) {",
+        "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::assumed_previous(push)) {",
         &["history::found"],
     ),
     bug(
@@ -205,7 +206,7 @@ pub(crate) const BUGS: &[Bug] = &[
     // ---- transactions ----
     bug(
         "a check of a transaction is not made",
-        TRANSACTIONS,
+        PLANNED,
         "            None => C::expect(expression, &self.0),",
         "            None => {}",
         &["transactions::", "model::"],

@@ -36,7 +36,8 @@ async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the
 
     let writes = vec![advance(0, 1), init(&order("ada", 3)), init(&noted("ada", 2, "again"))];
     let rejected = ground.view.transact(writes).await.unwrap().into_result().unwrap_err();
-    let [Refused { position: 0, item: Some(moved) }, Refused { position: 2, item: Some(there) }] = &rejected[..] else {
+    let [Rejected { position: 0, item: Some(moved) }, Rejected { position: 2, item: Some(there) }] = &rejected[..]
+    else {
         panic!("{rejected:?}")
     };
     assert_eq!(from_item::<serde_json::Value>(moved.clone()).unwrap(), at(2));
@@ -46,7 +47,7 @@ async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the
     let absent =
         Write::Advance { key: RowKey::sorted("counter", "none"), field: "n".into(), from: 1, to: 2, set: Item::new() };
     let rejected = ground.view.transact(vec![absent, init(&order("ada", 3))]).await.unwrap().into_result().unwrap_err();
-    assert_eq!(rejected, [Refused { position: 0, item: None }]);
+    assert_eq!(rejected, [Rejected { position: 0, item: None }]);
 
     let over = Write::save(&noted("ada", 1, "over"), SaveMode::Any, Some(9)).unwrap();
     ground.view.transact(vec![advance(2, 3), over]).await.unwrap().into_result().unwrap();

@@ -68,7 +68,7 @@ impl Sender {
             let output = match self.send(operation, &mut attempts, || request.clone().send()).await? {
                 Outcome::Applied(output) => output,
                 Outcome::Rejected(_) => {
-                    return Err(Error::Failed { operation, source: "a batch was refused by a condition".into() });
+                    return Err(Error::Failed { operation, source: "a batch was rejected by a condition".into() });
                 }
             };
             let unprocessed: Vec<WriteRequest> =

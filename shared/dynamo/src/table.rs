@@ -23,9 +23,9 @@ const ACTIVE_WITHIN: Duration = Duration::from_secs(120);
 /// What a table looks like: from this it is created, checked and used. The table's own keys are strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The attribute that tells which rows belong together.
+    /// The attribute that groups rows.
     pub partition_key: &'static str,
-    /// The attribute that orders and tells apart the rows of a partition; without one a partition is one row.
+    /// The attribute that orders and distinguishes the rows of a partition; without one a partition is one row.
     pub sort_key: Option<&'static str>,
     /// The secondary indexes.
     pub indexes: &'static [Index],
@@ -310,7 +310,7 @@ impl Sender {
         Ok(Report { created, ..self.check_table(description).await? })
     }
 
-    /// Says what the table lacks; an error where there is none.
+    /// Returns what the table lacks; an error where there is none.
     pub async fn check_table(&self, description: &Description) -> Result<Report> {
         let Some(table) = self.describe().await? else {
             return Err(Error::Failed {
@@ -339,7 +339,7 @@ impl Sender {
         }
     }
 
-    /// False where somebody else was faster.
+    /// Returns false where another process was faster.
     async fn create_table(&self, description: &Description) -> Result<bool> {
         let (partition, sort) = description.own_keys();
         let mut request = self

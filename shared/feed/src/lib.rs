@@ -138,12 +138,12 @@ impl Feed {
     async fn counter(&self) -> Result<Counter> {
         let counter: Option<Counter> = self.view.load_one(&Counter::key()).await?;
         let counter = counter.unwrap_or_default();
-        self.saw(counter.n);
+        self.observed(counter.n);
         Ok(counter)
     }
 
     /// Notifies waiting readers in this process that the feed has reached this position.
-    fn saw(&self, position: u64) {
+    fn observed(&self, position: u64) {
         self.moved.send_if_modified(|seen| {
             let is_news = position > *seen;
             if is_news {
@@ -155,7 +155,7 @@ impl Feed {
 
     fn observe(&self, position: u64) {
         self.observed.store(position, Ordering::Relaxed);
-        self.saw(position);
+        self.observed(position);
     }
 
     fn now(&self) -> Timestamp {

@@ -24,7 +24,7 @@ pub(crate) type Wanted = (Address, Option<RecordKind>);
 
 impl Store {
     /// Reads records whole, consistently, in the order given, and stops once `budget` bytes have come (always after at
-    /// least one batch). Records that are gone meanwhile are left out. The second value tells how many of `wanted`
+    /// least one batch). Records that are gone meanwhile are left out. The second value is how many of `wanted`
     /// were looked at.
     pub(crate) async fn read_records(
         &self,
@@ -46,7 +46,7 @@ impl Store {
         Ok((records, looked_at))
     }
 
-    /// The second value tells how many records were asked for.
+    /// The second value is how many records were asked for.
     async fn read_batch(&self, operation: &'static str, batch: Vec<Wanted>) -> Result<(Vec<RecordItems>, usize)> {
         let keys = batch.iter().flat_map(|(address, kind)| record_keys(address, *kind)).collect();
         let mut found: HashMap<String, Vec<Item>> = HashMap::new();

@@ -55,7 +55,7 @@ pub enum Unreadable {
     },
 }
 
-/// What a stream record tells of a record, before it is known what that record is and where in the feed it belongs.
+/// A change that a stream record shows, before the identity of the record and the position in the feed are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Which record.
@@ -75,7 +75,7 @@ pub struct Difference {
 }
 
 impl StreamRecord {
-    /// The change that the record tells of, if it tells of one.
+    /// Returns the change that the record shows, if it shows one.
     pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;

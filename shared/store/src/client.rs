@@ -81,6 +81,6 @@ pub(crate) trait Reject {
 
 impl Reject for Attempts {
     fn reject<T>(self, operation: &'static str, outcome: T) -> Result<T> {
-        self.refuse(operation, outcome).map_err(of_table)
+        self.rejection(operation, outcome).map_err(of_table)
     }
 }

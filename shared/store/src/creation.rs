@@ -64,13 +64,13 @@ impl<'a> NewLedger<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orphans {
     /// Be rejected by them. A rejection by an existing record then brings back all of it.
-    Refuse,
+    Reject,
     /// Put over them.
     Overwrite,
 }
 
 /// Puts of a new record's items, the meta where there is no record. Every condition also recognises this very call: a
-/// repetition that the engine has forgotten is then distinguished from a record that somebody else made.
+/// repetition that the engine has forgotten is then distinguished from a record that another caller made.
 pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
     all.iter()
         .map(|item| {
@@ -83,7 +83,7 @@ pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part,
                 Some(concern) => {
                     match orphans {
                         Orphans::Overwrite => condition.not_by_call(&call.request_id),
-                        Orphans::Refuse => condition.not_exists(ATTR_PK),
+                        Orphans::Reject => condition.not_exists(ATTR_PK),
                     }
                     Part::Concern(concern)
                 }
@@ -107,7 +107,7 @@ impl Store {
         attempts: &mut Attempts,
         actions: impl Fn(Orphans) -> Vec<(Part, Action)>,
     ) -> Result<Outcome<(), Vec<(Part, Failed)>>> {
-        let mut orphans = Orphans::Refuse;
+        let mut orphans = Orphans::Reject;
         for _ in 0..MAX_PLANS {
             let failed = match self.transact(operation, actions(orphans), attempts).await? {
                 Outcome::Applied(()) => return Ok(Outcome::Applied(())),

@@ -25,7 +25,7 @@ enum Creation {
 }
 
 impl Store {
-    /// Creates in one transaction. One that is refused because the record exists brings it back whole, and a second
+    /// Creates in one transaction. One that is rejected because the record exists brings it back whole, and a second
     /// transaction replaces its config and dependencies.
     pub(crate) async fn publish_graph_source_record(
         &self,
@@ -198,7 +198,7 @@ fn created(all: Vec<Item>) -> Result<Published> {
     RecordItems::new(all).record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
 }
 
-/// On the condition that nobody else has touched what the plan was made from.
+/// On the condition that what the plan was made from is unchanged.
 fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
     let mut meta = Expression::new();
     meta.kind_is(RecordKind::GraphSource);

@@ -10,7 +10,7 @@ use crate::{
     concern::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
-    records::{Part, refused_at},
+    records::{Part, rejected_at},
     schema::*,
 };
 
@@ -99,7 +99,7 @@ impl Store {
             Outcome::Applied(()) => return Ok(Some(Leased::Held(Held { lease: lease.clone(), token: FIRST }))),
             Outcome::Rejected(failed) => failed,
         };
-        match refused_at(&failed, &Part::Meta) {
+        match rejected_at(&failed, &Part::Meta) {
             Some(Failed(Some(meta))) if items::flag(meta, ATTR_RETRACTED) && items::kind(meta).is_some() => {
                 attempts.reject(ACQUIRE, Some(Leased::Retracted))
             }
@@ -227,7 +227,7 @@ fn put_meta(expression: &mut Expression, request: &LeaseRequest) {
     }
 }
 
-/// The condition that a lease can be had. What cannot be read as a lease is none: nobody can claim it, and the next
+/// The condition that a lease can be had. What cannot be read as a lease is none: it cannot be claimed, and the next
 /// token fences whoever wrote it. That is known only of an item that was seen.
 fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now: i64) {
     match seen.filter(|item| items::present(item, ATTR_LEASE).is_some() && items::lease(item).is_none()) {
@@ -241,7 +241,7 @@ fn is_free(lease: &Lease, holder: &str, now: i64) -> bool {
     lease.expires_at <= now.div_euclid(1000) || lease.holder == holder
 }
 
-/// When a lease ends, in whole seconds, rounded up: nobody is deprived of a part of a second.
+/// When a lease ends, in whole seconds, rounded up, so that a lease never ends early.
 fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
     -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
 }
@@ -250,7 +250,7 @@ fn held(operation: &'static str, item: &Item) -> Result<Leased> {
     items::held(item).map(Leased::Held).ok_or_else(|| unreadable(operation))
 }
 
-/// The item remembers this call. Only if nobody has written since is the token on it the one that this call was given.
+/// The item remembers this call. Its token is the one that this call was given only if no other has written since.
 fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
     if items::written_last_by(item, &call.request_id) {
         return held(operation, item);

@@ -12,7 +12,7 @@ use crate::{
     creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, RecordItems, number, string},
-    records::{Part, any_remembers, check_key, refused_at},
+    records::{Part, any_remembers, check_key, rejected_at},
     schema::*,
 };
 
@@ -91,11 +91,11 @@ impl Store {
             return put_record(BRANCH, &items).map(BranchCreated::Created);
         }
         check_key(BRANCH, &failed, call, attempts)?;
-        let refusal = match refused_at(&failed, &Part::Meta) {
+        let rejection = match rejected_at(&failed, &Part::Meta) {
             Some(_) => BranchCreated::AlreadyExists,
             None => BranchCreated::UnknownSource,
         };
-        attempts.reject(BRANCH, refusal)
+        attempts.reject(BRANCH, rejection)
     }
 
     /// Resets a ledger. Fluree's indexer takes its commit log for the truth where it reaches the head without a gap, so
@@ -145,7 +145,7 @@ impl Store {
             return Ok(done);
         }
         check_key(RESET, &failed, call, attempts)?;
-        let refusal = match refused_at(&failed, &Part::Meta) {
+        let rejection = match rejected_at(&failed, &Part::Meta) {
             Some(Failed(meta)) => match meta.as_ref().and_then(items::kind) {
                 None => Reset::Unknown,
                 Some(RecordKind::Ledger) => Reset::Retracted,
@@ -153,7 +153,7 @@ impl Store {
             },
             None => return Err(contended(RESET, attempts)),
         };
-        attempts.reject(RESET, refusal)
+        attempts.reject(RESET, rejection)
     }
 }
 

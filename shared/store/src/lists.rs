@@ -34,7 +34,7 @@ const AFTER_ALL_SKS: &str = "~";
 struct Run {
     index: SecondaryIndex,
     hash: String,
-    /// The kind of all that it finds; `None` where the index does not tell.
+    /// The kind of all that it finds; `None` where the index does not say.
     kind: Option<RecordKind>,
     /// The sort key of the items that it finds.
     sk: &'static str,
@@ -60,7 +60,7 @@ impl Store {
         let mut runs = self.runs(query);
         let mut next = begin(&runs, start.as_ref());
         while let Some(run) = runs.get(next).cloned() {
-            // One more than wanted tells whether there is more to come.
+            // One more than wanted shows whether more follow.
             let limit = query.limit.get() - page.items.len() + 1;
             let Some(hits) = self.query_index(&run, &beginning, start.as_ref(), limit).await? else {
                 // A table without that index (one that Fluree made): filter the lists by kind instead.
@@ -188,7 +188,7 @@ impl Store {
             query.state.as_deref().is_none_or(|wanted| Some(wanted) == state)
         };
         let (mut listed, mut looked_at) = (Vec::new(), 0);
-        // A cut page names the last record it holds as where to go on: it must hold one.
+        // A cut page names the last record it holds, from which the next continues: it must hold one.
         while looked_at < wanted.len() && listed.is_empty() {
             let (records, count) = self.read_records(LIST, &wanted[looked_at..], PAGE_BYTES).await?;
             looked_at += count;

@@ -1,4 +1,4 @@
-//! Deleting records for good, and what interrupted deletions have left.
+//! Purging records, and what interrupted purges have left.
 
 use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
@@ -8,7 +8,7 @@ use crate::{
     commit_log::NO_COMMITS,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
-    records::{Part, refused_at},
+    records::{Part, rejected_at},
     references::{References, counted, is_referenced, require_unreferenced},
     schema::*,
 };
@@ -97,12 +97,12 @@ impl Store {
                 }
                 Outcome::Rejected(failed) => failed,
             };
-            match refused_at(&failed, &Part::Meta) {
+            match rejected_at(&failed, &Part::Meta) {
                 Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Attempted::HasDependents),
                 Some(_) => return Ok(Attempted::Changed),
                 None => {}
             }
-            if refused_at(&failed, &Part::Parent).is_some() {
+            if rejected_at(&failed, &Part::Parent).is_some() {
                 // The parent is gone, or has never counted this branch.
                 parent = None;
             }
@@ -123,7 +123,7 @@ impl Store {
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
             if let Outcome::Rejected(_) = self.transact(PURGE, actions, &mut Attempts::default()).await? {
-                // Somebody has created a record here: its items are not orphans.
+                // A record was created here meanwhile: its items are not orphans.
                 return Err(contended(PURGE, Attempts::default()));
             }
         }

@@ -1,7 +1,7 @@
 //! The one path by which a concern is read and pushed, whichever concern it is.
 //!
-//! A push is a single conditional update. What a refused one means is judged from the item that comes back with the
-//! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
+//! A push is a single conditional update. What a rejected one means is judged from the item that comes back with the
+//! rejection: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
 use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, RecordKind, Result};
 
@@ -43,11 +43,11 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut seen = None;
         for _ in 0..MAX_PLANS {
-            if seen.is_none() && C::must_see(push) {
+            if seen.is_none() && C::requires_read(push) {
                 let item = self.get_item(C::OPERATION, &key).await?;
                 let judged = match item.is_empty() {
                     true => self.push_missing_row::<C>(call, address, push, &mut attempts, now).await?,
-                    false => refused::<C>(&item, call, push, attempts, None)?,
+                    false => rejected::<C>(&item, call, push, attempts, None)?,
                 };
                 match judged {
                     Some(outcome) => return Ok(outcome),
@@ -64,7 +64,7 @@ impl Store {
             expression.touch(now);
             match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
                 Outcome::Applied(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
-                Outcome::Rejected(Some(item)) => match refused::<C>(&item, call, push, attempts, seen.as_ref())? {
+                Outcome::Rejected(Some(item)) => match rejected::<C>(&item, call, push, attempts, seen.as_ref())? {
                     Some(outcome) => return Ok(outcome),
                     None => seen = Some(item),
                 },
@@ -103,7 +103,7 @@ impl Store {
             return Ok(None);
         }
         let nothing = Item::new();
-        if let Some(outcome) = refused::<C>(&nothing, call, push, *attempts, None)? {
+        if let Some(outcome) = rejected::<C>(&nothing, call, push, *attempts, None)? {
             return Ok(Some(outcome));
         }
         let mut check = Expression::new();
@@ -155,20 +155,20 @@ impl Store {
         if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
             return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
         }
-        let refusal = if !C::belongs_to(kind) {
+        let rejection = if !C::belongs_to(kind) {
             PushOutcome::WrongKind(kind)
         } else if items::flag(meta, ATTR_RETRACTED) {
             PushOutcome::Retracted
         } else {
             PushOutcome::Conflict { actual: Some(C::read(&row)) }
         };
-        attempts.reject(C::OPERATION, refusal)
+        attempts.reject(C::OPERATION, rejection)
     }
 }
 
-/// What a refused push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
-/// refused plan was made for, where it was made for one.
-fn refused<C: Concern>(
+/// What a rejected push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
+/// rejected plan was made for, where it was made for one.
+fn rejected<C: Concern>(
     item: &Item,
     call: &Call,
     push: &Push<C::Payload, C::New>,
@@ -183,7 +183,7 @@ fn refused<C: Concern>(
             C::left_by(item, push)
         } else {
             // Others have written since; what this call had written follows from what it was applied to.
-            match planned.cloned().or_else(|| C::presumed(push)) {
+            match planned.cloned().or_else(|| C::assumed_previous(push)) {
                 Some(before) => C::written(&before, push),
                 None => return Err(Error::OutcomeUnknown { operation: C::OPERATION, source: None }),
             }
@@ -198,7 +198,7 @@ fn refused<C: Concern>(
     }
     let value = C::read(item);
     match C::judge(item, push) {
-        Judgement::InPlace => Ok(Some(PushOutcome::Updated { value, replayed: true })),
+        Judgement::Current => Ok(Some(PushOutcome::Updated { value, replayed: true })),
         Judgement::Stale => attempts.reject(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
         Judgement::Conflict => attempts.reject(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
         Judgement::Admissible => Ok(None),

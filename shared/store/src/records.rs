@@ -11,7 +11,7 @@ use crate::{
     schema::*,
 };
 
-/// Which part of a transaction an action is, so that its refusal can be told.
+/// Which part of a transaction an action is, to name what rejected it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The record's own meta item.
@@ -86,14 +86,14 @@ impl Store {
     }
 }
 
-/// The record whose items refused a creation; `None` where no record did.
+/// The record whose items rejected a creation; `None` where no record did.
 pub(crate) fn found(failed: &[(Part, Failed)]) -> Option<RecordItems> {
     let items = failed.iter().filter(|(part, _)| matches!(part, Part::Meta | Part::Concern(_)));
     let items = RecordItems::new(items.filter_map(|(_, Failed(item))| item.clone()));
     items.meta().is_some().then_some(items)
 }
 
-/// Whether any of the items that refused shows that this call had been there before.
+/// Whether any of the items that rejected shows that this call had been there before.
 pub(crate) fn any_remembers(failed: &[(Part, Failed)], call: &Call) -> bool {
     failed.iter().any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)))
 }
@@ -109,8 +109,8 @@ pub(crate) fn check_key<L>(
     if failed.iter().any(|(_, failed)| reused(failed)) { Err(key_reused(operation, attempts)) } else { Ok(()) }
 }
 
-/// How a part of a transaction was refused, if it was.
-pub(crate) fn refused_at<'a>(failed: &'a [(Part, Failed)], part: &Part) -> Option<&'a Failed> {
+/// How a part of a transaction was rejected, if it was.
+pub(crate) fn rejected_at<'a>(failed: &'a [(Part, Failed)], part: &Part) -> Option<&'a Failed> {
     failed.iter().find(|(at, _)| at == part).map(|(_, failed)| failed)
 }
 

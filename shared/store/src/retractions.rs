@@ -12,7 +12,7 @@ use crate::{
     concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    records::{Part, boolean, refused_at},
+    records::{Part, boolean, rejected_at},
     references::{is_referenced, require_unreferenced},
     schema::*,
 };
@@ -59,7 +59,7 @@ impl Store {
                     return outcome(RETRACT, &items, Retracted::Retracted);
                 }
                 Outcome::Rejected(failed) => {
-                    if let Some(Failed(Some(meta))) = refused_at(&failed, &Part::Meta)
+                    if let Some(Failed(Some(meta))) = rejected_at(&failed, &Part::Meta)
                         && is_referenced(meta)
                     {
                         return Ok(Retracted::HasDependents);

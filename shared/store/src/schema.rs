@@ -22,9 +22,9 @@
 //! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. See
 //! docs/specification.md, Table.
 
-use aws_sdk_dynamodb::types::AttributeValue;
-use nameservice_dynamo::as_integer;
 use nameservice_model::{ConcernKind, RecordKind};
+
+pub use crate::attribute::{Attribute, Owner, Shape};
 
 /// Partition key (S): the address.
 pub const ATTR_PK: &str = "pk";
@@ -41,7 +41,7 @@ pub const ATTR_KIND: &str = "kind";
 pub const ATTR_NAME: &str = "name";
 /// meta: the part of the address after the colon (S).
 pub const ATTR_BRANCH: &str = "branch";
-/// meta: soft-deleted (BOOL). On concern items a mark that refuses pushes in their single request.
+/// meta: soft-deleted (BOOL). On concern items a mark that rejects pushes in their single request.
 pub const ATTR_RETRACTED: &str = "retracted";
 /// meta of a branch: the branch it was created from (S).
 pub const ATTR_BP_SOURCE: &str = "bp_source";
@@ -163,7 +163,7 @@ pub fn concern_of(sk: &str) -> Option<ConcernKind> {
     ConcernKind::ALL.into_iter().find(|concern| sk_of(*concern) == sk)
 }
 
-/// The sort key of the row that tells a target that `dependent` depends on it.
+/// Returns the sort key of a target's row for `dependent`, which depends on it.
 pub fn sk_backref(dependent: &str) -> String {
     format!("{SK_BACKREF_PREFIX}{dependent}")
 }
@@ -173,122 +173,6 @@ pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
     match kind {
         RecordKind::Ledger => &ConcernKind::ALL,
         RecordKind::GraphSource => &[ConcernKind::Index, ConcernKind::Status, ConcernKind::Config],
-    }
-}
-
-/// The type of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// A string.
-    Text,
-    /// A watermark, a counter or a time: an integer of 64 bits that is not negative.
-    Count,
-    /// A truth value.
-    Truth,
-    /// A map.
-    Map,
-    /// A list of strings.
-    List,
-}
-
-impl Shape {
-    /// Returns DynamoDB's name of the type.
-    pub const fn type_name(self) -> &'static str {
-        match self {
-            Self::Text => "S",
-            Self::Count => "N",
-            Self::Truth => "BOOL",
-            Self::Map => "M",
-            Self::List => "L",
-        }
-    }
-
-    /// Formats the type for those who read images of items.
-    pub(crate) const fn in_image(self) -> &'static str {
-        match self {
-            Self::Count => "N (i64)",
-            other => other.type_name(),
-        }
-    }
-
-    /// Returns whether a value is of this type.
-    pub(crate) fn is(self, value: &AttributeValue) -> bool {
-        match self {
-            Self::Text => value.is_s(),
-            Self::Count => as_integer(value).is_some(),
-            Self::Truth => value.is_bool(),
-            Self::Map => value.is_m(),
-            Self::List => value.is_l(),
-        }
-    }
-
-    /// Returns whether a value is one that a writer of the layout writes.
-    pub(crate) fn fits(self, value: &AttributeValue) -> bool {
-        match self {
-            Self::Count => as_integer(value).is_some_and(|count| count >= 0),
-            Self::List => value.as_l().is_ok_and(|entries| entries.iter().all(AttributeValue::is_s)),
-            _ => self.is(value),
-        }
-    }
-
-    /// Formats it for a sentence.
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::Text => "a string",
-            Self::Count => "a count",
-            Self::Truth => "true or false",
-            Self::Map => "a map",
-            Self::List => "a list of strings",
-        }
-    }
-}
-
-/// Who defines an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// Fluree reads and writes it too: its name and type are fixed.
-    Shared,
-    /// An addition of ours, which Fluree ignores.
-    Ours,
-}
-
-/// An attribute of the layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attribute {
-    /// Its name.
-    pub name: &'static str,
-    /// Its type.
-    pub shape: Shape,
-    /// Who defines it.
-    pub owner: Owner,
-    /// The kind of record that has it; `None` where both have it.
-    pub only: Option<RecordKind>,
-    /// Whether an item that we have written may lack it. One that others have written may lack any.
-    pub nullable: bool,
-    /// Whether an image with another type cannot be read as a change. Reads of records take such an attribute for absent,
-    /// but a change that is taken for nothing would be lost in silence.
-    pub strict: bool,
-}
-
-impl Attribute {
-    const fn shared(name: &'static str, shape: Shape) -> Self {
-        Self { name, shape, owner: Owner::Shared, only: None, nullable: true, strict: false }
-    }
-
-    const fn ours(name: &'static str, shape: Shape) -> Self {
-        Self { owner: Owner::Ours, ..Self::shared(name, shape) }
-    }
-
-    const fn required(self) -> Self {
-        Self { nullable: false, ..self }
-    }
-
-    const fn only(self, kind: RecordKind) -> Self {
-        Self { only: Some(kind), ..self }
-    }
-
-    const fn strict(self) -> Self {
-        Self { strict: true, ..self }
     }
 }
 

@@ -7,163 +7,22 @@
 use std::collections::BTreeMap;
 
 use nameservice_model::{
-    Address, Call, Committed, ConcernKind, ConcernState, ConcernValue, Lease, LeaseClaim, Operation, OperationKind,
-    OperationOutcome, Push, PushOutcome, RecordKind, Result,
+    Address, Call, Committed, ConcernKind, ConcernState, Lease, LeaseClaim, Operation, OperationOutcome, Push,
+    PushOutcome, RecordKind, Result,
 };
 
 use crate::{
     Store,
     client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended},
-    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, value_as_seen},
+    concern::{Concern, Judgement},
     expressions::{Expression, Key},
     items::{self, Item},
+    planned::{Planned, Pushing, planned},
     records::check_key,
     schema::*,
 };
 
-/// An operation, whichever concern it is about, with its values as `V`.
-trait Planned<V>: Send + Sync {
-    /// Adds its conditions and updates; gives what it counts on to have found.
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item;
-    fn judge(&self, item: &Item) -> Judgement;
-    fn read(&self, item: &Item) -> V;
-    fn written(&self, found: &Item) -> V;
-    /// The value that it has left on an item that no other push of ours has written since.
-    fn left_by(&self, item: &Item) -> V;
-    /// The condition that the concern is as it is on this item.
-    fn unchanged(&self, expression: &mut Expression, item: &Item);
-    /// Whether it cannot be planned without knowing the item.
-    fn must_see(&self) -> bool;
-    fn foreign(&self, item: &Item) -> bool;
-    fn not_foreign(&self, expression: &mut Expression);
-    fn belongs_to(&self, kind: RecordKind) -> bool;
-    fn writes(&self) -> bool;
-}
-
-struct Pushing<'a, C: Concern, V> {
-    push: &'a Push<C::Payload, C::New>,
-    /// Returns a value of the concern as `V`.
-    value: fn(ConcernValue<C::Payload>) -> V,
-}
-
-impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
-        C::plan(expression, self.push, seen);
-        match seen {
-            Some(item) => item.clone(),
-            None => C::pin(expression, self.push),
-        }
-    }
-
-    fn judge(&self, item: &Item) -> Judgement {
-        C::judge(item, self.push)
-    }
-
-    fn read(&self, item: &Item) -> V {
-        (self.value)(C::read(item))
-    }
-
-    fn written(&self, found: &Item) -> V {
-        (self.value)(C::written(found, self.push))
-    }
-
-    fn left_by(&self, item: &Item) -> V {
-        (self.value)(C::left_by(item, self.push))
-    }
-
-    fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        value_as_seen::<C>(expression, item);
-    }
-
-    fn must_see(&self) -> bool {
-        C::must_see(self.push)
-    }
-
-    fn foreign(&self, item: &Item) -> bool {
-        C::foreign(item)
-    }
-
-    fn not_foreign(&self, expression: &mut Expression) {
-        C::not_foreign(expression);
-    }
-
-    fn belongs_to(&self, kind: RecordKind) -> bool {
-        C::belongs_to(kind)
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-}
-
-struct Checking<C: Concern>(ConcernValue<C::Payload>);
-
-impl<C: Concern> Planned<ConcernState> for Checking<C> {
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
-        match seen {
-            // One value can be written in more ways than the expectation of it knows.
-            Some(item) => self.unchanged(expression, item),
-            None => C::expect(expression, &self.0),
-        }
-        seen.cloned().unwrap_or_default()
-    }
-
-    fn judge(&self, item: &Item) -> Judgement {
-        if C::matches(item, &self.0) { Judgement::Admissible } else { Judgement::Conflict }
-    }
-
-    fn read(&self, item: &Item) -> ConcernState {
-        C::state(C::read(item))
-    }
-
-    fn written(&self, found: &Item) -> ConcernState {
-        self.read(found)
-    }
-
-    fn left_by(&self, item: &Item) -> ConcernState {
-        self.read(item)
-    }
-
-    fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        value_as_seen::<C>(expression, item);
-    }
-
-    fn must_see(&self) -> bool {
-        false
-    }
-
-    fn foreign(&self, _item: &Item) -> bool {
-        false
-    }
-
-    fn not_foreign(&self, _expression: &mut Expression) {}
-
-    fn belongs_to(&self, kind: RecordKind) -> bool {
-        concerns_of(kind).contains(&C::KIND)
-    }
-
-    fn writes(&self) -> bool {
-        false
-    }
-}
-
-fn planned(operation: &OperationKind) -> Box<dyn Planned<ConcernState> + '_> {
-    fn pushing<C: Concern>(push: &Push<C::Payload, C::New>) -> Box<dyn Planned<ConcernState> + '_> {
-        Box::new(Pushing::<C, _> { push, value: C::state })
-    }
-    match operation {
-        OperationKind::PushHead(push) => pushing::<HeadConcern>(push),
-        OperationKind::PushIndex(push) => pushing::<IndexConcern>(push),
-        OperationKind::PushStatus(push) => pushing::<StatusConcern>(push),
-        OperationKind::PushConfig(push) => pushing::<ConfigConcern>(push),
-        OperationKind::Check(ConcernState::Head(value)) => Box::new(Checking::<HeadConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Index(value)) => Box::new(Checking::<IndexConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Status(value)) => Box::new(Checking::<StatusConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Config(value)) => Box::new(Checking::<ConfigConcern>(value.clone())),
-    }
-}
-
-/// What is known of an operation's item, from refusal to refusal.
+/// What is known of an operation's item, from rejection to rejection.
 #[derive(Clone, Debug)]
 enum Stage {
     /// Nothing.
@@ -171,7 +30,7 @@ enum Stage {
     /// It looks like this, and the operation may be applied to it.
     Seen(Item),
     /// It looks like this, and holds already what the operation would bring.
-    InPlace(Item),
+    Current(Item),
     /// The record is of this kind, and lacks the item.
     Missing(RecordKind),
 }
@@ -356,7 +215,7 @@ impl Store {
         let at = |key: Key| failed.iter().find(|(at, _)| *at == key).map(|(_, failed)| failed);
         let address = pending.address;
         let own = at(pending.key());
-        // The status item refuses for the lease as well as for a status push.
+        // The status item rejects for the lease as well as for a status push.
         if let Some(claim) = pending.lease
             && let Some(Failed(status)) = at(Key::new(address, sk_of(ConcernKind::Status)))
         {
@@ -374,7 +233,7 @@ impl Store {
                 if !current {
                     return Ok(Verdict::LeaseLost { lease: held.map(|held| held.lease) });
                 }
-                // Another operation has refused, or this one for another reason.
+                // Another operation has rejected, or this one for another reason.
             } else {
                 let known = self.read_record(name, address).await?.meta().is_some();
                 return Ok(if known { Verdict::LeaseLost { lease: None } } else { Verdict::Unknown });
@@ -432,21 +291,21 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
             Stage::Missing(_) => expression.not_exists(ATTR_PK),
             _ => expression.exists(ATTR_PK),
         }
-        let writes = pending.planned.writes() && !matches!(pending.stage, Stage::InPlace(_));
+        let writes = pending.planned.writes() && !matches!(pending.stage, Stage::Current(_));
         if pending.planned.writes() {
             expression.live();
             pending.planned.not_foreign(expression);
         }
         pending.found = match &pending.stage {
-            // What always refuses brings the item to look at.
-            Stage::Unseen if pending.planned.must_see() => {
+            // What always rejects brings the item to look at.
+            Stage::Unseen if pending.planned.requires_read() => {
                 expression.not_exists(ATTR_PK);
                 Item::new()
             }
             Stage::Unseen => pending.planned.plan(expression, None),
             Stage::Seen(item) => pending.planned.plan(expression, Some(item)),
             Stage::Missing(_) => pending.planned.plan(expression, Some(&Item::new())),
-            Stage::InPlace(item) => {
+            Stage::Current(item) => {
                 pending.planned.unchanged(expression, item);
                 item.clone()
             }
@@ -464,7 +323,7 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
 fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
     match (&pending.stage, pending.planned.writes()) {
         (_, false) => Verdict::Passed,
-        (Stage::InPlace(item), true) => Verdict::Updated { value: pending.planned.read(item), replayed: true },
+        (Stage::Current(item), true) => Verdict::Updated { value: pending.planned.read(item), replayed: true },
         (_, true) => Verdict::Updated { value: pending.planned.written(&pending.found), replayed: false },
     }
 }
@@ -494,8 +353,8 @@ fn judged<V>(pending: &mut Pending<'_, V>, item: &Item, admissible: impl FnOnce(
     match pending.planned.judge(item) {
         Judgement::Stale => Verdict::Stale { actual },
         Judgement::Conflict => Verdict::Conflict { actual },
-        Judgement::InPlace => {
-            pending.stage = Stage::InPlace(item.clone());
+        Judgement::Current => {
+            pending.stage = Stage::Current(item.clone());
             Verdict::Passed
         }
         Judgement::Admissible => {

@@ -85,7 +85,7 @@ pub use nameservice_dynamo::{
 };
 pub use reads::{Continuation, Range, RangePage};
 pub use rows::{KeyValue, RowKey, from_item, to_item};
-pub use transactions::{Refused, Write};
+pub use transactions::{Rejected, Write};
 pub use writes::SaveMode;
 
 use nameservice_dynamo::Sender;

@@ -53,7 +53,7 @@ impl Write {
 
 /// A write of a transaction whose condition failed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refused {
+pub struct Rejected {
     /// Its position in the call.
     pub position: usize,
     /// The stored row, `None` where there is none.
@@ -68,7 +68,7 @@ impl View {
     /// outcome is unknown ([`Error::is_outcome_unknown`]): read again.
     ///
     /// Needs `dynamodb:PutItem` and `UpdateItem` on the table.
-    pub async fn transact(&self, writes: Vec<Write>) -> Result<Outcome<(), Vec<Refused>>> {
+    pub async fn transact(&self, writes: Vec<Write>) -> Result<Outcome<(), Vec<Rejected>>> {
         let count = writes.len();
         let written = async {
             if writes.is_empty() {
@@ -88,10 +88,11 @@ impl View {
             match self.sender.transact(TRANSACT, actions, &mut attempts).await? {
                 Outcome::Applied(()) => Ok(Outcome::Applied(())),
                 Outcome::Rejected(failed) => {
-                    let refused = failed
-                        .into_iter()
-                        .map(|(position, failed)| Refused { position, item: failed.0.filter(|item| !item.is_empty()) });
-                    attempts.refuse(TRANSACT, Outcome::Rejected(refused.collect()))
+                    let rejected = failed.into_iter().map(|(position, failed)| Rejected {
+                        position,
+                        item: failed.0.filter(|item| !item.is_empty()),
+                    });
+                    attempts.rejection(TRANSACT, Outcome::Rejected(rejected.collect()))
                 }
             }
         };

@@ -122,13 +122,13 @@ impl View {
         let mut attempts = Attempts::default();
         match self.sender.send(SAVE, &mut attempts, || request.clone().send()).await? {
             Outcome::Applied(_) => Ok(true),
-            Outcome::Rejected(refusal) => {
-                let in_the_way = refusal.condition(SAVE)?;
+            Outcome::Rejected(rejection) => {
+                let in_the_way = rejection.condition(SAVE)?;
                 // An earlier attempt of this call, whose reply was lost.
                 if attempts.uncertain && in_the_way.is_some_and(|other| same_item(&item, &other)) {
                     return Ok(true);
                 }
-                attempts.refuse(SAVE, false)
+                attempts.rejection(SAVE, false)
             }
         }
     }

@@ -25,7 +25,7 @@ impl Concern for HeadConcern {
     fn judge(item: &Item, push: &HeadPush) -> Judgement {
         let actual = items::head(item);
         if actual == push.desired().value() {
-            return Judgement::InPlace;
+            return Judgement::Current;
         }
         match push.expected() {
             Expected::Value(expected) if Self::matches(item, expected) && push.desired().t() > actual.v => {

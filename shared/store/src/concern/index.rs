@@ -37,10 +37,10 @@ impl Concern for IndexConcern {
         let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
         let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
         let same_ref = id == Some(new.id()) && actual.v == new.t();
-        if same_ref && new.graphs().iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
-            return Judgement::InPlace;
+        if same_ref && new.graphs().iter().all(|(name, graph)| graph_is_current(stored(name), graph.as_ref())) {
+            return Judgement::Current;
         }
-        let (refusal, admissible) = match push.expected() {
+        let (rejection, admissible) = match push.expected() {
             Expected::Older => (Judgement::Stale, new.t() > actual.v || (push.allows_equal() && new.t() == actual.v)),
             Expected::NoRecord => (Judgement::Conflict, false),
             Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
@@ -49,7 +49,7 @@ impl Concern for IndexConcern {
         let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
             graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
         };
-        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { refusal }
+        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejection }
     }
 
     fn plan(expression: &mut Expression, push: &IndexPush, seen: Option<&Item>) {
@@ -107,8 +107,8 @@ impl Concern for IndexConcern {
             if let Some(graph) = graph
                 && at.is_none_or(|at| at > graph.t())
             {
-                // Where it is unknown what is there, an advance can be told by its condition, and the same `t` again
-                // only after a look. Where it is known to be ahead, the condition refuses.
+                // Where the stored entry is unknown, a condition can recognise an advance, and the same `t` again
+                // only after a look. Where it is known to be ahead, the condition rejects.
                 expression.graph_below(name, graph.t());
             }
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
@@ -140,8 +140,8 @@ impl Concern for IndexConcern {
             }
     }
 
-    /// What a plan counts on from without having seen it: a revision of 0, and no named graphs.
-    fn pin(expression: &mut Expression, push: &IndexPush) -> Item {
+    /// A plan without the item assumes a revision of 0 and no named graphs.
+    fn constrain(expression: &mut Expression, push: &IndexPush) -> Item {
         expression.no_graphs();
         match push.expected() {
             Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == push.desired().t() => {
@@ -184,9 +184,9 @@ impl Concern for IndexConcern {
         ConcernValue::new(new.t(), IndexRoot { id: new.id().clone(), rev, graphs })
     }
 
-    fn presumed(push: &IndexPush) -> Option<Item> {
+    fn assumed_previous(push: &IndexPush) -> Option<Item> {
         let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
-            // An overwrite of just any index counts on from a revision that nobody has named.
+            // An overwrite of any index counts on from a revision that the push does not name.
             return (!push.allows_equal()).then(Item::new);
         };
         Some(Item::from([
@@ -212,7 +212,7 @@ impl Concern for IndexConcern {
         a.v == b.v && a.payload.map(|root| root.id) == b.payload.map(|root| root.id)
     }
 
-    fn must_see(push: &IndexPush) -> bool {
+    fn requires_read(push: &IndexPush) -> bool {
         let expected = match push.expected() {
             Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
             _ => 0,
@@ -227,7 +227,7 @@ pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) ->
     )
 }
 
-fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
+fn graph_is_current(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
         (None, None) => true,
         (Some(stored), Some(pushed)) => {

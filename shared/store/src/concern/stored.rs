@@ -25,7 +25,7 @@ pub(crate) trait Concern: Send + Sync + 'static {
     /// The value that an item holds; of an empty item the unborn one.
     fn read(item: &Item) -> ConcernValue<Self::Payload>;
 
-    /// What the item that refused a push means for it.
+    /// What the item that rejected a push means for it.
     fn judge(item: &Item, push: &Push<Self::Payload, Self::New>) -> Judgement;
 
     /// The conditions and updates of a push. With `seen`, the push is known to be admissible on that very item: then
@@ -45,15 +45,15 @@ pub(crate) trait Concern: Send + Sync + 'static {
     /// replaces values and leaves the ids of our calls.
     fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// As much of the item that a push was applied to as its expectation tells, for [`Concern::written`]; `None` where
+    /// As much of the previous item as the expectation of a push says, for [`Concern::written`]; `None` where
     /// that is not enough.
-    fn presumed(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
+    fn assumed_previous(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
         Some(Item::new())
     }
 
     /// Narrows a plan that has not seen the item until [`Concern::written`] on what this gives is what it leaves: a
     /// transaction does not answer with the items that it has written.
-    fn pin(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
+    fn constrain(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
         Item::new()
     }
 
@@ -67,7 +67,7 @@ pub(crate) trait Concern: Send + Sync + 'static {
     fn same(a: &Item, b: &Item) -> bool;
 
     /// Whether the push cannot be planned without knowing the item.
-    fn must_see(_push: &Push<Self::Payload, Self::New>) -> bool {
+    fn requires_read(_push: &Push<Self::Payload, Self::New>) -> bool {
         false
     }
 
@@ -88,13 +88,13 @@ pub(crate) trait Concern: Send + Sync + 'static {
 /// What an item allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// The value is in place already.
-    InPlace,
+    /// The value is stored already.
+    Current,
     /// A push without an expectation brings nothing newer.
     Stale,
     /// The expectation does not hold.
     Conflict,
-    /// Nothing stands in the way.
+    /// The push can be applied.
     Admissible,
 }
 
