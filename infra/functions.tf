@@ -17,7 +17,7 @@ locals {
       routes = ["POST /v1/branches"]
       scope  = "write"
       actions = {
-        table = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
 
@@ -96,7 +96,7 @@ locals {
       ]
       verifies_tokens = true
       actions = {
-        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem"]
       }
     }
 
@@ -104,7 +104,7 @@ locals {
       routes = ["PUT /v1/graph-sources/{address+}"]
       scope  = "write"
       actions = {
-        table = ["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
 
@@ -112,7 +112,7 @@ locals {
       routes = ["PUT /v1/heads/{address+}"]
       scope  = "write"
       actions = {
-        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
 
@@ -144,7 +144,7 @@ locals {
       routes = ["PUT /v1/indexes/{address+}"]
       scope  = "write"
       actions = {
-        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
 
@@ -169,7 +169,7 @@ locals {
       routes = ["POST /v1/ledgers"]
       scope  = "write"
       actions = {
-        table = ["dynamodb:GetItem", "dynamodb:PutItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
       }
     }
 

@@ -340,6 +340,65 @@ async fn a_lost_request_that_others_have_overtaken_is_unknown_never_a_conflict()
     }
 }
 
+/// A lost reply, and a write of Fluree's before the push is sent again.
+fn then_fluree<R>(table: &Proxied, write: fn(Fluree<'static>) -> R) -> Fault
+where
+    R: Future<Output = bool> + Send + 'static,
+{
+    // Fluree borrows the table's client and name; a test's are few.
+    let client: &'static _ = Box::leak(Box::new(table.client.clone()));
+    let name: &'static str = Box::leak(table.name.clone().into_boxed_str());
+    Fault::cut_reply().after(move || async move { assert!(write(Fluree::with(client, name)).await, "Fluree writes") })
+}
+
+/// Fluree replaces values and leaves the ids of our calls where they are: the item that comes back shows the call beside a
+/// value that is not the call's.
+#[tokio::test]
+async fn a_lost_reply_is_answered_with_its_own_value_though_fluree_has_written_since() {
+    const DB: &str = "mydb:main";
+    for pushed in [cas(head(1), head(2)), older(head(2))] {
+        let table = Proxied::fresh().await;
+        let db = ledger(&table, "mydb", 1).await;
+        table.proxy.on("UpdateItem", then_fluree(&table, |fluree| async move { fluree.commit(DB, &cid(3), 3).await }));
+        assert_eq!(table.store.push_head(&Call::fresh(), &db, &pushed).await.unwrap(), updated(head(2)));
+        assert!(table.proxy.is_spent());
+        assert_eq!(found(&table, &db).await.head, Some(head(3)), "Fluree's head stays");
+    }
+
+    let table = Proxied::fresh().await;
+    let db = ledger(&table, "mydb", 1).await;
+    let next = |fluree: Fluree<'static>| async move { fluree.publish_index(DB, &index_cid(9), 9).await };
+    table.proxy.on("UpdateItem", then_fluree(&table, next));
+    let outcome = table.store.push_index(&Call::fresh(), &db, &older(index(1))).await.unwrap();
+    assert_eq!(outcome, updated(index_at(1, 0)));
+    assert_eq!(found(&table, &db).await.index, index_at(9, 0));
+    // Under an expectation too, and at an equal t, where the revision is counted.
+    let again = |fluree: Fluree<'static>| async move { fluree.reindex(DB, &index_cid(60), 9).await };
+    table.proxy.on("UpdateItem", then_fluree(&table, again));
+    let outcome = table.store.push_index(&Call::fresh(), &db, &cas(index_at(9, 0), index_of(50, 9))).await;
+    let own = Index::new(9, IndexRoot { id: index_cid(50), rev: 1, graphs: Default::default() });
+    assert!(
+        matches!(&outcome, Err(Error::OutcomeUnknown { .. }))
+            || outcome.as_ref().is_ok_and(|o| *o == updated(own.clone())),
+        "{outcome:?}"
+    );
+
+    let next = |fluree: Fluree<'static>| async move { fluree.push_status(DB, (2, "syncing"), (3, "other")).await };
+    table.proxy.on("UpdateItem", then_fluree(&table, next));
+    let own = status_with(2, "syncing", json!({ "n": 1 }));
+    let outcome = table.store.push_status(&Call::fresh(), &db, &cas(status_at(1), own.clone())).await.unwrap();
+    assert_eq!(outcome, updated(own));
+    assert_eq!(found(&table, &db).await.status.v, 3);
+
+    let next = |fluree: Fluree<'static>| async move { fluree.push_config(DB, 1, "fluree:ctx", 2).await };
+    table.proxy.on("UpdateItem", then_fluree(&table, next));
+    let own = Config::new(1, json!({ "a": 1 }));
+    let outcome = table.store.push_config(&Call::fresh(), &db, &cas(Config::unborn(), own.clone())).await.unwrap();
+    assert_eq!(outcome, updated(own));
+    assert_eq!(found(&table, &db).await.config.v, 2);
+    assert!(table.proxy.is_spent());
+}
+
 #[tokio::test]
 async fn statuses_and_configs_that_others_have_written_over_are_unknown_too() {
     let table = Proxied::fresh().await;

@@ -1,11 +1,15 @@
 //! Work under a lease that is kept.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use nameservice_store::{Ran, RetryPolicy};
+use nameservice::{LeaseLost, Ran, hold_lease};
+use nameservice_store::RetryPolicy;
 use nameservice_tests::prelude::*;
 use tokio::time::sleep;
 
@@ -33,19 +37,19 @@ async fn expire(table: &Table) {
 async fn work_under_a_lease_has_its_token_and_gives_the_lease_back() {
     let table = ledger().await;
     let store = &table.store;
-    let ran = store
-        .hold_lease(&at(DB), &index_lock("one", 1), |claim| async move {
-            // Longer than the lease lasts without being refreshed.
-            sleep(Duration::from_millis(2_300)).await;
-            store.push_head(&Call::fresh(), &at(DB), &older(head(2)).under(claim).unwrap()).await.unwrap()
-        })
-        .await
-        .unwrap();
+    let ran = hold_lease(Arc::new(store.clone()), &at(DB), &index_lock("one", 1), |claim| async move {
+        // Longer than the lease lasts without being refreshed.
+        sleep(Duration::from_millis(2_300)).await;
+        store.push_head(&Call::fresh(), &at(DB), &older(head(2)).under(claim).unwrap()).await.unwrap()
+    })
+    .await
+    .unwrap();
     assert!(matches!(&ran, Ran::Done(outcome) if *outcome == updated(head(2))), "{ran:?}");
     let status = store.status(&at(DB)).await.unwrap().unwrap();
     assert_eq!(status.payload, Some(StatusPayload::state("ready")));
     acquire(store, "two").await.applied();
-    let ran = store.hold_lease(&at(DB), &index_lock("one", 300), |_| async { panic!("must not run") }).await.unwrap();
+    let (db, request) = (at(DB), index_lock("one", 300));
+    let ran = hold_lease(Arc::new(store.clone()), &db, &request, |_| async { panic!("must not run") }).await.unwrap();
     assert!(matches!(&ran, Ran::NotHeld(Leased::Busy(lease)) if lease.holder == "two"), "{ran:?}");
 }
 
@@ -53,16 +57,14 @@ async fn work_under_a_lease_has_its_token_and_gives_the_lease_back() {
 async fn work_ends_when_its_lease_is_another_ones() {
     let table = ledger().await;
     let began = Instant::now();
-    let ran = table
-        .store
-        .hold_lease(&at(DB), &index_lock("one", 1), |_| async {
-            expire(&table).await;
-            acquire(&table.store, "two").await.applied();
-            sleep(Duration::from_secs(60)).await;
-        })
-        .await
-        .unwrap();
-    assert!(matches!(ran, Ran::Lost), "{ran:?}");
+    let ran = hold_lease(Arc::new(table.store.clone()), &at(DB), &index_lock("one", 1), |_| async {
+        expire(&table).await;
+        acquire(&table.store, "two").await.applied();
+        sleep(Duration::from_secs(60)).await;
+    })
+    .await
+    .unwrap();
+    assert!(matches!(&ran, Ran::Lost(LeaseLost::Taken(Some(lease))) if lease.holder == "two"), "{ran:?}");
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert!(matches!(acquire(&table.store, "three").await, Leased::Busy(lease) if lease.holder == "two"));
 }
@@ -74,18 +76,17 @@ async fn work_goes_on_while_the_store_is_silent_until_the_lease_has_run_out() {
     let store = table.store.clone().with_retry_policy(policy);
     let ticks = AtomicUsize::new(0);
     let began = Instant::now();
-    let ran = store
-        .hold_lease(&at(DB), &index_lock("one", 1), |_| async {
-            table.proxy.on("UpdateItem", Fault::answer(400, "ThrottlingException").always());
-            loop {
-                sleep(Duration::from_millis(50)).await;
-                ticks.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-        .await
-        .unwrap();
+    let ran = hold_lease(Arc::new(store), &at(DB), &index_lock("one", 1), |_| async {
+        table.proxy.on("UpdateItem", Fault::answer(400, "ThrottlingException").always());
+        loop {
+            sleep(Duration::from_millis(50)).await;
+            ticks.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .await
+    .unwrap();
     let (took, ticks) = (began.elapsed(), ticks.load(Ordering::Relaxed));
-    assert!(matches!(ran, Ran::Lost::<()>), "{ran:?}");
+    assert!(matches!(ran, Ran::<()>::Lost(LeaseLost::Expired)), "{ran:?}");
     // The release is tried once, too.
     assert!((900..2_000).contains(&took.as_millis()), "{took:?}");
     assert!(ticks >= 12, "the work stood still while refreshes waited: {ticks}");

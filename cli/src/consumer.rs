@@ -20,7 +20,7 @@ use aws_sdk_dynamodbstreams::{
 };
 use jiff::Timestamp;
 use nameservice_feed::{Checkpoint, Feed, MAX_TRANSACTION};
-use nameservice_model::{BoxError, Error as StoreError, chain};
+use nameservice_model::{BoxError, ChangeFeed, Error as StoreError, chain};
 use nameservice_store::{Store, StreamRecord};
 use stream_consumer::{Consumer, Delivery};
 use tokio::{
@@ -171,6 +171,38 @@ pub fn start(source: Source, store: Store, feed: Feed, pace: Pace) -> Running {
     Running { nudge, stop, task: tokio::spawn(reader.run()) }
 }
 
+/// Returns the sentence about a table whose changes nobody can follow.
+fn no_stream(table: &str) -> String {
+    format!(
+        "the table {table} has no stream, so its changes cannot be followed. Enable one with new and old images: \
+         aws dynamodb update-table --table-name {table} --stream-specification \
+         StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
+    )
+}
+
+/// Says in the feed whether the table lacks a stream, for a process that leaves it to another consumer. Returns whether it
+/// does. A table that cannot be described is not said to lack one.
+pub async fn name_missing_stream(source: &Source, feed: &Feed) -> bool {
+    let described = match source.tables.describe_table().table_name(&source.table).send().await {
+        Ok(described) => described.table,
+        Err(error) => {
+            tracing::warn!(error = chain(&error), "it is unknown whether the table has a stream");
+            return feed.outage().is_some();
+        }
+    };
+    let stream = described.and_then(|table| table.stream_specification);
+    let missing = !stream.is_some_and(|stream| stream.stream_enabled);
+    feed.set_outage(missing.then(|| no_stream(&source.table)));
+    missing
+}
+
+/// Waits until a table that lacks a stream has one, and then says so in the feed.
+pub async fn wait_for_stream(source: Source, feed: Feed) {
+    while name_missing_stream(&source, &feed).await {
+        sleep(NO_STREAM_PAUSE).await;
+    }
+}
+
 /// Why reading was interrupted.
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
@@ -247,12 +279,7 @@ impl Reader {
             }
             let pause = match error {
                 Interrupted::NoStream => {
-                    let table = &self.source.table;
-                    self.feed.set_outage(Some(format!(
-                        "the table {table} has no stream, so its changes cannot be followed. Enable one with new and \
-                         old images: aws dynamodb update-table --table-name {table} --stream-specification \
-                         StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
-                    )));
+                    self.feed.set_outage(Some(no_stream(&self.source.table)));
                     NO_STREAM_PAUSE
                 }
                 _ => pauses.next(),

@@ -11,8 +11,7 @@ use nameservice_api::{
     Config, Head, Index, ProblemKind, Record, Status, changes::Change, leases::Lease, requests::HeadValue,
     transactions::OperationResult,
 };
-use nameservice_model::chain;
-use nameservice_store::doctor::{Finding, Fix};
+use nameservice_model::{Finding, Fix, chain};
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 

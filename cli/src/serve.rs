@@ -17,7 +17,7 @@ use axum::{
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{BoxError, Error as StoreError};
+use nameservice_model::{BoxError, ChangeFeed, Error as StoreError};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
@@ -272,6 +272,16 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             consuming(&args, table)
         }
     };
+    // Whoever reads the stream instead cannot say in this process that there is none.
+    let waiting = match &opened {
+        Opened::Table(table)
+            if consuming.is_none() && consumer::name_missing_stream(&table.source, &table.feed).await =>
+        {
+            table.feed.outage().iter().for_each(|outage| output::note(outage));
+            Some(tokio::spawn(consumer::wait_for_stream(table.source.clone(), table.feed.clone())))
+        }
+        _ => None,
+    };
     let nudge = consuming.as_ref().map(Running::nudge);
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
@@ -289,6 +299,9 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     service.stop().await;
     if let Some(metrics) = metrics {
         metrics.abort();
+    }
+    if let Some(waiting) = waiting {
+        waiting.abort();
     }
     if let Some(consuming) = consuming {
         consuming.stop().await;

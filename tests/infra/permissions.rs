@@ -89,6 +89,25 @@ async fn start_up(recorder: &mut Recorder) {
     }
 }
 
+/// Creations over what an earlier life has left: Fluree's commit log is swept.
+async fn creations_over_leftovers(r: &mut Recorder) {
+    for name in ["left1", "left2", "left3", "mydb:left4", "left5", "left6"] {
+        let pk = at(name);
+        r.service.table.put(&[rows::commit_log(pk.as_str(), &cid(1), 1)]).await;
+        if name == "left6" {
+            r.service.table.put(&rows::orphans(pk.as_str(), cid(1), 1)).await;
+        }
+    }
+    r.post("/v1/ledgers", json!({ "address": "left1" })).await.expect(201);
+    r.put("/v1/heads/left2", json!({ "expected": null, "new": commit(1) })).await.expect(200);
+    r.put("/v1/indexes/left3", json!({ "expected": null, "new": root(1) })).await.expect(200);
+    r.post("/v1/branches", json!({ "name": "mydb", "branch": "left4", "source": "main" })).await.expect(201);
+    r.post("/fluree/nameservice/refs/left5:main/init", json!(null)).await.expect(200);
+    let source = json!({ "source_type": "f:Bm25Index", "config": {}, "dependencies": [] });
+    r.put("/v1/graph-sources/left6", source).await.expect(201);
+    r.delete("/v1/branches/mydb:left4").await.expect(200);
+}
+
 async fn creations(r: &mut Recorder) {
     r.post("/v1/ledgers", json!({ "address": "mydb", "head": commit(1) })).await.expect(201);
     r.post("/v1/ledgers", json!({ "address": "mydb" })).await.problem(409, "already-exists");
@@ -304,6 +323,7 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     let mut recorder = Recorder::start().await;
     start_up(&mut recorder).await;
     creations(&mut recorder).await;
+    creations_over_leftovers(&mut recorder).await;
     pushes(&mut recorder).await;
     transactions(&mut recorder).await;
     reads(&mut recorder).await;

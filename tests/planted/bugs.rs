@@ -22,7 +22,7 @@ const fn bug(
     Bug { name, file, find, put, tests }
 }
 
-const CONCERN: &str = "shared/store/src/concern/mod.rs";
+const CONCERN: &str = "shared/store/src/concern/stored.rs";
 const CONFIG: &str = "shared/store/src/concern/config.rs";
 const HEAD: &str = "shared/store/src/concern/head.rs";
 const INDEX: &str = "shared/store/src/concern/index.rs";
@@ -33,10 +33,12 @@ const SENDING: &str = "shared/dynamo/src/sending.rs";
 const BATCHES: &str = "shared/store/src/batches.rs";
 const LEASES: &str = "shared/store/src/leases.rs";
 const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
+const PLANNED: &str = "shared/store/src/planned.rs";
 const REFERENCES: &str = "shared/store/src/references.rs";
 const RETRACTIONS: &str = "shared/store/src/retractions.rs";
 const PURGES: &str = "shared/store/src/purges.rs";
-const RECORDS: &str = "shared/store/src/records.rs";
+const CREATION: &str = "shared/store/src/creation.rs";
+const COMMITS: &str = "shared/store/src/doctor/commits.rs";
 const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
@@ -63,7 +65,7 @@ pub(crate) const BUGS: &[Bug] = &[
         "a stale head is answered as updated",
         HEAD,
         "Expected::Older => Judgement::Stale,",
-        "Expected::Older => Judgement::InPlace,",
+        "Expected::Older => Judgement::Current,",
         &["contract::head", "model::"],
     ),
     bug(
@@ -154,8 +156,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a lost and overtaken push is answered with what it expected",
         PUSH,
-        "            match planned.cloned().or_else(|| C::presumed(push)) {",
-        "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::presumed(push)) {",
+        "            match planned.cloned().or_else(|| C::assumed_previous(push)) {",
+        "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::assumed_previous(push)) {",
         &["history::found"],
     ),
     bug(
@@ -204,7 +206,7 @@ pub(crate) const BUGS: &[Bug] = &[
     // ---- transactions ----
     bug(
         "a check of a transaction is not made",
-        TRANSACTIONS,
+        PLANNED,
         "            None => C::expect(expression, &self.0),",
         "            None => {}",
         &["transactions::", "model::"],
@@ -212,8 +214,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a transaction is rejected only where all of its operations are",
         TRANSACTIONS,
-        "outcomes.iter().any(OperationOutcome::rejects)",
-        "outcomes.iter().all(OperationOutcome::rejects)",
+        "outcomes.iter().any(Verdict::rejects)",
+        "outcomes.iter().all(Verdict::rejects)",
         &["transactions::", "model::"],
     ),
     bug(
@@ -254,10 +256,25 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "a record is created over another",
-        RECORDS,
+        CREATION,
         "                    condition.not_exists(ATTR_KIND);\n",
         "",
         &["contract::create", "races::of_all_creations", "model::"],
+    ),
+    // ---- Fluree's commit log ----
+    bug(
+        "a creation leaves the commit log of an earlier life",
+        CREATION,
+        "            self.sweep_commits(operation, address, NO_COMMITS).await?;\n",
+        "",
+        &["dynamodb::create"],
+    ),
+    bug(
+        "a history that lags behind the head is a reason to delete",
+        COMMITS,
+        "        if replay.last != Some((head.v, id)) {",
+        "        if replay.last == Some((head.v, id)) && false {",
+        &["doctor::commits"],
     ),
     // ---- the feed ----
     bug(

@@ -46,7 +46,7 @@ fn a_body_is_a_valid_cloud_event() {
     let expected = json!({
         "position": 42, "address": "search/en:v2", "kind": "graph_source", "name": "search/en", "branch": "v2",
         "source_type": "f:Bm25Index", "concern": "config", "change": "updated", "watermark": 7, "previous": 6,
-        "payload": { "k1": 1.2 }, "occurred_at": "2026-01-01T00:00:00.123Z", "recorded_at": "2026-01-01T00:00:01Z"
+        "payload": { "k1": 1.2 }, "occurred_at": "2026-01-01T00:00:00.123Z", "recorded_at": "2026-01-01T00:00:01.000Z"
     });
     assert_eq!(body["data"], expected);
     // And another reader's eyes.

@@ -2,63 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nameservice_model::RecordKind;
+use nameservice_store::schema;
 use serde_json::{Value, json};
 
 use crate::rows::Row;
-
-const REQUEST_IDS: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
-
-/// What a row of this kind may and must have: name, type, whether it must be there.
-fn attributes_of(sk: &str, graph_source: bool) -> Vec<(&'static str, &'static str, bool)> {
-    let mut known = vec![("pk", "S", true), ("sk", "S", true), ("schema", "N", true), ("updated_at_ms", "N", true)];
-    match sk {
-        "meta" => {
-            known.extend([
-                ("kind", "S", true),
-                ("name", "S", true),
-                ("branch", "S", true),
-                ("retracted", "BOOL", true),
-                ("branches", "N", false),
-                ("created_at", "N", true),
-                ("dependents", "N", false),
-            ]);
-            if graph_source {
-                known.extend([("source_type", "S", true), ("dependencies", "L", true), ("counted", "L", false)]);
-            } else {
-                known.push(("bp_source", "S", false));
-            }
-        }
-        "head" => known.extend([("commit_id", "S", false), ("commit_t", "N", true)]),
-        "index" => known.extend([
-            ("index_id", "S", false),
-            ("index_t", "N", true),
-            ("rev", "N", false),
-            ("rev_id", "S", false),
-            ("graphs", "M", false),
-        ]),
-        "config" if graph_source => known.extend([("config_json", "S", true), ("config_v", "N", true)]),
-        "config" => known.extend([
-            ("default_context_address", "S", false),
-            ("default_context_id", "S", false),
-            ("config_v", "N", true),
-            ("config_meta", "M", false),
-        ]),
-        "status" => known.extend([
-            ("status", "S", true),
-            ("status_v", "N", true),
-            ("status_meta", "M", false),
-            ("lease", "M", false),
-            ("lease_token", "N", false),
-        ]),
-        backref if backref.starts_with("backref#") => known.push(("dependent", "S", true)),
-        other => panic!("no row of ours has the sort key {other}"),
-    }
-    if ["head", "index", "config", "status"].contains(&sk) {
-        known.push(("retracted", "BOOL", false));
-        known.extend(REQUEST_IDS.map(|name| (name, "S", false)));
-    }
-    known
-}
 
 /// Panics unless every row of one partition has exactly the attributes and types of the layout.
 pub fn assert_ours<'a>(rows: impl IntoIterator<Item = &'a Row>) {
@@ -121,15 +69,18 @@ pub fn assert_references(rows: &[Row]) {
 
 fn assert_row(row: &Row, graph_source: bool) {
     let sk = row["sk"]["S"].as_str().unwrap();
-    let known = attributes_of(sk, graph_source);
+    assert!(!sk.starts_with(schema::SK_COMMIT_PREFIX), "only Fluree writes its commit log: {row:#?}");
+    let kind = if graph_source { RecordKind::GraphSource } else { RecordKind::Ledger };
+    let known: Vec<_> = schema::attributes_of(sk).filter(|known| known.only.is_none_or(|only| only == kind)).collect();
     for (name, value) in row {
-        let Some((_, kind, _)) = known.iter().find(|(known, ..)| known == name) else {
+        let Some(known) = known.iter().find(|known| known.name == name) else {
             panic!("{sk}: the layout knows no attribute `{name}`: {row:#?}");
         };
-        assert!(value.get(kind).is_some(), "{sk}.{name} must be {kind}: {value}");
+        let expected = known.shape.type_name();
+        assert!(value.get(expected).is_some(), "{sk}.{name} must be {expected}: {value}");
     }
-    for (name, _, required) in known {
-        assert!(!required || row.contains_key(name), "{sk} lacks `{name}`: {row:#?}");
+    for known in known {
+        assert!(known.nullable || row.contains_key(known.name), "{sk} lacks `{}`: {row:#?}", known.name);
     }
     assert_eq!(row["schema"], json!({ "N": "2" }), "{sk}");
     assert_eq!(

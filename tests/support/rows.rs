@@ -260,6 +260,11 @@ impl<'a> Fluree<'a> {
         Self { client: &table.client, table: &table.name }
     }
 
+    /// One that shares the table of this name.
+    pub fn with(client: &'a Client, table: &'a str) -> Self {
+        Self { client, table }
+    }
+
     /// Publishes a commit. Whether it was written.
     pub async fn commit(&self, pk: &str, id: &ContentId, t: i64) -> bool {
         self.update(

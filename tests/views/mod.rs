@@ -20,7 +20,7 @@ use nameservice_tests::{
     proxy::{Fault, Proxy},
 };
 use nameservice_views::{
-    Description, Error, Index, Item, Key, Lack, Projection, Range, Refused, RetryPolicy, RowKey, SaveMode, Source,
+    Description, Error, Index, Item, Key, Lack, Projection, Range, Rejected, RetryPolicy, RowKey, SaveMode, Source,
     View, Write, endpoint_client, from_item, to_item,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};

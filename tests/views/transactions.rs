@@ -1,6 +1,7 @@
 //! Rows that are written together.
 
 use super::*;
+use nameservice_views::Outcome;
 
 fn init(row: &Order) -> Write {
     Write::save(row, SaveMode::Init, None).unwrap()
@@ -22,14 +23,21 @@ fn at(n: i64) -> serde_json::Value {
 #[tokio::test]
 async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the_way() {
     let ground = Ground::of(&ORDERS).await;
-    ground.view.transact(Vec::new()).await.unwrap().unwrap();
-    ground.view.transact(vec![advance(0, 2), init(&order("ada", 1)), init(&order("ada", 2))]).await.unwrap().unwrap();
+    ground.view.transact(Vec::new()).await.unwrap().into_result().unwrap();
+    ground
+        .view
+        .transact(vec![advance(0, 2), init(&order("ada", 1)), init(&order("ada", 2))])
+        .await
+        .unwrap()
+        .into_result()
+        .unwrap();
     assert_eq!(counter(&ground).await, Some(at(2)));
     assert_eq!(ground.direct.load::<Order>("ada").await.unwrap(), [order("ada", 1), order("ada", 2)]);
 
     let writes = vec![advance(0, 1), init(&order("ada", 3)), init(&noted("ada", 2, "again"))];
-    let rejected = ground.view.transact(writes).await.unwrap().unwrap_err();
-    let [Refused { position: 0, item: Some(moved) }, Refused { position: 2, item: Some(there) }] = &rejected[..] else {
+    let rejected = ground.view.transact(writes).await.unwrap().into_result().unwrap_err();
+    let [Rejected { position: 0, item: Some(moved) }, Rejected { position: 2, item: Some(there) }] = &rejected[..]
+    else {
         panic!("{rejected:?}")
     };
     assert_eq!(from_item::<serde_json::Value>(moved.clone()).unwrap(), at(2));
@@ -38,11 +46,11 @@ async fn a_transaction_is_written_whole_or_not_at_all_and_says_what_stood_in_the
 
     let absent =
         Write::Advance { key: RowKey::sorted("counter", "none"), field: "n".into(), from: 1, to: 2, set: Item::new() };
-    let rejected = ground.view.transact(vec![absent, init(&order("ada", 3))]).await.unwrap().unwrap_err();
-    assert_eq!(rejected, [Refused { position: 0, item: None }]);
+    let rejected = ground.view.transact(vec![absent, init(&order("ada", 3))]).await.unwrap().into_result().unwrap_err();
+    assert_eq!(rejected, [Rejected { position: 0, item: None }]);
 
     let over = Write::save(&noted("ada", 1, "over"), SaveMode::Any, Some(9)).unwrap();
-    ground.view.transact(vec![advance(2, 3), over]).await.unwrap().unwrap();
+    ground.view.transact(vec![advance(2, 3), over]).await.unwrap().into_result().unwrap();
     assert_eq!(ground.raw(&order("ada", 1)).await.unwrap()["ttl"], AttributeValue::N("9".into()));
     assert_eq!(counter(&ground).await, Some(at(3)));
 
@@ -61,11 +69,11 @@ async fn of_many_transactions_from_one_state_exactly_one_is_written() {
             while n < 12 {
                 let row = noted("ada", format!("{:03}", n + 1), writer);
                 match view.transact(vec![advance(n, n + 1), init(&row)]).await.unwrap() {
-                    Ok(()) => {
+                    Outcome::Applied(()) => {
                         appended.fetch_add(1, Ordering::Relaxed);
                         n += 1;
                     }
-                    Err(rejected) => {
+                    Outcome::Rejected(rejected) => {
                         let item = rejected[0].item.clone().unwrap();
                         n = from_item::<serde_json::Value>(item).unwrap()["n"].as_i64().unwrap();
                     }
@@ -88,12 +96,12 @@ async fn a_transaction_whose_reply_is_lost_is_written_once() {
     {
         let n = n as i64;
         ground.proxy.on("TransactWriteItems", fault);
-        ground.view.transact(vec![advance(n, n + 1), init(&order("ada", n))]).await.unwrap().unwrap();
+        ground.view.transact(vec![advance(n, n + 1), init(&order("ada", n))]).await.unwrap().into_result().unwrap();
         assert!(ground.proxy.is_spent());
         assert_eq!(counter(&ground).await, Some(at(n + 1)));
     }
     ground.proxy.on("TransactWriteItems", Fault::cancelled(&["TransactionConflict", "None"]).times(3));
-    ground.view.transact(vec![advance(3, 4), init(&order("ada", 3))]).await.unwrap().unwrap();
+    ground.view.transact(vec![advance(3, 4), init(&order("ada", 3))]).await.unwrap().into_result().unwrap();
     assert!(ground.proxy.is_spent());
 }
 

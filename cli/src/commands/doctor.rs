@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
 use nameservice_embedded::OpenError;
-use nameservice_model::Error as StoreError;
-use nameservice_store::doctor::{Examined, Finding, Fix, Severity, Written};
+use nameservice_model::{Error as StoreError, Finding, Severity};
+use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
 use crate::{
@@ -114,8 +114,9 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
         Some(Data::Directory(directory)) => check_log(directory, patient.fix, report).await?,
         Some(Data::Table(table)) => {
             report.findings.extend(check_shape(table).await?);
-            let examined = check_records(table, patient.fix, report).await?;
-            if table.feed.check_table().await.is_ok() {
+            let has_feed = table.feed.check_table().await.is_ok();
+            let examined = check_records(table, has_feed, patient.fix, report).await?;
+            if has_feed {
                 report.findings.extend(check_feed(table, &examined.last_written).await?);
                 report.findings.extend(check_buried(table).await?);
             }
@@ -135,8 +136,7 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(
     let path = directory.to_owned();
     let looked = tokio::task::spawn_blocking(move || {
         let mut findings = Vec::new();
-        let examined =
-            nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(in_table_words(finding)))?;
+        let examined = nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(finding))?;
         Ok::<_, OpenError>((examined, findings))
     });
     let (examined, findings) = looked.await.map_err(|error| OpenError::Thread(error.into()))??;
@@ -150,7 +150,7 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(
 /// The files of a directory or a bucket.
 async fn check_files(stored: &Stored, fix: bool, report: &mut Report) -> Result<(), Failure> {
     let mut findings = Vec::new();
-    let examined = stored.names.examine(fix, &mut |finding| findings.push(in_table_words(finding))).await;
+    let examined = stored.names.examine(fix, &mut |finding| findings.push(finding)).await;
     let examined = examined.map_err(|source| Failure::Files(source.into()))?;
     report.findings.extend(findings);
     let (records, files) = (examined.records, examined.files);
@@ -159,42 +159,24 @@ async fn check_files(stored: &Stored, fix: bool, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// A finding about a log as one about a table: they are printed alike.
-fn in_table_words(finding: nameservice_embedded::Finding) -> Finding {
-    use nameservice_embedded as embedded;
-    Finding {
-        code: finding.code,
-        severity: match finding.severity {
-            embedded::Severity::Note => Severity::Note,
-            embedded::Severity::Warning => Severity::Warning,
-            _ => Severity::Error,
-        },
-        address: finding.address,
-        what: finding.what,
-        mend: finding.mend,
-        fix: match finding.fix {
-            embedded::Fix::Possible => Fix::Possible,
-            embedded::Fix::Done => Fix::Done,
-            embedded::Fix::Failed(reason) => Fix::Failed(reason),
-            _ => Fix::ByHand,
-        },
-    }
-}
-
 /// Keys, indexes, stream, TTL and recovery of the table.
 async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
     let lacks = table.check().await?.lacks;
     let finding = |lack: String| {
         let mend = "change the table; `nameservice init` makes one, and schema.rs draws it, as it should be";
-        Finding::general("table-lacks", Severity::Warning, format!("the table: {lack}"), mend.into())
+        Finding::new("table-lacks", Severity::Warning, format!("the table: {lack}"), mend)
     };
     Ok(lacks.into_iter().map(finding).collect())
 }
 
-/// Every record of the table.
-async fn check_records(table: &Table, fix: bool, report: &mut Report) -> Result<Examined, Failure> {
+/// Every record of the table; with a feed, Fluree's commit logs are compared with the history that it holds.
+async fn check_records(table: &Table, has_feed: bool, fix: bool, report: &mut Report) -> Result<Examined, Failure> {
     let findings = &mut report.findings;
-    let examined = table.store.examine(fix, &mut |finding| findings.push(finding)).await;
+    let mut found = |finding| findings.push(finding);
+    let examined = match has_feed {
+        true => table.store.examine_with_history(&table.feed, fix, &mut found).await,
+        false => table.store.examine(fix, &mut found).await,
+    };
     let examined = examined.map_err(|source| unreadable(table.store.table(), source))?;
     let Examined { records, items, .. } = &examined;
     report.looked_at.push(format!("{}: {records} records in {items} items", table.describe()));
@@ -225,7 +207,7 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
         );
         ("feed-behind", what)
     };
-    Ok(vec![Finding::general(code, severity, what, mend.to_owned())])
+    Ok(vec![Finding::new(code, severity, what, mend)])
 }
 
 /// Stream records that could not be read, where they are kept beside the feed.
@@ -239,7 +221,7 @@ async fn check_buried(table: &Table) -> Result<Vec<Finding>, Failure> {
         last.reason
     );
     let mend = "mend the rows they tell of, then delete those of `poison#0` in the feed's table";
-    Ok(vec![Finding::general("dead-letters", Severity::Warning, what, mend.to_owned())])
+    Ok(vec![Finding::new("dead-letters", Severity::Warning, what, mend)])
 }
 
 /// The same, where they are sent to a queue.
@@ -261,14 +243,14 @@ async fn check_queue(queue: &Queue) -> Vec<Finding> {
             (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
         }
     };
-    vec![Finding::general("dead-letters", severity, what, mend.to_owned())]
+    vec![Finding::new("dead-letters", severity, what, mend)]
 }
 
 /// Whether the service answers, reaches its table, and is of this program's version.
 async fn check_service(service: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |code, severity, what: String, mend: &str| {
-        findings.push(Finding::general(code, severity, what, mend.to_owned()));
+        findings.push(Finding::new(code, severity, what, mend));
     };
     match send(service, Request::get("health").query("deep", Some(true))).await {
         Ok(health) if health["status"] == "ok" => {}

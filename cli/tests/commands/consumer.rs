@@ -195,3 +195,29 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     let told: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
     assert_eq!((after.len(), told), (2, BTreeSet::from(["other:main"])));
 }
+
+#[tokio::test]
+async fn a_missing_stream_is_named_by_a_process_that_leaves_it_to_another_consumer() {
+    use aws_sdk_dynamodb::types::{
+        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, StreamSpecification,
+    };
+    let table = unmade().await;
+    let named = |name, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
+    let text = |name| {
+        AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
+    };
+    let create = table.source.tables.create_table().table_name(table.store.table());
+    let create = create.billing_mode(BillingMode::PayPerRequest);
+    let create = create.key_schema(named("pk", KeyType::Hash)).key_schema(named("sk", KeyType::Range));
+    let create = create.attribute_definitions(text("pk")).attribute_definitions(text("sk"));
+    let off = StreamSpecification::builder().stream_enabled(false).build().unwrap();
+    create.stream_specification(off).send().await.unwrap();
+    assert!(consumer::name_missing_stream(&table.source, &table.feed).await);
+    let outage = table.feed.outage().unwrap();
+    assert!(outage.contains("has no stream") && outage.contains("update-table"), "{outage}");
+
+    let complete = self::table().await;
+    complete.feed.set_outage(Some("an earlier reason".into()));
+    assert!(!consumer::name_missing_stream(&complete.source, &complete.feed).await);
+    assert_eq!(complete.feed.outage(), None);
+}

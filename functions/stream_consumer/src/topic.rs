@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use aws_sdk_sns::types::{MessageAttributeValue, PublishBatchRequestEntry};
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
+use nameservice_api::changes::Change as Shape;
 use nameservice_feed::FEED_ID;
-use nameservice_http::shapes::changes::Change as Shape;
 use nameservice_model::{BoxError, Change};
 
 /// Limits of PublishBatch (<https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html>): messages per

@@ -2,9 +2,8 @@
 
 use aws_sdk_dynamodb::types::{AttributeValue, WriteRequest};
 use futures_util::{StreamExt, stream};
-use nameservice_model::{Error, Result};
 
-use crate::{Attempts, Item, Sender, table::code_of};
+use crate::{Attempts, Error, Item, Outcome, Result, Sender, table::code_of};
 
 /// The most requests of one BatchWriteItem.
 pub const WRITE_BATCH: usize = 25;
@@ -67,8 +66,10 @@ impl Sender {
             let writes = left.iter().map(|(_, write)| write.clone()).collect();
             let request = self.client().batch_write_item().request_items(self.table(), writes);
             let output = match self.send(operation, &mut attempts, || request.clone().send()).await? {
-                Ok(output) => output,
-                Err(_) => return Err(Error::Store { operation, source: "a batch was refused by a condition".into() }),
+                Outcome::Applied(output) => output,
+                Outcome::Rejected(_) => {
+                    return Err(Error::Failed { operation, source: "a batch was rejected by a condition".into() });
+                }
             };
             let unprocessed: Vec<WriteRequest> =
                 output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();

@@ -1,13 +1,14 @@
 //! How requests are sent to DynamoDB, repeated, and what a lost answer means.
 //!
-//! Everything here is about any table; what stands in one is for the crates that build on this. [`Sender`] sends
+//! Everything here is about any table; what its items mean is for the crates that build on this. [`Sender`] sends
 //! requests for one table until they are answered or the deadline of the [`RetryPolicy`] has passed, and never takes a lost
-//! answer for a "no": [`Attempts`] remembers one. [`endpoint_client`], [`lambda_client`] and [`sdk_client`] make
+//! reply for a rejection: [`Attempts`] remembers one. [`endpoint_client`], [`lambda_client`] and [`sdk_client`] make
 //! clients that leave repeating to it. A [`Description`] says what a table looks like: [`Sender::ensure_table`] creates
 //! it from that, and says what one that exists lacks.
 
 mod batches;
 mod connect;
+mod error;
 mod sending;
 mod table;
 
@@ -17,7 +18,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 pub use batches::{Unwritten, WRITE_BATCH};
 pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client, variable};
-pub use sending::{Attempts, Backoff, Failed, Judged, Refusal, Refusing, RetryPolicy, Sender};
+pub use error::{BoxError, Error, Outcome, Result};
+pub use sending::{Attempts, Backoff, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};
 
 /// An item as the SDK gives and takes it.

@@ -1,4 +1,4 @@
-//! How requests are sent: repeated until an answer or a deadline, and never believing that a lost answer was a "no".
+//! How requests are sent: repeated until an answer or a deadline, and a lost reply is never taken for a rejection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use aws_sdk_dynamodb::{
     types::{CancellationReason, TransactWriteItem},
 };
 use aws_smithy_runtime_api::client::result::ConnectorError;
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use metrics::{counter, histogram};
-use nameservice_model::{Error, Result};
 use tokio::time::{Instant, sleep};
 
-use crate::Item;
+use crate::{Error, Item, Outcome, Result};
 
 /// How long and how often requests are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,28 +60,28 @@ impl Attempts {
         Self { uncertain: false, once: true }
     }
 
-    /// Gives a refusal as the outcome, unless an attempt of unknown outcome came before it: then nobody can tell
-    /// whether this refusal is an answer to the call or to its own earlier success.
-    pub fn refuse<T>(self, operation: &'static str, outcome: T) -> Result<T> {
+    /// Returns a rejection as the outcome, unless an attempt of unknown outcome came before it: then it is unknown whether
+    /// the rejection answers the call or its own earlier success.
+    pub fn rejection<T>(self, operation: &'static str, outcome: T) -> Result<T> {
         if self.uncertain { Err(Error::OutcomeUnknown { operation, source: None }) } else { Ok(outcome) }
     }
 }
 
 /// A condition that did not hold.
 #[derive(Debug)]
-pub enum Refusal {
-    /// Of a single write, with the item that stood in the way.
+pub enum Rejection {
+    /// Of a single write, with the stored item.
     Condition(Option<Item>),
     /// Of a transaction: one entry an action, `Some` for each that failed.
     Cancelled(Vec<Option<Failed>>),
 }
 
-impl Refusal {
-    /// The item that stood in the way of a single write, `None` where there is none.
+impl Rejection {
+    /// Returns the stored item that rejected a single write, `None` where there is none.
     pub fn condition(self, operation: &'static str) -> Result<Option<Item>> {
         match self {
             Self::Condition(item) => Ok(item.filter(|item| !item.is_empty())),
-            Self::Cancelled(_) => Err(Error::Store { operation, source: "a single write was cancelled".into() }),
+            Self::Cancelled(_) => Err(Error::Failed { operation, source: "a single write was cancelled".into() }),
         }
     }
 }
@@ -92,7 +92,7 @@ pub struct Failed(pub Option<Item>);
 
 /// What a failed attempt means.
 enum Failure {
-    Refused(Refusal),
+    Rejected(Rejection),
     /// Not applied, worth repeating.
     Busy,
     /// Perhaps applied, worth repeating.
@@ -101,18 +101,18 @@ enum Failure {
     Fatal(Option<Error>),
 }
 
-/// How an operation's own errors tell of conditions.
-pub trait Refusing {
-    /// What this error says of conditions, `None` where it says nothing.
-    fn refusal(&self) -> Option<Judged> {
+/// The part of an operation's errors that is about conditions.
+pub trait Conditional {
+    /// Returns what this error says of conditions, `None` where it says nothing.
+    fn judged(&self) -> Option<Judged> {
         None
     }
 }
 
-/// A refused condition, or what else a cancelled transaction can mean.
+/// A rejected condition, or what else a cancelled transaction can mean.
 pub enum Judged {
     /// A condition did not hold.
-    Refused(Refusal),
+    Rejected(Rejection),
     /// It met other traffic: not applied, worth repeating.
     Busy,
     /// It can never be applied.
@@ -122,13 +122,13 @@ pub enum Judged {
     },
 }
 
-macro_rules! refused_by_condition {
+macro_rules! rejected_by_condition {
     ($($error:ident),+ $(,)?) => {
-        $(impl Refusing for $error {
-            fn refusal(&self) -> Option<Judged> {
+        $(impl Conditional for $error {
+            fn judged(&self) -> Option<Judged> {
                 match self {
                     Self::ConditionalCheckFailedException(error) => {
-                        Some(Judged::Refused(Refusal::Condition(error.item().cloned())))
+                        Some(Judged::Rejected(Rejection::Condition(error.item().cloned())))
                     }
                     _ => None,
                 }
@@ -137,10 +137,10 @@ macro_rules! refused_by_condition {
     };
 }
 
-refused_by_condition!(PutItemError, UpdateItemError, DeleteItemError);
+rejected_by_condition!(PutItemError, UpdateItemError, DeleteItemError);
 
-impl Refusing for TransactWriteItemsError {
-    fn refusal(&self) -> Option<Judged> {
+impl Conditional for TransactWriteItemsError {
+    fn judged(&self) -> Option<Judged> {
         match self {
             Self::TransactionCanceledException(error) => Some(judge(error.cancellation_reasons())),
             _ => None,
@@ -148,13 +148,13 @@ impl Refusing for TransactWriteItemsError {
     }
 }
 
-macro_rules! never_refused {
+macro_rules! never_rejected {
     ($($operation:ident::$error:ident),+ $(,)?) => {
-        $(impl Refusing for aws_sdk_dynamodb::operation::$operation::$error {})+
+        $(impl Conditional for aws_sdk_dynamodb::operation::$operation::$error {})+
     };
 }
 
-never_refused!(
+never_rejected!(
     query::QueryError,
     get_item::GetItemError,
     scan::ScanError,
@@ -168,8 +168,8 @@ never_refused!(
     update_continuous_backups::UpdateContinuousBackupsError,
 );
 
-/// Reads every reason of a cancelled transaction. One that only met traffic is repeated before the refused conditions
-/// are looked at, so that a refusal names all of them.
+/// Reads every reason of a cancelled transaction. One that only met traffic is repeated before the rejected conditions
+/// are looked at, so that a rejection names all of them.
 fn judge(reasons: &[CancellationReason]) -> Judged {
     let codes = || reasons.iter().map(|reason| reason.code().unwrap_or("None"));
     if codes().any(|code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded")) {
@@ -184,11 +184,11 @@ fn judge(reasons: &[CancellationReason]) -> Judged {
     let failed = reasons
         .iter()
         .map(|reason| (reason.code() == Some("ConditionalCheckFailed")).then(|| Failed(reason.item().cloned())));
-    Judged::Refused(Refusal::Cancelled(failed.collect()))
+    Judged::Rejected(Rejection::Cancelled(failed.collect()))
 }
 
 impl Sender {
-    /// For this table of this client. The client must not retry by itself.
+    /// For this table of this client. The client must not retry.
     pub fn new(client: Client, table: &str, policy: RetryPolicy) -> Self {
         Self { client, table: table.into(), policy }
     }
@@ -210,48 +210,50 @@ impl Sender {
 
     /// Begins a series of attempts.
     pub fn backoff(&self) -> Backoff {
-        Backoff { policy: self.policy, begun: Instant::now(), attempts: 0 }
+        Backoff::new(self.policy)
     }
 
     /// Sends a read until it is answered.
     pub async fn read<O, E, F>(&self, operation: &'static str, attempt: impl Fn() -> F) -> Result<O>
     where
         F: Future<Output = Result<O, SdkError<E>>>,
-        E: Refusing + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+        E: Conditional + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
         let mut attempts = Attempts::default();
         match self.send(operation, &mut attempts, attempt).await {
-            Ok(Ok(output)) => Ok(output),
+            Ok(Outcome::Applied(output)) => Ok(output),
             // Reads carry no conditions.
-            Ok(Err(_)) => Err(Error::Store { operation, source: "a read was refused by a condition".into() }),
+            Ok(Outcome::Rejected(_)) => {
+                Err(Error::Failed { operation, source: "a read was rejected by a condition".into() })
+            }
             Err(Error::OutcomeUnknown { operation, source }) => Err(Error::Unavailable { operation, source }),
             Err(error) => Err(error),
         }
     }
 
-    /// Sends a conditional update. `Ok(Err(item))`: refused, with the item as it stands (if the request asks for it).
+    /// Sends a conditional update. A rejection has the item as it is stored, if the request asks for it.
     pub async fn update(
         &self,
         operation: &'static str,
         request: UpdateItemFluentBuilder,
         attempts: &mut Attempts,
-    ) -> Result<Result<Item, Option<Item>>> {
+    ) -> Result<Outcome<Item, Option<Item>>> {
         match self.send(operation, attempts, || request.clone().send()).await? {
-            Ok(output) => Ok(Ok(output.attributes.unwrap_or_default())),
-            Err(refusal) => Ok(Err(refusal.condition(operation)?)),
+            Outcome::Applied(output) => Ok(Outcome::Applied(output.attributes.unwrap_or_default())),
+            Outcome::Rejected(rejection) => Ok(Outcome::Rejected(rejection.condition(operation)?)),
         }
     }
 
-    /// Sends a transaction whose actions are labelled. `Ok(Err(failed))`: refused, naming each action that was.
+    /// Sends a transaction whose actions are labelled. A rejection names each action that failed.
     ///
-    /// All attempts carry one token, so that the engine itself recognises a repetition: a refusal after a lost answer is
-    /// then a refusal of the first attempt too.
+    /// All attempts carry one token, so that the engine itself recognises a repetition: a rejection after a lost answer is
+    /// then a rejection of the first attempt too.
     pub async fn transact<L>(
         &self,
         operation: &'static str,
         actions: Vec<(L, TransactWriteItem)>,
         attempts: &mut Attempts,
-    ) -> Result<Result<(), Vec<(L, Failed)>>> {
+    ) -> Result<Outcome<(), Vec<(L, Failed)>>> {
         let (labels, items): (Vec<L>, Vec<_>) = actions.into_iter().unzip();
         let request = self
             .client
@@ -259,18 +261,18 @@ impl Sender {
             .set_transact_items(Some(items))
             .client_request_token(uuid::Uuid::new_v4().to_string());
         match self.send(operation, attempts, || request.clone().send()).await? {
-            Ok(_) => Ok(Ok(())),
-            Err(Refusal::Cancelled(reasons)) => {
+            Outcome::Applied(_) => Ok(Outcome::Applied(())),
+            Outcome::Rejected(Rejection::Cancelled(reasons)) => {
                 let failed = labels.into_iter().zip(reasons).filter_map(|(label, failed)| Some((label, failed?)));
-                Ok(Err(failed.collect()))
+                Ok(Outcome::Rejected(failed.collect()))
             }
-            Err(Refusal::Condition(_)) => {
-                Err(Error::Store { operation, source: "a transaction was refused as a single write".into() })
+            Outcome::Rejected(Rejection::Condition(_)) => {
+                Err(Error::Failed { operation, source: "a transaction was rejected as a single write".into() })
             }
         }
     }
 
-    /// Sends a write until it is answered. `Ok(Err(refusal))`: a condition did not hold.
+    /// Sends a write until it is answered.
     ///
     /// It is sent again after a lost answer too, unless the attempts are [`Attempts::once`].
     pub async fn send<O, E, F>(
@@ -278,10 +280,10 @@ impl Sender {
         operation: &'static str,
         attempts: &mut Attempts,
         attempt: impl Fn() -> F,
-    ) -> Result<Result<O, Refusal>>
+    ) -> Result<Outcome<O, Rejection>>
     where
         F: Future<Output = Result<O, SdkError<E>>>,
-        E: Refusing + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+        E: Conditional + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
         let mut backoff = self.backoff();
         loop {
@@ -295,21 +297,21 @@ impl Sender {
             let error = match attempted {
                 Ok(output) => {
                     counted("ok");
-                    return Ok(Ok(output));
+                    return Ok(Outcome::Applied(output));
                 }
                 Err(error) => error,
             };
             let failure = classify(&error);
             counted(match &failure {
-                Failure::Refused(_) => "condition_failed",
+                Failure::Rejected(_) => "condition_failed",
                 Failure::Busy => "busy",
                 Failure::Lost => "lost",
                 Failure::Fatal(_) => "failed",
             });
             match failure {
-                Failure::Refused(refusal) => return Ok(Err(refusal)),
+                Failure::Rejected(rejection) => return Ok(Outcome::Rejected(rejection)),
                 Failure::Fatal(Some(known)) => return Err(known),
-                Failure::Fatal(None) => return Err(Error::Store { operation, source: error.into() }),
+                Failure::Fatal(None) => return Err(Error::Failed { operation, source: error.into() }),
                 Failure::Busy => {}
                 Failure::Lost => {
                     attempts.uncertain = true;
@@ -330,24 +332,30 @@ impl Sender {
     }
 }
 
-/// The pauses between attempts: full jitter, doubling, until the deadline.
+/// The delays between attempts: full jitter, doubling, until the deadline.
 #[derive(Debug)]
 pub struct Backoff {
+    longest: ExponentialBackoff,
     policy: RetryPolicy,
     begun: Instant,
     attempts: u32,
 }
 
 impl Backoff {
-    /// Waits for the next attempt. False once the deadline has come.
+    fn new(policy: RetryPolicy) -> Self {
+        let longest = ExponentialBuilder::default().with_min_delay(policy.base).with_max_delay(policy.cap);
+        Self { longest: longest.without_max_times().build(), policy, begun: Instant::now(), attempts: 0 }
+    }
+
+    /// Waits for the next attempt. Returns false once the deadline has passed.
     pub async fn pause(&mut self) -> bool {
-        let longest = self.policy.base.saturating_mul(1 << self.attempts.min(16)).min(self.policy.cap);
-        let pause = longest.mul_f64(rand::random::<f64>());
+        // The jitter of the library is added to a delay; full jitter draws from all of it.
+        let delay = self.longest.next().unwrap_or(self.policy.cap).mul_f64(rand::random::<f64>());
         self.attempts += 1;
-        if self.begun.elapsed() + pause > self.policy.deadline {
+        if self.begun.elapsed() + delay > self.policy.deadline {
             return false;
         }
-        sleep(pause).await;
+        sleep(delay).await;
         true
     }
 }
@@ -356,20 +364,20 @@ impl Backoff {
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html>).
 fn classify<E>(error: &SdkError<E>) -> Failure
 where
-    E: Refusing + ProvideErrorMetadata,
+    E: Conditional + ProvideErrorMetadata,
 {
     let service = match error {
         SdkError::ServiceError(context) => context,
         SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
-        // Nobody listens there, so nobody has received anything.
+        // Nothing listens there, so nothing was received.
         SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_refused) => {
             return Failure::Busy;
         }
-        // Nothing tells whether the request arrived.
+        // It is unknown whether the request arrived.
         _ => return Failure::Lost,
     };
-    match service.err().refusal() {
-        Some(Judged::Refused(refusal)) => return Failure::Refused(refusal),
+    match service.err().judged() {
+        Some(Judged::Rejected(rejection)) => return Failure::Rejected(rejection),
         Some(Judged::Busy) => return Failure::Busy,
         Some(Judged::Invalid { message }) => return Failure::Fatal(invalid(&message)),
         None => {}
@@ -400,7 +408,7 @@ fn is_refused(error: &ConnectorError) -> bool {
     false
 }
 
-/// The one validation that depends on what callers send and that no check at the door can foresee exactly.
+/// The one validation error that depends on what callers send and that no earlier check can foresee exactly.
 fn invalid(message: &str) -> Option<Error> {
     message.contains("Item size").then_some(Error::TooLarge)
 }

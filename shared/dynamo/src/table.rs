@@ -11,10 +11,9 @@ use aws_sdk_dynamodb::{
         TimeToLiveSpecification, TimeToLiveStatus,
     },
 };
-use nameservice_model::{BoxError, Error, Result};
 use tokio::time::{Instant, sleep};
 
-use crate::Sender;
+use crate::{Error, Result, Sender};
 
 const ENSURE: &str = "create or check the table";
 const POLL: Duration = Duration::from_millis(200);
@@ -24,9 +23,9 @@ const ACTIVE_WITHIN: Duration = Duration::from_secs(120);
 /// What a table looks like: from this it is created, checked and used. The table's own keys are strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The attribute that tells which rows belong together.
+    /// The attribute that groups rows.
     pub partition_key: &'static str,
-    /// The attribute that orders and tells apart the rows of a partition; without one a partition is one row.
+    /// The attribute that orders and distinguishes the rows of a partition; without one a partition is one row.
     pub sort_key: Option<&'static str>,
     /// The secondary indexes.
     pub indexes: &'static [Index],
@@ -287,7 +286,7 @@ fn secondary(index: &Index) -> Result<GlobalSecondaryIndex, BuildError> {
 }
 
 fn unbuilt(error: BuildError) -> Error {
-    Error::Store { operation: ENSURE, source: error.into() }
+    Error::Failed { operation: ENSURE, source: error.into() }
 }
 
 impl Sender {
@@ -311,10 +310,10 @@ impl Sender {
         Ok(Report { created, ..self.check_table(description).await? })
     }
 
-    /// Says what the table lacks; an error where there is none.
+    /// Returns what the table lacks; an error where there is none.
     pub async fn check_table(&self, description: &Description) -> Result<Report> {
         let Some(table) = self.describe().await? else {
-            return Err(Error::Store {
+            return Err(Error::Failed {
                 operation: ENSURE,
                 source: format!("there is no table `{}`", self.table()).into(),
             });
@@ -340,7 +339,7 @@ impl Sender {
         }
     }
 
-    /// False where somebody else was faster.
+    /// Returns false where another process was faster.
     async fn create_table(&self, description: &Description) -> Result<bool> {
         let (partition, sort) = description.own_keys();
         let mut request = self
@@ -441,27 +440,30 @@ impl Sender {
     }
 }
 
-/// The code of the error that DynamoDB answered with.
-pub(crate) fn code_of(error: &Error) -> Option<&str> {
-    let Error::Store { source, .. } = error else { return None };
-    fn code<E: ProvideErrorMetadata + std::error::Error + 'static>(source: &BoxError) -> Option<&str> {
-        source.downcast_ref::<SdkError<E>>()?.code()
-    }
+/// Returns the code of the error that DynamoDB answered with, wherever it is among the sources.
+pub(crate) fn code_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     use aws_sdk_dynamodb::operation::{
         batch_write_item::BatchWriteItemError, create_table::CreateTableError,
         describe_continuous_backups::DescribeContinuousBackupsError, describe_table::DescribeTableError,
         get_item::GetItemError, update_continuous_backups::UpdateContinuousBackupsError,
     };
-    code::<DescribeTableError>(source)
-        .or_else(|| code::<CreateTableError>(source))
-        .or_else(|| code::<UpdateContinuousBackupsError>(source))
-        .or_else(|| code::<DescribeContinuousBackupsError>(source))
-        .or_else(|| code::<BatchWriteItemError>(source))
-        .or_else(|| code::<GetItemError>(source))
+    fn code<'a, E: ProvideErrorMetadata + std::error::Error + 'static>(
+        error: &'a (dyn std::error::Error + 'static),
+    ) -> Option<&'a str> {
+        error.downcast_ref::<SdkError<E>>()?.code()
+    }
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| {
+        code::<DescribeTableError>(error)
+            .or_else(|| code::<CreateTableError>(error))
+            .or_else(|| code::<UpdateContinuousBackupsError>(error))
+            .or_else(|| code::<DescribeContinuousBackupsError>(error))
+            .or_else(|| code::<BatchWriteItemError>(error))
+            .or_else(|| code::<GetItemError>(error))
+    })
 }
 
-/// Whether a read of one item, or a look at a table, failed because there is no such table.
-pub fn is_missing_table(error: &Error) -> bool {
+/// Returns whether a read of one item, or a description of a table, failed because there is no such table.
+pub fn is_missing_table(error: &(dyn std::error::Error + 'static)) -> bool {
     code_of(error) == Some("ResourceNotFoundException")
 }
 
@@ -480,7 +482,7 @@ async fn until_active(status: impl AsyncFn() -> Result<Option<TableStatus>>) -> 
             None => "missing".to_owned(),
             Some(other) => {
                 let source = format!("the table is in state {}", other.as_str()).into();
-                return Err(Error::Store { operation: ENSURE, source });
+                return Err(Error::Failed { operation: ENSURE, source });
             }
         };
         if begun.elapsed() >= ACTIVE_WITHIN {
@@ -504,7 +506,7 @@ mod tests {
     fn failed_with(code: &str) -> Error {
         let error = DescribeContinuousBackupsError::generic(ErrorMetadata::builder().code(code).build());
         let response = HttpResponse::new(StatusCode::try_from(400).unwrap(), "".into());
-        Error::Store { operation: ENSURE, source: SdkError::service_error(error, response).into() }
+        Error::Failed { operation: ENSURE, source: SdkError::service_error(error, response).into() }
     }
 
     #[test]
@@ -520,7 +522,7 @@ mod tests {
         assert!(matches!(ended, Err(Error::Unavailable { .. })), "{ended:?}");
         assert_eq!(begun.elapsed(), ACTIVE_WITHIN);
         let ended = until_active(async || Ok(Some(TableStatus::Deleting))).await;
-        assert!(matches!(ended, Err(Error::Store { .. })), "{ended:?}");
+        assert!(matches!(ended, Err(Error::Failed { .. })), "{ended:?}");
         assert_eq!(begun.elapsed(), ACTIVE_WITHIN, "nothing to wait for");
     }
 

@@ -46,8 +46,9 @@ use std::{
 };
 
 pub use backup::{BackupError, backup};
-pub use doctor::{CODES, Examined, Finding, Fix, Severity, examine};
+pub use doctor::{CODES, Examined, examine};
 pub use error::OpenError;
+pub use nameservice_model::{Finding, Fix, Severity};
 pub use view::View;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::atomic::Ordering};
 use jiff::Timestamp;
 use nameservice_model::{Change, Error, Identity, Result};
 use nameservice_store::Difference;
-use nameservice_views::from_item;
+use nameservice_views::{Outcome, from_item};
 
 use crate::{
     Feed,
@@ -82,7 +82,7 @@ impl Feed {
                             .map(|(at, entry)| (entry.event_id.as_str(), (at, recorded_at, entry.identity.clone()))),
                     );
                 }
-                Attempt::Refused { counter, seen } => {
+                Attempt::Rejected { counter, seen } => {
                     // A counter that moved and entries that are in the feed explain the failure: retry at once. Otherwise back off.
                     let explained = counter.is_some() || !seen.is_empty();
                     if let Some(counter) = counter {
@@ -119,33 +119,33 @@ impl Feed {
             writes.push(Seen::write(&entry.event_id, &change)?);
             writes.push(Row::write(&change, n + 1, until)?);
         }
-        let refused = match self.view.transact(writes).await {
-            Ok(Ok(())) => return Ok(Attempt::Appended(recorded_at)),
-            Ok(Err(refused)) => refused,
+        let rejected = match self.view.transact(writes).await {
+            Ok(Outcome::Applied(())) => return Ok(Attempt::Appended(recorded_at)),
+            Ok(Outcome::Rejected(rejected)) => rejected,
             Err(error) if error.is_outcome_unknown() => return Ok(Attempt::Unknown),
             Err(error) => return Err(error.into()),
         };
         let mut attempt = (None, Vec::new());
-        for refusal in refused {
-            let item = refusal.item.unwrap_or_default();
-            match refusal.position {
-                0 => attempt.0 = Some(from_item::<Counter>(item)?),
+        for rejection in rejected {
+            let item = rejection.item.unwrap_or_default();
+            match rejection.position {
+                0 => attempt.0 = Some(from_item::<Counter>(item).map_err(rows::corrupt)?),
                 write if write % 2 == 1 => {
-                    let seen: Seen = from_item(item)?;
+                    let seen: Seen = from_item(item).map_err(rows::corrupt)?;
                     attempt.1.push((write / 2, (seen.at, seen.recorded_at()?, seen.identity()?)));
                 }
                 // The row's position is taken: the counter shows it, too, unless it was reset.
                 _ => {}
             }
         }
-        Ok(Attempt::Refused { counter: attempt.0, seen: attempt.1 })
+        Ok(Attempt::Rejected { counter: attempt.0, seen: attempt.1 })
     }
 }
 
 enum Attempt {
     Appended(Timestamp),
     /// The counter, if it has moved; which of the entries are in the feed, and where.
-    Refused {
+    Rejected {
         counter: Option<Counter>,
         seen: Vec<(usize, Place)>,
     },

@@ -62,7 +62,7 @@ impl Feed {
 fn tells_of(changes: &[Change], written: &Written) -> bool {
     match changes.iter().find(|change| change.part == ChangedPart::Concern(written.concern)) {
         Some(last) => last.watermark >= written.watermark,
-        // The record has changed so often since that it cannot be told.
+        // The record has changed so often since that it is unknown.
         None => changes.len() == CHANGES_SEARCHED,
     }
 }

@@ -38,7 +38,7 @@ use std::{
 
 use jiff::Timestamp;
 use nameservice_model::{Error, Result};
-use nameservice_views::{Report, View};
+use nameservice_views::{Outcome, Report, View};
 use tokio::sync::watch;
 
 pub use append::{Appended, Entry, MAX_TRANSACTION};
@@ -123,9 +123,9 @@ impl Feed {
         loop {
             let counter = self.counter().await?;
             match self.view.transact(vec![counter.with_new_epoch(self.now())?]).await {
-                Ok(Ok(())) => return Ok(counter.n + 2),
+                Ok(Outcome::Applied(())) => return Ok(counter.n + 2),
                 // Another writer has appended meanwhile, or the reply was lost: read again.
-                Ok(Err(_)) => {}
+                Ok(Outcome::Rejected(_)) => {}
                 Err(error) if error.is_outcome_unknown() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -138,12 +138,12 @@ impl Feed {
     async fn counter(&self) -> Result<Counter> {
         let counter: Option<Counter> = self.view.load_one(&Counter::key()).await?;
         let counter = counter.unwrap_or_default();
-        self.saw(counter.n);
+        self.observed(counter.n);
         Ok(counter)
     }
 
     /// Notifies waiting readers in this process that the feed has reached this position.
-    fn saw(&self, position: u64) {
+    fn observed(&self, position: u64) {
         self.moved.send_if_modified(|seen| {
             let is_news = position > *seen;
             if is_news {
@@ -155,7 +155,7 @@ impl Feed {
 
     fn observe(&self, position: u64) {
         self.observed.store(position, Ordering::Relaxed);
-        self.saw(position);
+        self.observed(position);
     }
 
     fn now(&self) -> Timestamp {

@@ -29,7 +29,7 @@ impl ChangeFeed for Feed {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where nobody has made the feed's table yet, the feed has not begun: a table that only Fluree has used so far.
+    /// Where the feed's table does not exist yet, the feed has not begun: only Fluree has used the table so far.
     async fn position(&self) -> Result<u64> {
         match self.counter().await {
             Ok(counter) => Ok(counter.n),
@@ -42,8 +42,8 @@ impl ChangeFeed for Feed {
     ///
     /// The counter is read first: whatever it counts has been appended, and is there unless it has expired. A Query may
     /// see a part of a transaction that is being applied; every row names the first of its transaction, so a hole in
-    /// front of it is either such a part, and closes by itself, or what has expired. Of a whole transaction that is not
-    /// seen while a later one is, only a read of the row itself can tell, which waits for transactions.
+    /// front of it is either such a part, and closes soon, or what has expired. Of a whole transaction that is not
+    /// seen while a later one is, only a read of the row itself can decide, which waits for transactions.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let counter = self.counter().await?;
         if after < counter.epoch.saturating_sub(1) {

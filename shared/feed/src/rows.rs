@@ -75,13 +75,13 @@ impl Counter {
     /// The write that moves it over `k` positions, if it still is where it was seen.
     pub(crate) fn advance(n: u64, k: usize, recorded_at: Timestamp, until: i64) -> Result<Write> {
         let moved = Moved { first: n + 1, until, recorded_at: recorded_at.as_millisecond() };
-        Self::write(n, n + k as u64, to_item(&moved)?)
+        Self::write(n, n + k as u64, to_item(&moved).map_err(corrupt)?)
     }
 
-    /// The write that leaves out one position, at which nobody can have been, and forbids all before it.
+    /// The write that leaves out one position, which no reader can have reached, and forbids all before it.
     pub(crate) fn with_new_epoch(&self, now: Timestamp) -> Result<Write> {
         let begun = Begun { epoch: self.n + 2, recorded_at: now.as_millisecond() };
-        Self::write(self.n, self.n + 1, to_item(&begun)?)
+        Self::write(self.n, self.n + 1, to_item(&begun).map_err(corrupt)?)
     }
 
     fn write(from: u64, to: u64, set: Item) -> Result<Write> {
@@ -112,7 +112,7 @@ pub(crate) struct Seen {
     pub(crate) at: u64,
     /// When it was appended.
     recorded_at: i64,
-    /// What the record was said to be: whoever is asked later may be told of another one under the same address.
+    /// What the record was said to be: a later read may return another one under the same address.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source_type: Option<String>,
@@ -156,7 +156,7 @@ fn unknown(what: &str, name: &str) -> Error {
 pub(crate) struct Row {
     id: String,
     position: String,
-    /// Where the transaction begins that appended it: a reader who sees only a part of one can tell.
+    /// Where the transaction begins that appended it: a reader that sees only a part of one recognises it.
     pub(crate) first: u64,
     address: String,
     kind: String,

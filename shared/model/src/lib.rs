@@ -14,6 +14,7 @@ mod concern_publisher;
 mod content_id;
 mod desired;
 mod error;
+mod finding;
 mod lease;
 mod name;
 mod outcome;
@@ -40,6 +41,7 @@ pub use desired::{
     MAX_GRAPHS, NewConcern, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, check_graph_count, check_graph_name,
 };
 pub use error::{BoxError, Error, Result, chain};
+pub use finding::{Finding, Fix, Severity};
 pub use lease::{
     DEFAULT_TTL_SECONDS, Held, InvalidLeaseName, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_HOLDER_BYTES,
     MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_lease_member,

@@ -8,6 +8,7 @@ use nameservice_model::{Address, ConcernKind, Error, RecordKind, Result};
 
 use crate::{
     Store,
+    client::of_table,
     expressions::Key,
     items::{self, Item, RecordItems},
     schema::*,
@@ -23,7 +24,7 @@ pub(crate) type Wanted = (Address, Option<RecordKind>);
 
 impl Store {
     /// Reads records whole, consistently, in the order given, and stops once `budget` bytes have come (always after at
-    /// least one batch). Records that are gone meanwhile are left out. The second value tells how many of `wanted`
+    /// least one batch). Records that are gone meanwhile are left out. The second value is how many of `wanted`
     /// were looked at.
     pub(crate) async fn read_records(
         &self,
@@ -45,7 +46,7 @@ impl Store {
         Ok((records, looked_at))
     }
 
-    /// The second value tells how many records were asked for.
+    /// The second value is how many records were asked for.
     async fn read_batch(&self, operation: &'static str, batch: Vec<Wanted>) -> Result<(Vec<RecordItems>, usize)> {
         let keys = batch.iter().flat_map(|(address, kind)| record_keys(address, *kind)).collect();
         let mut found: HashMap<String, Vec<Item>> = HashMap::new();
@@ -68,7 +69,7 @@ impl Store {
                 .build()
                 .map_err(|error| Error::Store { operation, source: error.into() })?;
             let request = self.sender.client().batch_get_item().request_items(self.sender.table(), wanted);
-            let output = self.sender.read(operation, || request.clone().send()).await?;
+            let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
             found.extend(output.responses.unwrap_or_default().into_values().flatten());
             left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
             // An answer without some of the items would be a wrong answer: better none.
@@ -90,7 +91,7 @@ impl Store {
             .collect::<Result<Vec<_>, aws_sdk_dynamodb::error::BuildError>>()
             .map_err(|error| Error::Store { operation, source: error.into() })?;
         let unwritten = self.sender.write_all(operation, &[ATTR_PK, ATTR_SK], deletes).await;
-        unwritten.into_iter().next().map_or(Ok(()), |unwritten| Err(unwritten.error))
+        unwritten.into_iter().next().map_or(Ok(()), |unwritten| Err(of_table(unwritten.error)))
     }
 }
 

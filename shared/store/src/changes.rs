@@ -55,7 +55,7 @@ pub enum Unreadable {
     },
 }
 
-/// What a stream record tells of a record, before it is known what that record is and where in the feed it belongs.
+/// A change that a stream record shows, before the identity of the record and the position in the feed are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Which record.
@@ -75,7 +75,7 @@ pub struct Difference {
 }
 
 impl StreamRecord {
-    /// The change that the record tells of, if it tells of one.
+    /// Returns the change that the record shows, if it shows one.
     pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;
@@ -266,30 +266,13 @@ fn carried(payload: Option<Value>) -> ChangePayload {
 
 /// Reads are tolerant of what other programs write; a feed is not: what it took for nothing would be lost in silence.
 fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
-    type Check = (&'static str, &'static str, fn(&AttributeValue) -> bool);
-    const TEXT: fn(&AttributeValue) -> bool = AttributeValue::is_s;
-    const INTEGER: fn(&AttributeValue) -> bool = |value| items::as_integer(value).is_some();
-    const MAP: fn(&AttributeValue) -> bool = AttributeValue::is_m;
-    let checks: &[Check] = match part {
-        ChangedPart::Meta => &[(ATTR_KIND, "S", TEXT), (ATTR_SOURCE_TYPE, "S", TEXT), (ATTR_BP_SOURCE, "S", TEXT)],
-        ChangedPart::Concern(ConcernKind::Head) => &[(ATTR_COMMIT_ID, "S", TEXT), (ATTR_COMMIT_T, "N (i64)", INTEGER)],
-        ChangedPart::Concern(ConcernKind::Index) => {
-            &[(ATTR_INDEX_ID, "S", TEXT), (ATTR_INDEX_T, "N (i64)", INTEGER), (ATTR_GRAPHS, "M", MAP)]
-        }
-        ChangedPart::Concern(ConcernKind::Status) => {
-            &[(ATTR_STATUS, "S", TEXT), (ATTR_STATUS_V, "N (i64)", INTEGER), (ATTR_STATUS_META, "M", MAP)]
-        }
-        ChangedPart::Concern(ConcernKind::Config) => &[
-            (ATTR_CONFIG_JSON, "S", TEXT),
-            (ATTR_CONFIG_V, "N (i64)", INTEGER),
-            (ATTR_CONFIG_META, "M", MAP),
-            (ATTR_DEFAULT_CONTEXT_ADDRESS, "S", TEXT),
-        ],
+    let sk = match part {
+        ChangedPart::Meta => SK_META,
+        ChangedPart::Concern(concern) => sk_of(concern),
     };
-    let retracted: Check = (ATTR_RETRACTED, "BOOL", AttributeValue::is_bool);
-    for (attribute, expected, is_right) in checks.iter().copied().chain([retracted]) {
-        if items::present(item, attribute).is_some_and(|value| !is_right(value)) {
-            return Err(Unreadable::WrongType { attribute, expected });
+    for Attribute { name, shape, .. } in attributes_of(sk).filter(|attribute| attribute.strict) {
+        if items::present(item, name).is_some_and(|value| !shape.is(value)) {
+            return Err(Unreadable::WrongType { attribute: name, expected: shape.in_image() });
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The store's own expressions and actions as requests. How they are sent, and what a lost answer means, is
 //! `nameservice_dynamo`'s.
 
-pub(crate) use nameservice_dynamo::{Attempts, Failed, Sender};
+pub(crate) use nameservice_dynamo::{Attempts, Failed, Outcome, Sender};
 use nameservice_model::{Error, Result};
 
 use crate::{
@@ -11,30 +11,76 @@ use crate::{
 };
 
 impl Store {
-    /// Sends a conditional update. `Ok(Err(item))`: refused, with the item as it stands.
+    /// Sends a conditional update. A rejection has the item as it is stored.
     pub(crate) async fn update(
         &self,
         operation: &'static str,
         expression: Expression,
         key: &Key,
         attempts: &mut Attempts,
-    ) -> Result<Result<Item, Option<Item>>> {
-        self.sender.update(operation, expression.into_update_item(&self.sender, key), attempts).await
+    ) -> Result<Outcome<Item, Option<Item>>> {
+        let request = expression.into_update_item(&self.sender, key);
+        self.sender.update(operation, request, attempts).await.map_err(of_table)
     }
 
-    /// Sends a transaction whose actions are labelled. `Ok(Err(failed))`: refused, naming each action that was.
+    /// Sends a transaction whose actions are labelled. A rejection names each action that failed.
     pub(crate) async fn transact<L>(
         &self,
         operation: &'static str,
         actions: Vec<(L, Action)>,
         attempts: &mut Attempts,
-    ) -> Result<Result<(), Vec<(L, Failed)>>> {
+    ) -> Result<Outcome<(), Vec<(L, Failed)>>> {
         let on_table = |(label, action): (L, Action)| Ok((label, action.on(self.table())?));
         let actions = actions
             .into_iter()
             .map(on_table)
             .collect::<Result<Vec<_>, aws_sdk_dynamodb::error::BuildError>>()
             .map_err(|error| Error::Store { operation, source: error.into() })?;
-        self.sender.transact(operation, actions, attempts).await
+        self.sender.transact(operation, actions, attempts).await.map_err(of_table)
+    }
+}
+
+/// How often a write is planned anew from what a rejection has shown, before it gives up.
+pub(crate) const MAX_PLANS: usize = 8;
+
+/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
+/// unknown outcome.
+pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source: None },
+        false => Error::IdempotencyKeyReused { operation },
+    }
+}
+
+/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
+pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
+    let source = Some("the record changed at every attempt".into());
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source },
+        false => Error::Unavailable { operation, source },
+    }
+}
+
+/// Returns the error of the nameservice that the error of a request is.
+pub(crate) fn of_table(error: nameservice_dynamo::Error) -> Error {
+    use nameservice_dynamo::Error as Failure;
+    match error {
+        Failure::OutcomeUnknown { operation, source } => Error::OutcomeUnknown { operation, source },
+        Failure::Unavailable { operation, source } => Error::Unavailable { operation, source },
+        Failure::TooLarge => Error::TooLarge,
+        Failure::Failed { operation, source } => Error::Store { operation, source },
+        other => Error::Store { operation: "use the table", source: other.into() },
+    }
+}
+
+/// Rejections as outcomes of the nameservice.
+pub(crate) trait Reject {
+    /// Returns a rejection as the outcome, unless an attempt of unknown outcome came before it.
+    fn reject<T>(self, operation: &'static str, outcome: T) -> Result<T>;
+}
+
+impl Reject for Attempts {
+    fn reject<T>(self, operation: &'static str, outcome: T) -> Result<T> {
+        self.rejection(operation, outcome).map_err(of_table)
     }
 }

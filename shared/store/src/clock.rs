@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Tells the time: the system's, unless told otherwise.
+/// Returns the time: the system's by default.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 

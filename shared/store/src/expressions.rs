@@ -9,15 +9,15 @@ use aws_sdk_dynamodb::types::{
     Update,
     builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
 };
+use nameservice_dynamo::Sender;
 use nameservice_model::{LeaseClaim, RecordKind, RequestId};
 
 use crate::{
-    client::Sender,
     items::{Item, number, string},
     schema::*,
 };
 
-/// What stands in a request-id slot that no call has filled.
+/// The value of a request-id slot that no call has filled.
 const NO_REQUEST: &str = "-";
 
 /// A condition and an update in the making.
@@ -250,7 +250,7 @@ impl Expression {
         self.require(format!("({name} <= {zero} OR {absent})"));
     }
 
-    /// Not both of these at once: the value that is about to be written is not in place already.
+    /// Not both of these at once: the value that is about to be written is not stored already.
     pub(crate) fn not_both(&mut self, a: (&str, AttributeValue), b: (&str, AttributeValue)) {
         let [a, b] = [a, b].map(|(attribute, value)| format!("{} = {}", self.name(attribute), self.value(value)));
         self.require(format!("NOT ({a} AND {b})"));

@@ -5,19 +5,27 @@ use serde_json::Value;
 
 use crate::{
     Store,
-    client::Attempts,
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
+    creation::put_new,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    push::{MAX_PLANS, contended, key_reused},
-    records::{Orphans, Part, found, put_new},
+    records::{Part, found},
     references::{References, counted},
     schema::*,
 };
 
 const PUBLISH: &str = "publish a graph source";
 
+/// The outcome of an attempt to create a graph source.
+enum Creation {
+    /// The publication is answered.
+    Answered(Published),
+    /// The address is taken by this record.
+    Taken(RecordItems),
+}
+
 impl Store {
-    /// Creates in one transaction. One that is refused because the record exists brings it back whole, and a second
+    /// Creates in one transaction. One that is rejected because the record exists brings it back whole, and a second
     /// transaction replaces its config and dependencies.
     pub(crate) async fn publish_graph_source_record(
         &self,
@@ -28,8 +36,8 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut existing = match publication.expected_v() {
             None | Some(0) => match self.create_graph_source(call, address, publication, &mut attempts).await? {
-                Ok(published) => return Ok(published),
-                Err(existing) => Some(existing),
+                Creation::Answered(published) => return Ok(published),
+                Creation::Taken(existing) => Some(existing),
             },
             Some(_) => None,
         };
@@ -45,35 +53,32 @@ impl Store {
         Err(contended(PUBLISH, attempts))
     }
 
-    /// `Ok(Err(existing))`: the address is taken.
     async fn create_graph_source(
         &self,
         call: &Call,
         address: &Address,
         publication: &GraphSourcePublication,
         attempts: &mut Attempts,
-    ) -> Result<Result<Published, RecordItems>> {
+    ) -> Result<Creation> {
         let now = self.now_ms();
         let dependencies = publication.dependencies().unwrap_or_default();
         let all = new_graph_source(address, publication, dependencies, call, now);
         let mut references = References::count(dependencies);
-        let mut orphans = Orphans::Refuse;
         for _ in 0..MAX_PLANS {
-            let mut actions = put_new(&all, call, orphans);
-            actions.extend(references.actions(address, now));
-            let failed = match self.transact(PUBLISH, actions, attempts).await? {
-                Ok(()) => return created(all).map(Ok),
-                Err(failed) => failed,
+            let counting = references.actions(address, now);
+            let actions = |orphans| [put_new(&all, call, orphans), counting.clone()].concat();
+            let failed = match self.create(PUBLISH, call, address, attempts, actions).await? {
+                Outcome::Applied(()) => return created(all).map(Creation::Answered),
+                Outcome::Rejected(failed) => failed,
             };
             if let Some(existing) = found(&failed) {
-                return Ok(Err(existing));
+                return Ok(Creation::Taken(existing));
             }
             let missing = references.learn(&failed);
             if !missing.is_empty() {
-                return Ok(Ok(Published::MissingDependencies(missing)));
+                return Ok(Creation::Answered(Published::MissingDependencies(missing)));
             }
             self.check_found_rows(PUBLISH, &mut references, &failed).await?;
-            orphans = Orphans::Overwrite;
         }
         Err(contended(PUBLISH, *attempts))
     }
@@ -89,7 +94,7 @@ impl Store {
     ) -> Result<Option<Published>> {
         let config = found.concern_or_empty(ConcernKind::Config);
         let Some((meta, kind)) = found.meta() else {
-            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: None }));
+            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: None }));
         };
         let source_type = items::text(meta, ATTR_SOURCE_TYPE);
         if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
@@ -105,11 +110,11 @@ impl Store {
             return Err(key_reused(PUBLISH, *attempts));
         }
         if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.refuse(PUBLISH, Some(Published::Retracted));
+            return attempts.reject(PUBLISH, Some(Published::Retracted));
         }
         let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
         if publication.expected_v().is_some_and(|expected| expected != v) {
-            return attempts.refuse(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
+            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
         }
         let now = self.now_ms();
         let mut references = match publication.dependencies() {
@@ -123,11 +128,11 @@ impl Store {
             ];
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PUBLISH, actions, attempts).await? {
-                Ok(()) => {
+                Outcome::Applied(()) => {
                     apply(&mut found, publication, v + 1, now);
                     return Ok(found.record().map(|record| Published::Updated(Box::new(record))));
                 }
-                Err(failed) => failed,
+                Outcome::Rejected(failed) => failed,
             };
             if failed.iter().any(|(part, _)| matches!(part, Part::Meta | Part::Concern(_))) {
                 return Ok(None);
@@ -193,7 +198,7 @@ fn created(all: Vec<Item>) -> Result<Published> {
     RecordItems::new(all).record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
 }
 
-/// On the condition that nobody else has touched what the plan was made from.
+/// On the condition that what the plan was made from is unchanged.
 fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
     let mut meta = Expression::new();
     meta.kind_is(RecordKind::GraphSource);

@@ -201,7 +201,7 @@ pub(crate) fn lease_attribute(lease: &Lease) -> AttributeValue {
 pub(crate) fn status_without_lease(item: &Item) -> Status {
     let state = text(item, ATTR_STATUS).unwrap_or(StatusPayload::READY).to_owned();
     let mut meta = object(item, ATTR_STATUS_META);
-    // `state` is told by its own attribute; a member of that name could only contradict it.
+    // `state` has an attribute of its own; a member of that name could only contradict it.
     meta.remove("state");
     ConcernValue::new(integer(item, ATTR_STATUS_V).unwrap_or(1), StatusPayload { state, meta }.without_leases())
 }
@@ -223,7 +223,7 @@ pub(crate) fn config(item: &Item) -> Config {
     ConcernValue::stored(v, payload)
 }
 
-/// Deployed servers write and remove `default_context_address` alone. The guide's name is believed only where none of
+/// Deployed servers write and remove `default_context_address` alone. The guide's name counts only where none of
 /// ours has written, for else it may be what a server has since removed (docs/specification.md, Table).
 fn default_context(item: &Item) -> Option<&str> {
     text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| {
@@ -326,7 +326,7 @@ pub(crate) fn kind(meta: &Item) -> Option<RecordKind> {
     text(meta, ATTR_KIND)?.parse().ok()
 }
 
-/// What a meta item, or its projection into an index, tells.
+/// Returns what a meta item, or its projection into an index, says of its record.
 pub(crate) fn summary(meta: &Item, kind: RecordKind) -> Summary {
     Summary {
         address: Address::stored(pk(meta)),

@@ -1,21 +1,16 @@
 //! Leases with fencing tokens (docs/specification.md, Leases): attributes of the status item that no status writer touches.
 
-use std::time::Duration;
-
 use nameservice_model::{
-    Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Released, Result,
-    StatusPayload,
+    Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeaseRequest, Leased, Released, Result, StatusPayload,
 };
-use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
-    push::{MAX_PLANS, contended, key_reused},
-    records::{Part, refused_at},
+    records::{Part, rejected_at},
     schema::*,
 };
 
@@ -23,78 +18,7 @@ const ACQUIRE: &str = "acquire a lease";
 const REFRESH: &str = "refresh a lease";
 const RELEASE: &str = "release a lease";
 
-/// How the future that [`Store::hold_lease`] ran has ended.
-#[derive(Debug)]
-pub enum Ran<T> {
-    /// It ran to its end under the lease, which was then given back.
-    Done(T),
-    /// The lease could not be had: this is why.
-    NotHeld(Leased),
-    /// The lease was lost on the way, and the future was dropped.
-    Lost,
-}
-
 impl Store {
-    /// Runs a future under a lease: acquires it, hands the fencing token to the future, refreshes at a third of the
-    /// lease's time, drops the future when the lease is lost or has run out, and gives the lease back at the end. Every
-    /// push of the future should carry the claim: it alone keeps one that was suspended from publishing after its time.
-    pub async fn hold_lease<T, F: Future<Output = T>>(
-        &self,
-        address: &Address,
-        request: &LeaseRequest,
-        run: impl FnOnce(LeaseClaim) -> F,
-    ) -> Result<Ran<T>> {
-        let asked = Instant::now();
-        let held = match self.acquire_lease(&Call::fresh(), address, request).await? {
-            Leased::Held(held) => held,
-            refused => return Ok(Ran::NotHeld(refused)),
-        };
-        let claim = request.claim(held.token);
-        let ended = tokio::select! {
-            biased;
-            // Polled on while a refresh waits for its answer.
-            output = run(claim.clone()) => Ran::Done(output),
-            () = self.lease_lost(address, request, claim.token, asked) => Ran::Lost,
-        };
-        // What was done is done, and what was lost is lost, whatever comes of this: the lease ends by itself, too.
-        if let Err(error) = self.release_lease(&Call::fresh(), address, &claim).await {
-            tracing::warn!(%address, %error, "a lease was not given back");
-        }
-        Ok(ended)
-    }
-
-    /// Refreshes a lease that was asked for at a time, until it is lost: the store says so, or no refresh was answered
-    /// before the lease has run out by the clock of this process. That one counts from before the request and so never
-    /// runs later than the service's.
-    async fn lease_lost(&self, address: &Address, request: &LeaseRequest, token: i64, mut asked: Instant) {
-        let ttl = Duration::from_secs(request.ttl_seconds().into());
-        let mut due = asked + ttl / 3;
-        loop {
-            let runs_out = asked + ttl;
-            let refresh = async {
-                sleep_until(due).await;
-                (Instant::now(), self.refresh_lease(&Call::fresh(), address, request, token).await)
-            };
-            let answered = tokio::select! {
-                biased;
-                () = sleep_until(runs_out) => return,
-                answered = refresh => answered,
-            };
-            match answered {
-                (at, Ok(Leased::Held(_))) => {
-                    asked = at;
-                    due = asked + ttl / 3;
-                }
-                (_, Ok(_)) => return,
-                (_, Err(error)) => {
-                    // The store may answer again before the lease runs out.
-                    tracing::debug!(%address, %error, "a lease was not refreshed");
-                    due = Instant::now() + ttl / 6;
-                }
-            }
-        }
-    }
-
     pub(crate) async fn acquire(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
         let now = self.now_ms();
         let lease = Lease {
@@ -114,8 +38,8 @@ impl Store {
             acquire.live();
             free_for(&mut acquire, seen.as_ref(), request.holder(), now);
             let item = match self.update(ACQUIRE, acquire, &status_key(address), &mut attempts).await? {
-                Ok(item) => return held(ACQUIRE, &item),
-                Err(item) => item.unwrap_or_default(),
+                Outcome::Applied(item) => return held(ACQUIRE, &item),
+                Outcome::Rejected(item) => item.unwrap_or_default(),
             };
             if items::remembers(&item, &call.request_id) {
                 return repeated(&item, call, ACQUIRE);
@@ -124,11 +48,11 @@ impl Store {
                 return Err(key_reused(ACQUIRE, attempts));
             }
             if items::flag(&item, ATTR_RETRACTED) {
-                return attempts.refuse(ACQUIRE, Leased::Retracted);
+                return attempts.reject(ACQUIRE, Leased::Retracted);
             }
             match items::lease(&item) {
                 Some(there) if !is_free(&there, request.holder(), now) => {
-                    return attempts.refuse(ACQUIRE, Leased::Busy(there));
+                    return attempts.reject(ACQUIRE, Leased::Busy(there));
                 }
                 _ if items::integer(&item, ATTR_LEASE_TOKEN).is_some() => seen = Some(item),
                 _ => {
@@ -172,14 +96,14 @@ impl Store {
             (Part::Concern(ConcernKind::Status), put.into_update(&status_key(address))),
         ];
         let failed = match self.transact(ACQUIRE, actions, attempts).await? {
-            Ok(()) => return Ok(Some(Leased::Held(Held { lease: lease.clone(), token: FIRST }))),
-            Err(failed) => failed,
+            Outcome::Applied(()) => return Ok(Some(Leased::Held(Held { lease: lease.clone(), token: FIRST }))),
+            Outcome::Rejected(failed) => failed,
         };
-        match refused_at(&failed, &Part::Meta) {
+        match rejected_at(&failed, &Part::Meta) {
             Some(Failed(Some(meta))) if items::flag(meta, ATTR_RETRACTED) && items::kind(meta).is_some() => {
-                attempts.refuse(ACQUIRE, Some(Leased::Retracted))
+                attempts.reject(ACQUIRE, Some(Leased::Retracted))
             }
-            Some(_) => attempts.refuse(ACQUIRE, Some(Leased::Unknown)),
+            Some(_) => attempts.reject(ACQUIRE, Some(Leased::Unknown)),
             None => Ok(None),
         }
     }
@@ -207,18 +131,22 @@ impl Store {
         refresh.touch(now);
         let mut attempts = Attempts::default();
         match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
-            Ok(item) => held(REFRESH, &item),
-            Err(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
+            Outcome::Applied(item) => held(REFRESH, &item),
+            Outcome::Rejected(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
                 // Whoever has written since: the lease is as this call has left it, or was extended further.
                 Some(held) if held.token == token => Ok(Leased::Held(held)),
                 _ => repeated(&item, call, REFRESH),
             },
-            Err(Some(item)) if items::reuses_key(&item, &call.request_id) => Err(key_reused(REFRESH, attempts)),
-            Err(Some(item)) if items::flag(&item, ATTR_RETRACTED) => attempts.refuse(REFRESH, Leased::Retracted),
-            Err(Some(item)) => attempts.refuse(REFRESH, Leased::Lost { lease: items::lease(&item) }),
-            Err(None) => match self.read_record(REFRESH, address).await?.meta() {
-                Some(_) => attempts.refuse(REFRESH, Leased::Lost { lease: None }),
-                None => attempts.refuse(REFRESH, Leased::Unknown),
+            Outcome::Rejected(Some(item)) if items::reuses_key(&item, &call.request_id) => {
+                Err(key_reused(REFRESH, attempts))
+            }
+            Outcome::Rejected(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
+                attempts.reject(REFRESH, Leased::Retracted)
+            }
+            Outcome::Rejected(Some(item)) => attempts.reject(REFRESH, Leased::Lost { lease: items::lease(&item) }),
+            Outcome::Rejected(None) => match self.read_record(REFRESH, address).await?.meta() {
+                Some(_) => attempts.reject(REFRESH, Leased::Lost { lease: None }),
+                None => attempts.reject(REFRESH, Leased::Unknown),
             },
         }
     }
@@ -245,12 +173,12 @@ impl Store {
             release.by_call(&call.request_id);
             release.touch(now);
             let item = match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
-                Ok(_) => return Ok(Released::Released),
-                Err(Some(item)) => item,
-                Err(None) => {
+                Outcome::Applied(_) => return Ok(Released::Released),
+                Outcome::Rejected(Some(item)) => item,
+                Outcome::Rejected(None) => {
                     return match self.read_record(RELEASE, address).await?.meta() {
-                        Some(_) => attempts.refuse(RELEASE, Released::Lost { lease: None }),
-                        None => attempts.refuse(RELEASE, Released::Unknown),
+                        Some(_) => attempts.reject(RELEASE, Released::Lost { lease: None }),
+                        None => attempts.reject(RELEASE, Released::Unknown),
                     };
                 }
             };
@@ -261,13 +189,13 @@ impl Store {
                 return Err(key_reused(RELEASE, attempts));
             }
             if items::flag(&item, ATTR_RETRACTED) {
-                return attempts.refuse(RELEASE, Released::Retracted);
+                return attempts.reject(RELEASE, Released::Retracted);
             }
             let held = items::held(&item).filter(|held| {
                 held.token == claim.token && held.lease.name == claim.name && held.lease.holder == claim.holder
             });
             if held.is_none() {
-                return attempts.refuse(RELEASE, Released::Lost { lease: items::lease(&item) });
+                return attempts.reject(RELEASE, Released::Lost { lease: items::lease(&item) });
             }
             seen = Some(item);
         }
@@ -299,7 +227,7 @@ fn put_meta(expression: &mut Expression, request: &LeaseRequest) {
     }
 }
 
-/// The condition that a lease can be had. What cannot be read as a lease is none: nobody can claim it, and the next
+/// The condition that a lease can be had. What cannot be read as a lease is none: it cannot be claimed, and the next
 /// token fences whoever wrote it. That is known only of an item that was seen.
 fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now: i64) {
     match seen.filter(|item| items::present(item, ATTR_LEASE).is_some() && items::lease(item).is_none()) {
@@ -313,7 +241,7 @@ fn is_free(lease: &Lease, holder: &str, now: i64) -> bool {
     lease.expires_at <= now.div_euclid(1000) || lease.holder == holder
 }
 
-/// When a lease ends, in whole seconds, rounded up: nobody is deprived of a part of a second.
+/// When a lease ends, in whole seconds, rounded up, so that a lease never ends early.
 fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
     -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
 }
@@ -322,7 +250,7 @@ fn held(operation: &'static str, item: &Item) -> Result<Leased> {
     items::held(item).map(Leased::Held).ok_or_else(|| unreadable(operation))
 }
 
-/// The item remembers this call. Only if nobody has written since is the token on it the one that this call was given.
+/// The item remembers this call. Its token is the one that this call was given only if no other has written since.
 fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
     if items::written_last_by(item, &call.request_id) {
         return held(operation, item);

@@ -7,12 +7,12 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::graphs_attribute,
+    client::{Attempts, Failed, Outcome, Reject, contended},
+    concern::{ConfigConcern, HeadConcern, graphs_attribute},
+    creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, RecordItems, number, string},
-    push::contended,
-    records::{NewLedger, Orphans, Part, any_remembers, check_key, refused_at},
+    records::{Part, any_remembers, check_key, rejected_at},
     schema::*,
 };
 
@@ -28,15 +28,24 @@ impl Store {
         head: Option<&NewHead>,
         config: Option<&NewConfig>,
     ) -> Result<Created> {
-        let ledger = NewLedger { head, config, ..NewLedger::default() };
-        let (items, actions) = self.new_ledger(address, &ledger, call, self.now_ms(), Orphans::Overwrite);
+        let mut ledger = NewLedger::new(address, call, self.now_ms());
+        if let Some(head) = head {
+            ledger = ledger.with::<HeadConcern>(head);
+        }
+        if let Some(config) = config {
+            ledger = ledger.with::<ConfigConcern>(config);
+        }
         let mut attempts = Attempts::default();
-        match self.transact(CREATE, actions, &mut attempts).await? {
-            Ok(()) => put_record(CREATE, &items).map(Created::Created),
-            Err(failed) if any_remembers(&failed, call) => put_record(CREATE, &items).map(Created::Created),
-            Err(failed) => {
+        let created = self.create(CREATE, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
+        let items = ledger.into_items();
+        match created {
+            Outcome::Applied(()) => put_record(CREATE, &items).map(Created::Created),
+            Outcome::Rejected(failed) if any_remembers(&failed, call) => {
+                put_record(CREATE, &items).map(Created::Created)
+            }
+            Outcome::Rejected(failed) => {
                 check_key(CREATE, &failed, call, attempts)?;
-                attempts.refuse(CREATE, Created::AlreadyExists)
+                attempts.reject(CREATE, Created::AlreadyExists)
             }
         }
     }
@@ -58,29 +67,35 @@ impl Store {
             return Ok(BranchCreated::AlreadyExists);
         }
         let now = self.now_ms();
-        let ledger =
-            NewLedger { head: Some(at.unwrap_or(&head)), source: Some(source.branch()), ..NewLedger::default() };
-        let (items, mut actions) = self.new_ledger(branch, &ledger, call, now, Orphans::Overwrite);
+        let ledger = NewLedger::new(branch, call, now).branch_of(source.branch());
+        let ledger = ledger.with::<HeadConcern>(at.unwrap_or(&head));
         let mut count = Expression::new();
         count.kind_is(RecordKind::Ledger);
         count.live();
         count.add(ATTR_BRANCHES, 1);
         count.touch(now);
-        actions.push((Part::Parent, count.into_update(&Key::meta(source))));
+        let count = (Part::Parent, count.into_update(&Key::meta(source)));
+        let actions = |orphans| {
+            let mut actions = ledger.actions(orphans);
+            actions.push(count.clone());
+            actions
+        };
         let mut attempts = Attempts::default();
-        let failed = match self.transact(BRANCH, actions, &mut attempts).await? {
-            Ok(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
-            Err(failed) => failed,
+        let created = self.create(BRANCH, call, branch, &mut attempts, actions).await?;
+        let items = ledger.into_items();
+        let failed = match created {
+            Outcome::Applied(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
+            Outcome::Rejected(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return put_record(BRANCH, &items).map(BranchCreated::Created);
         }
         check_key(BRANCH, &failed, call, attempts)?;
-        let refusal = match refused_at(&failed, &Part::Meta) {
+        let rejection = match rejected_at(&failed, &Part::Meta) {
             Some(_) => BranchCreated::AlreadyExists,
             None => BranchCreated::UnknownSource,
         };
-        attempts.refuse(BRANCH, refusal)
+        attempts.reject(BRANCH, rejection)
     }
 
     /// Resets a ledger. Fluree's indexer takes its commit log for the truth where it reaches the head without a gap, so
@@ -123,14 +138,14 @@ impl Store {
         };
         let mut attempts = Attempts::default();
         let failed = match self.transact(RESET, actions, &mut attempts).await? {
-            Ok(()) => return Ok(done),
-            Err(failed) => failed,
+            Outcome::Applied(()) => return Ok(done),
+            Outcome::Rejected(failed) => failed,
         };
         if any_remembers(&failed, call) {
             return Ok(done);
         }
         check_key(RESET, &failed, call, attempts)?;
-        let refusal = match refused_at(&failed, &Part::Meta) {
+        let rejection = match rejected_at(&failed, &Part::Meta) {
             Some(Failed(meta)) => match meta.as_ref().and_then(items::kind) {
                 None => Reset::Unknown,
                 Some(RecordKind::Ledger) => Reset::Retracted,
@@ -138,7 +153,7 @@ impl Store {
             },
             None => return Err(contended(RESET, attempts)),
         };
-        attempts.refuse(RESET, refusal)
+        attempts.reject(RESET, rejection)
     }
 }
 

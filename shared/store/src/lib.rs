@@ -1,4 +1,4 @@
-//! The nameservice on one DynamoDB table: the one crate that knows what stands in it, and a library by itself.
+//! The nameservice on one DynamoDB table: the one crate that knows its items, and a library of its own.
 //!
 //! ```no_run
 //! use nameservice_model::{Address, Call, NameService, Publisher};
@@ -14,14 +14,17 @@
 //! ```
 //!
 //! Where to look: the table and its names in [`schema`]; conditions and updates in `expressions`; items and values in
-//! `items`; what is sent, in `client` (how it is repeated and believed, in the crate `nameservice-dynamo`); the one path
+//! `items`; requests in `client` (their repetition and outcome in the crate `nameservice-dynamo`); the one path
 //! of all pushes in `push`, and what is particular to each concern in `concern`; then one file a noun.
 
+mod attribute;
 mod batches;
 mod changes;
 mod client;
 mod clock;
+mod commit_log;
 mod concern;
+mod creation;
 pub mod doctor;
 mod expressions;
 mod graph_sources;
@@ -29,6 +32,7 @@ mod items;
 mod leases;
 mod ledgers;
 mod lists;
+mod planned;
 mod purges;
 mod push;
 mod records;
@@ -55,7 +59,6 @@ use nameservice_model::{
 use serde_json::Value;
 
 pub use changes::{Difference, Identities, Known, StreamRecord, Unreadable};
-pub use leases::Ran;
 pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
 pub use table::TableReport;
 
@@ -80,7 +83,7 @@ impl Store {
     /// The name of the table where none is configured.
     pub const DEFAULT_TABLE: &'static str = "fluree-nameservice";
 
-    /// Over this table of this client. The client must not retry by itself: those of [`endpoint_client`],
+    /// Over this table of this client. The client must not retry: those of [`endpoint_client`],
     /// [`lambda_client`] and [`sdk_client`] do not.
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>) -> Self {
         let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());

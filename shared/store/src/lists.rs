@@ -11,6 +11,7 @@ use nameservice_model::{
 use crate::{
     Store,
     batches::{Assembly, Wanted, start_key},
+    client::of_table,
     items::{self, Item, RecordItems, string},
     schema::*,
 };
@@ -33,7 +34,7 @@ const AFTER_ALL_SKS: &str = "~";
 struct Run {
     index: SecondaryIndex,
     hash: String,
-    /// The kind of all that it finds; `None` where the index does not tell.
+    /// The kind of all that it finds; `None` where the index does not say.
     kind: Option<RecordKind>,
     /// The sort key of the items that it finds.
     sk: &'static str,
@@ -59,7 +60,7 @@ impl Store {
         let mut runs = self.runs(query);
         let mut next = begin(&runs, start.as_ref());
         while let Some(run) = runs.get(next).cloned() {
-            // One more than wanted tells whether there is more to come.
+            // One more than wanted shows whether more follow.
             let limit = query.limit.get() - page.items.len() + 1;
             let Some(hits) = self.query_index(&run, &beginning, start.as_ref(), limit).await? else {
                 // A table without that index (one that Fluree made): filter the lists by kind instead.
@@ -144,7 +145,7 @@ impl Store {
                 .expression_attribute_names("#pk", ATTR_PK)
                 .expression_attribute_values(":beginning", string(beginning)),
         };
-        match self.sender.read(LIST, || request.clone().send()).await {
+        match self.sender.read(LIST, || request.clone().send()).await.map_err(of_table) {
             Ok(output) => {
                 let more = output.last_evaluated_key.is_some_and(|key| !key.is_empty());
                 Ok(Some(Hits { items: output.items.unwrap_or_default(), more }))
@@ -187,7 +188,7 @@ impl Store {
             query.state.as_deref().is_none_or(|wanted| Some(wanted) == state)
         };
         let (mut listed, mut looked_at) = (Vec::new(), 0);
-        // A cut page names the last record it holds as where to go on: it must hold one.
+        // A cut page names the last record it holds, from which the next continues: it must hold one.
         while looked_at < wanted.len() && listed.is_empty() {
             let (records, count) = self.read_records(LIST, &wanted[looked_at..], PAGE_BYTES).await?;
             looked_at += count;
@@ -222,8 +223,11 @@ impl Store {
         let mut assembly = Assembly::default();
         let position = after.and_then(Cursor::position).unwrap_or(0);
         loop {
-            let page =
-                self.sender.read(SNAPSHOT, || request.clone().set_exclusive_start_key(start.clone()).send()).await?;
+            let page = self
+                .sender
+                .read(SNAPSHOT, || request.clone().set_exclusive_start_key(start.clone()).send())
+                .await
+                .map_err(of_table)?;
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
             // After the last item, the end completes the last record.
             let end = start.is_none().then_some(None);

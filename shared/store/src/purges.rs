@@ -1,22 +1,19 @@
-//! Deleting records for good, and what interrupted deletions have left.
+//! Purging records, and what interrupted purges have left.
 
 use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, contended},
+    commit_log::NO_COMMITS,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
-    push::{MAX_PLANS, contended},
-    records::{Part, refused_at},
+    records::{Part, rejected_at},
     references::{References, counted, is_referenced, require_unreferenced},
     schema::*,
 };
 
 const PURGE: &str = "purge a record";
-
-/// Below the `t` of every commit.
-const NO_COMMITS: i64 = -1;
 
 /// The outcome of one attempt to purge a record as it was read.
 enum Attempted {
@@ -94,18 +91,18 @@ impl Store {
             }
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PURGE, actions, attempts).await? {
-                Ok(()) => {
+                Outcome::Applied(()) => {
                     self.sweep_commits(PURGE, address, NO_COMMITS).await?;
                     return Ok(Attempted::Purged);
                 }
-                Err(failed) => failed,
+                Outcome::Rejected(failed) => failed,
             };
-            match refused_at(&failed, &Part::Meta) {
+            match rejected_at(&failed, &Part::Meta) {
                 Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Attempted::HasDependents),
                 Some(_) => return Ok(Attempted::Changed),
                 None => {}
             }
-            if refused_at(&failed, &Part::Parent).is_some() {
+            if rejected_at(&failed, &Part::Parent).is_some() {
                 // The parent is gone, or has never counted this branch.
                 parent = None;
             }
@@ -125,25 +122,12 @@ impl Store {
                 let key = Key::new(address, sk_of(concern));
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
-            if self.transact(PURGE, actions, &mut Attempts::default()).await?.is_err() {
-                // Somebody has created a record here: its items are not orphans.
+            if let Outcome::Rejected(_) = self.transact(PURGE, actions, &mut Attempts::default()).await? {
+                // A record was created here meanwhile: its items are not orphans.
                 return Err(contended(PURGE, Attempts::default()));
             }
         }
         Ok(self.sweep_commits(PURGE, address, NO_COMMITS).await? > 0 || !orphans.is_empty())
-    }
-
-    /// Deletes the rows of Fluree's commit log above a `t`, of which there may be many. Not part of a transaction: a
-    /// purge or a reset that is interrupted here is finished by the next one.
-    pub(crate) async fn sweep_commits(&self, operation: &'static str, address: &Address, above: i64) -> Result<usize> {
-        let from = sk_commit(above.saturating_add(1));
-        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some("#pk, #sk")).await?;
-        // The items of the record sort behind its log.
-        let log = rows.iter().filter(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
-        let keys = log.map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
-        let swept = keys.len();
-        self.delete_all(operation, keys).await?;
-        Ok(swept)
     }
 }
 

@@ -1,24 +1,20 @@
 //! The one path by which a concern is read and pushed, whichever concern it is.
 //!
-//! A push is a single conditional update. What a refused one means is judged from the item that comes back with the
-//! refusal: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
+//! A push is a single conditional update. What a rejected one means is judged from the item that comes back with the
+//! rejection: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
 
-use nameservice_model::{
-    Address, Call, Committed, ConcernValue, Error, Operation, OperationOutcome, Push, PushOutcome, RecordKind, Result,
-};
+use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, RecordKind, Result};
 
 use crate::{
     Store,
-    client::Attempts,
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::{Concern, Judgement},
+    creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},
-    records::{Orphans, Part, any_remembers, check_key, found},
+    records::{Part, any_remembers, check_key, found},
     schema::*,
 };
-
-/// How often a push is planned anew from what a refusal has shown, before it gives up.
-pub(crate) const MAX_PLANS: usize = 8;
 
 impl Store {
     /// Reads one concern: `None` where there is no record, or no such concern.
@@ -47,11 +43,11 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut seen = None;
         for _ in 0..MAX_PLANS {
-            if seen.is_none() && C::must_see(push) {
+            if seen.is_none() && C::requires_read(push) {
                 let item = self.get_item(C::OPERATION, &key).await?;
                 let judged = match item.is_empty() {
                     true => self.push_missing_row::<C>(call, address, push, &mut attempts, now).await?,
-                    false => refused::<C>(&item, call, push, attempts, None)?,
+                    false => rejected::<C>(&item, call, push, attempts, None)?,
                 };
                 match judged {
                     Some(outcome) => return Ok(outcome),
@@ -67,44 +63,20 @@ impl Store {
             expression.by_call(&call.request_id);
             expression.touch(now);
             match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
-                Ok(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
-                Err(Some(item)) => match refused::<C>(&item, call, push, attempts, seen.as_ref())? {
+                Outcome::Applied(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
+                Outcome::Rejected(Some(item)) => match rejected::<C>(&item, call, push, attempts, seen.as_ref())? {
                     Some(outcome) => return Ok(outcome),
                     None => seen = Some(item),
                 },
-                Err(None) => match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
-                    Some(outcome) => return Ok(outcome),
-                    None => seen = None,
-                },
+                Outcome::Rejected(None) => {
+                    match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
+                        Some(outcome) => return Ok(outcome),
+                        None => seen = None,
+                    }
+                }
             }
         }
         Err(contended(C::OPERATION, attempts))
-    }
-
-    /// A push under a lease: a transaction that checks the token, too.
-    async fn push_fenced<C: Concern>(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &Push<C::Payload, C::New>,
-    ) -> Result<PushOutcome<C::Payload>> {
-        let operation = Operation { address: address.clone(), action: C::operation(push) };
-        let (Committed::Committed(mut outcomes) | Committed::Rejected(mut outcomes)) =
-            self.commit_operations(C::OPERATION, call, &[operation]).await?;
-        let value = |state| C::value(state).unwrap_or(ConcernValue::unborn());
-        Ok(match outcomes.pop() {
-            Some(OperationOutcome::Updated { value: state, replayed }) => {
-                PushOutcome::Updated { value: value(state), replayed }
-            }
-            Some(OperationOutcome::Stale { actual }) => PushOutcome::Stale { actual: value(actual) },
-            Some(OperationOutcome::Conflict { actual }) => PushOutcome::Conflict { actual: actual.map(value) },
-            Some(OperationOutcome::Retracted) => PushOutcome::Retracted,
-            Some(OperationOutcome::WrongKind(kind)) => PushOutcome::WrongKind(kind),
-            Some(OperationOutcome::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
-            Some(OperationOutcome::Unknown) => PushOutcome::Unknown,
-            // One operation has one outcome, and a push never merely passes.
-            Some(_) | None => return Err(contended(C::OPERATION, Attempts::default())),
-        })
     }
 
     /// No item came back: there is no such record, or an old one lacks this row. Then the row is put by a transaction
@@ -119,19 +91,19 @@ impl Store {
     ) -> Result<Option<PushOutcome<C::Payload>>> {
         let items = self.read_record(C::OPERATION, address).await?;
         let Some((meta, kind)) = items.meta() else {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::Unknown));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::Unknown));
         };
         if !C::belongs_to(kind) {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
         }
         if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+            return attempts.reject(C::OPERATION, Some(PushOutcome::Retracted));
         }
         if items.concern(C::KIND).is_some() {
             return Ok(None);
         }
         let nothing = Item::new();
-        if let Some(outcome) = refused::<C>(&nothing, call, push, *attempts, None)? {
+        if let Some(outcome) = rejected::<C>(&nothing, call, push, *attempts, None)? {
             return Ok(Some(outcome));
         }
         let mut check = Expression::new();
@@ -147,8 +119,10 @@ impl Store {
             (Part::Concern(C::KIND), row.into_update(&Key::new(address, sk_of(C::KIND)))),
         ];
         match self.transact(C::OPERATION, actions, attempts).await? {
-            Ok(()) => Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false })),
-            Err(_) => Ok(None),
+            Outcome::Applied(()) => {
+                Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false }))
+            }
+            Outcome::Rejected(_) => Ok(None),
         }
     }
 
@@ -159,43 +133,42 @@ impl Store {
         address: &Address,
         new: &C::New,
     ) -> Result<PushOutcome<C::Payload>> {
-        let now = self.now_ms();
-        let ledger = C::preset(new);
+        let ledger = NewLedger::new(address, call, self.now_ms()).with::<C>(new);
         let mut attempts = Attempts::default();
-        for orphans in [Orphans::Refuse, Orphans::Overwrite] {
-            let (items, actions) = self.new_ledger(address, &ledger, call, now, orphans);
-            let asked = items.concern_or_empty(C::KIND);
-            let failed = match self.transact(C::OPERATION, actions, &mut attempts).await? {
-                Ok(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
-                Err(failed) => failed,
-            };
-            let found = found(&failed);
-            let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
-            if any_remembers(&failed, call) {
-                return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
-            }
-            check_key(C::OPERATION, &failed, call, attempts)?;
-            // Orphans alone refused: the second transaction puts over them.
-            let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else { continue };
-            if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
-                return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
-            }
-            let refusal = if !C::belongs_to(kind) {
-                PushOutcome::WrongKind(kind)
-            } else if items::flag(meta, ATTR_RETRACTED) {
-                PushOutcome::Retracted
-            } else {
-                PushOutcome::Conflict { actual: Some(C::read(&row)) }
-            };
-            return attempts.refuse(C::OPERATION, refusal);
+        let created =
+            self.create(C::OPERATION, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
+        let asked = ledger.into_items().concern_or_empty(C::KIND);
+        let failed = match created {
+            Outcome::Applied(()) => return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: false }),
+            Outcome::Rejected(failed) => failed,
+        };
+        let found = found(&failed);
+        let row = found.as_ref().map(|found| found.concern_or_empty(C::KIND)).unwrap_or_default();
+        if any_remembers(&failed, call) {
+            return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
         }
-        Err(contended(C::OPERATION, attempts))
+        check_key(C::OPERATION, &failed, call, attempts)?;
+        // Otherwise a meta item of an unknown kind is in the way, which is no record and cannot be replaced.
+        let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else {
+            return Err(contended(C::OPERATION, attempts));
+        };
+        if C::same(&row, &asked) && !items::flag(meta, ATTR_RETRACTED) && C::belongs_to(kind) {
+            return Ok(PushOutcome::Updated { value: C::read(&row), replayed: true });
+        }
+        let rejection = if !C::belongs_to(kind) {
+            PushOutcome::WrongKind(kind)
+        } else if items::flag(meta, ATTR_RETRACTED) {
+            PushOutcome::Retracted
+        } else {
+            PushOutcome::Conflict { actual: Some(C::read(&row)) }
+        };
+        attempts.reject(C::OPERATION, rejection)
     }
 }
 
-/// What a refused push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
-/// refused plan was made for, where it was made for one.
-fn refused<C: Concern>(
+/// What a rejected push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
+/// rejected plan was made for, where it was made for one.
+fn rejected<C: Concern>(
     item: &Item,
     call: &Call,
     push: &Push<C::Payload, C::New>,
@@ -210,7 +183,7 @@ fn refused<C: Concern>(
             C::left_by(item, push)
         } else {
             // Others have written since; what this call had written follows from what it was applied to.
-            match planned.cloned().or_else(|| C::presumed(push)) {
+            match planned.cloned().or_else(|| C::assumed_previous(push)) {
                 Some(before) => C::written(&before, push),
                 None => return Err(Error::OutcomeUnknown { operation: C::OPERATION, source: None }),
             }
@@ -218,34 +191,16 @@ fn refused<C: Concern>(
         return Ok(Some(PushOutcome::Updated { value, replayed: !attempts.uncertain }));
     }
     if items::flag(item, ATTR_RETRACTED) {
-        return attempts.refuse(C::OPERATION, Some(PushOutcome::Retracted));
+        return attempts.reject(C::OPERATION, Some(PushOutcome::Retracted));
     }
     if C::foreign(item) {
-        return attempts.refuse(C::OPERATION, Some(PushOutcome::WrongKind(RecordKind::GraphSource)));
+        return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(RecordKind::GraphSource)));
     }
     let value = C::read(item);
     match C::judge(item, push) {
-        Judgement::InPlace => Ok(Some(PushOutcome::Updated { value, replayed: true })),
-        Judgement::Stale => attempts.refuse(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
-        Judgement::Conflict => attempts.refuse(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
+        Judgement::Current => Ok(Some(PushOutcome::Updated { value, replayed: true })),
+        Judgement::Stale => attempts.reject(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
+        Judgement::Conflict => attempts.reject(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
         Judgement::Admissible => Ok(None),
-    }
-}
-
-/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
-/// unknown outcome.
-pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
-    match attempts.uncertain {
-        true => Error::OutcomeUnknown { operation, source: None },
-        false => Error::IdempotencyKeyReused { operation },
-    }
-}
-
-/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
-pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
-    let source = Some("the record changed at every attempt".into());
-    match attempts.uncertain {
-        true => Error::OutcomeUnknown { operation, source },
-        false => Error::Unavailable { operation, source },
     }
 }

@@ -1,20 +1,17 @@
-//! Reading whole records, and what a new one is made of.
+//! Reading whole records, and what a rejected transaction shows of one.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use nameservice_model::{Address, Call, ConcernKind, IndexPush, NewConfig, NewHead, NewIndex, RecordKind, Result};
-use serde_json::Value;
+use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::{Concern, IndexConcern},
-    expressions::{Action, Expression, Key},
-    items::{self, Item, RecordItems, number, string},
-    push::key_reused,
+    client::{Attempts, Failed, key_reused, of_table},
+    expressions::Key,
+    items::{self, Item, RecordItems, string},
     schema::*,
 };
 
-/// Which part of a transaction an action is, so that its refusal can be told.
+/// Which part of a transaction an action is, to name what rejected it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The record's own meta item.
@@ -27,16 +24,8 @@ pub(crate) enum Part {
     Target(Address),
     /// Its row in the partition of a record it depends on.
     Backref(Address),
-}
-
-/// What a new ledger is created with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NewLedger<'a> {
-    pub(crate) head: Option<&'a NewHead>,
-    pub(crate) index: Option<&'a NewIndex>,
-    pub(crate) config: Option<&'a NewConfig>,
-    /// The branch that it is made from.
-    pub(crate) source: Option<&'a str>,
+    /// Fluree's commit log beside it.
+    Log,
 }
 
 impl Store {
@@ -70,8 +59,11 @@ impl Store {
         let mut items = Vec::new();
         let mut start = None;
         loop {
-            let page =
-                self.sender.read(operation, || request.clone().set_exclusive_start_key(start.clone()).send()).await?;
+            let page = self
+                .sender
+                .read(operation, || request.clone().set_exclusive_start_key(start.clone()).send())
+                .await
+                .map_err(of_table)?;
             items.extend(page.items.unwrap_or_default());
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
             if start.is_none() {
@@ -89,113 +81,19 @@ impl Store {
             .table_name(self.sender.table())
             .set_key(Some(key.item()))
             .consistent_read(true);
-        let output = self.sender.read(operation, || request.clone().send()).await?;
+        let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
         Ok(output.item.unwrap_or_default())
     }
-
-    /// The five items of a new ledger, and the transaction's actions that put them.
-    pub(crate) fn new_ledger(
-        &self,
-        address: &Address,
-        ledger: &NewLedger<'_>,
-        call: &Call,
-        now: i64,
-        orphans: Orphans,
-    ) -> (RecordItems, Vec<(Part, Action)>) {
-        let mut meta = items::new_meta(address, RecordKind::Ledger, now);
-        if let Some(source) = ledger.source {
-            meta.insert(ATTR_BP_SOURCE.to_owned(), string(source));
-        }
-        let mut all = vec![meta];
-        for concern in ConcernKind::ALL {
-            let mut item = items::new_concern(address, concern, &call.request_id, now);
-            match concern {
-                ConcernKind::Head => preset_head(&mut item, ledger.head),
-                ConcernKind::Index => preset_index(&mut item, ledger.index),
-                ConcernKind::Config => preset_config(&mut item, ledger.config),
-                ConcernKind::Status => {}
-            }
-            all.push(item);
-        }
-        let actions = put_new(&all, call, orphans);
-        (RecordItems::new(all), actions)
-    }
 }
 
-fn preset_head(item: &mut Item, head: Option<&NewHead>) {
-    if let Some(head) = head {
-        item.insert(ATTR_COMMIT_ID.to_owned(), string(head.id().as_str()));
-        item.insert(ATTR_COMMIT_T.to_owned(), number(head.t()));
-    }
-}
-
-fn preset_index(item: &mut Item, index: Option<&NewIndex>) {
-    let Some(new) = index else { return };
-    let value = IndexConcern::written(&Item::new(), &IndexPush::create(new.clone()));
-    if let Some(root) = value.payload {
-        item.insert(ATTR_INDEX_ID.to_owned(), string(root.id.as_str()));
-        item.insert(ATTR_INDEX_T.to_owned(), number(value.v));
-        item.insert(ATTR_REV.to_owned(), number(root.rev));
-        item.insert(ATTR_REV_ID.to_owned(), string(root.id.as_str()));
-        item.insert(ATTR_GRAPHS.to_owned(), crate::concern::graphs_attribute(&root.graphs));
-    }
-}
-
-fn preset_config(item: &mut Item, config: Option<&NewConfig>) {
-    let Some(config) = config else { return };
-    let payload = Value::Object(config.payload().clone());
-    let (context, meta) = items::split_config(&payload);
-    item.insert(ATTR_CONFIG_V.to_owned(), number(config.v_after(0)));
-    if let Some(context) = context {
-        item.insert(ATTR_DEFAULT_CONTEXT_ADDRESS.to_owned(), string(context));
-        item.insert(ATTR_DEFAULT_CONTEXT_ID.to_owned(), string(context));
-    }
-    if !meta.is_empty() {
-        item.insert(ATTR_CONFIG_META.to_owned(), items::map(&meta));
-    }
-}
-
-/// What a creation does about concern items that lie under no record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Orphans {
-    /// Put over them. A refusal then brings back the meta alone.
-    Overwrite,
-    /// Be refused by them too. Then a refusal by an existing record brings back all of it.
-    Refuse,
-}
-
-/// Puts of a new record's items, the meta where there is no record. Every condition also recognises this very call: a
-/// repetition that the engine has forgotten is then told from a record that somebody else made.
-pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
-    all.iter()
-        .map(|item| {
-            let mut condition = Expression::new();
-            let part = match concern_of(items::sk(item)) {
-                None => {
-                    condition.not_exists(ATTR_KIND);
-                    Part::Meta
-                }
-                Some(concern) => {
-                    match orphans {
-                        Orphans::Overwrite => condition.not_by_call(&call.request_id),
-                        Orphans::Refuse => condition.not_exists(ATTR_PK),
-                    }
-                    Part::Concern(concern)
-                }
-            };
-            (part, condition.into_put(item.clone()))
-        })
-        .collect()
-}
-
-/// The record whose items refused a creation; `None` where no record did.
+/// The record whose items rejected a creation; `None` where no record did.
 pub(crate) fn found(failed: &[(Part, Failed)]) -> Option<RecordItems> {
     let items = failed.iter().filter(|(part, _)| matches!(part, Part::Meta | Part::Concern(_)));
     let items = RecordItems::new(items.filter_map(|(_, Failed(item))| item.clone()));
     items.meta().is_some().then_some(items)
 }
 
-/// Whether any of the items that refused shows that this call had been there before.
+/// Whether any of the items that rejected shows that this call had been there before.
 pub(crate) fn any_remembers(failed: &[(Part, Failed)], call: &Call) -> bool {
     failed.iter().any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)))
 }
@@ -211,8 +109,8 @@ pub(crate) fn check_key<L>(
     if failed.iter().any(|(_, failed)| reused(failed)) { Err(key_reused(operation, attempts)) } else { Ok(()) }
 }
 
-/// How a part of a transaction was refused, if it was.
-pub(crate) fn refused_at<'a>(failed: &'a [(Part, Failed)], part: &Part) -> Option<&'a Failed> {
+/// How a part of a transaction was rejected, if it was.
+pub(crate) fn rejected_at<'a>(failed: &'a [(Part, Failed)], part: &Part) -> Option<&'a Failed> {
     failed.iter().find(|(at, _)| at == part).map(|(_, failed)| failed)
 }
 

@@ -96,7 +96,7 @@ impl References {
         actions
     }
 
-    /// Learns from a refusal: what is gone need not be uncounted, what is counted need not be counted. Answers the
+    /// Learns from a rejection: what is gone need not be uncounted, what is counted need not be counted. Answers the
     /// targets that are missing or retracted, all of them.
     pub(crate) fn learn(&mut self, failed: &[(Part, Failed)]) -> Vec<Address> {
         let mut missing = Vec::new();
@@ -116,7 +116,7 @@ impl References {
                     }
                     _ => {}
                 },
-                Part::Meta | Part::Concern(_) | Part::Parent => {}
+                Part::Meta | Part::Concern(_) | Part::Parent | Part::Log => {}
             }
         }
         missing
@@ -163,7 +163,7 @@ pub(crate) fn counted(meta: &Item) -> Vec<Address> {
     items::list_of_strings(meta, ATTR_COUNTED).iter().filter_map(|target| Address::parse(target).ok()).collect()
 }
 
-/// Which counter keeps a record from going away: nobody may depend on it.
+/// Requires that no record depends on this one.
 pub(crate) fn require_unreferenced(expression: &mut Expression) {
     expression.no_references(ATTR_BRANCHES);
     expression.no_references(ATTR_DEPENDENTS);

@@ -8,12 +8,11 @@ use serde_json::json;
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, contended, key_reused},
     concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    push::{MAX_PLANS, contended, key_reused},
-    records::{Part, boolean, refused_at},
+    records::{Part, boolean, rejected_at},
     references::{is_referenced, require_unreferenced},
     schema::*,
 };
@@ -51,7 +50,7 @@ impl Store {
             let status = retracted_status(&items, reason, now);
             actions.extend(set_marks(address, kind, &items, &status, call, now));
             match self.transact(RETRACT, actions, &mut attempts).await? {
-                Ok(()) => {
+                Outcome::Applied(()) => {
                     for concern in concerns_of(kind) {
                         items.patch(sk_of(*concern), |item| mark_item(item, true, now));
                     }
@@ -59,8 +58,8 @@ impl Store {
                     items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
                     return outcome(RETRACT, &items, Retracted::Retracted);
                 }
-                Err(failed) => {
-                    if let Some(Failed(Some(meta))) = refused_at(&failed, &Part::Meta)
+                Outcome::Rejected(failed) => {
+                    if let Some(Failed(Some(meta))) = rejected_at(&failed, &Part::Meta)
                         && is_referenced(meta)
                     {
                         return Ok(Retracted::HasDependents);
@@ -102,7 +101,7 @@ impl Store {
                 unmark.remove(ATTR_RETRACTED);
                 actions.push(concern_action(address, &items, *concern, unmark, &status, call, now));
             }
-            if self.transact(RESTORE, actions, &mut attempts).await?.is_ok() {
+            if let Outcome::Applied(()) = self.transact(RESTORE, actions, &mut attempts).await? {
                 items.patch(SK_META, |meta| mark_item(meta, false, now));
                 items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
                 return outcome(RESTORE, &items, Restored::Restored);

@@ -24,6 +24,8 @@
 
 use nameservice_model::{ConcernKind, RecordKind};
 
+pub use crate::attribute::{Attribute, Owner, Shape};
+
 /// Partition key (S): the address.
 pub const ATTR_PK: &str = "pk";
 /// Sort key (S): which item.
@@ -39,7 +41,7 @@ pub const ATTR_KIND: &str = "kind";
 pub const ATTR_NAME: &str = "name";
 /// meta: the part of the address after the colon (S).
 pub const ATTR_BRANCH: &str = "branch";
-/// meta: soft-deleted (BOOL). On concern items a mark that refuses pushes in their single request.
+/// meta: soft-deleted (BOOL). On concern items a mark that rejects pushes in their single request.
 pub const ATTR_RETRACTED: &str = "retracted";
 /// meta of a branch: the branch it was created from (S).
 pub const ATTR_BP_SOURCE: &str = "bp_source";
@@ -80,7 +82,7 @@ pub const MEMBER_REV: &str = "rev";
 
 /// config of a ledger: the default JSON-LD context (S), as deployed servers name it.
 pub const ATTR_DEFAULT_CONTEXT_ADDRESS: &str = "default_context_address";
-/// config of a ledger: the same value, as the guide names it. See [`crate::items`] for which one is read.
+/// config of a ledger: the same value, as the guide names it. Which one is read is decided in `items`.
 pub const ATTR_DEFAULT_CONTEXT_ID: &str = "default_context_id";
 /// config: counter (N), 0 while unborn.
 pub const ATTR_CONFIG_V: &str = "config_v";
@@ -114,6 +116,8 @@ pub const MEMBER_LEASE_REFRESHED_AT: &str = "refreshed_at";
 
 /// backref: the address of the record that depends on this one (S).
 pub const ATTR_DEPENDENT: &str = "dependent";
+/// commit log: the commit (S).
+pub const ATTR_COMMIT_CID: &str = "commit_cid";
 /// commit log: expiry (N), epoch seconds.
 pub const ATTR_TTL: &str = "ttl";
 
@@ -159,7 +163,7 @@ pub fn concern_of(sk: &str) -> Option<ConcernKind> {
     ConcernKind::ALL.into_iter().find(|concern| sk_of(*concern) == sk)
 }
 
-/// The sort key of the row that tells a target that `dependent` depends on it.
+/// Returns the sort key of a target's row for `dependent`, which depends on it.
 pub fn sk_backref(dependent: &str) -> String {
     format!("{SK_BACKREF_PREFIX}{dependent}")
 }
@@ -169,6 +173,157 @@ pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
     match kind {
         RecordKind::Ledger => &ConcernKind::ALL,
         RecordKind::GraphSource => &[ConcernKind::Index, ConcernKind::Status, ConcernKind::Config],
+    }
+}
+
+/// A group of attributes that items have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What every item has.
+    All,
+    /// The item that makes a record exist.
+    Meta,
+    /// The value of a concern.
+    Concern(ConcernKind),
+    /// What every item of a concern has beside its value.
+    Concerns,
+    /// The lease on the status item.
+    Lease,
+    /// A row of a dependent.
+    Backref,
+    /// A row of Fluree's commit log.
+    Commit,
+}
+
+impl Part {
+    /// Returns whether the item with this sort key has the attributes.
+    pub fn is_in(self, sk: &str) -> bool {
+        match self {
+            Self::All => !sk.starts_with(SK_COMMIT_PREFIX),
+            Self::Meta => sk == SK_META,
+            Self::Concern(concern) => sk == sk_of(concern),
+            Self::Concerns => concern_of(sk).is_some(),
+            Self::Lease => sk == sk_of(ConcernKind::Status),
+            Self::Backref => sk.starts_with(SK_BACKREF_PREFIX),
+            Self::Commit => sk.starts_with(SK_COMMIT_PREFIX),
+        }
+    }
+}
+
+/// The attributes of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The part.
+    pub part: Part,
+    /// Its attributes.
+    pub attributes: &'static [Attribute],
+}
+
+/// Every attribute of the table: what changes, doctor and tests know of one, they read here.
+pub const LAYOUT: &[Layout] = &[
+    Layout {
+        part: Part::All,
+        attributes: &[
+            Attribute::shared(ATTR_PK, Shape::Text).required(),
+            Attribute::shared(ATTR_SK, Shape::Text).required(),
+            Attribute::shared(ATTR_SCHEMA, Shape::Count).required(),
+            Attribute::shared(ATTR_UPDATED_AT_MS, Shape::Count).required(),
+        ],
+    },
+    Layout {
+        part: Part::Meta,
+        attributes: &[
+            Attribute::shared(ATTR_KIND, Shape::Text).required().strict(),
+            Attribute::shared(ATTR_NAME, Shape::Text).required(),
+            Attribute::shared(ATTR_BRANCH, Shape::Text).required(),
+            Attribute::shared(ATTR_RETRACTED, Shape::Truth).required().strict(),
+            Attribute::shared(ATTR_BP_SOURCE, Shape::Text).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_BRANCHES, Shape::Count),
+            Attribute::shared(ATTR_SOURCE_TYPE, Shape::Text).only(RecordKind::GraphSource).required().strict(),
+            Attribute::shared(ATTR_DEPENDENCIES, Shape::List).only(RecordKind::GraphSource).required(),
+            Attribute::ours(ATTR_COUNTED, Shape::List).only(RecordKind::GraphSource),
+            Attribute::ours(ATTR_CREATED_AT, Shape::Count).required(),
+            Attribute::ours(ATTR_DEPENDENTS, Shape::Count),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Head),
+        attributes: &[
+            Attribute::shared(ATTR_COMMIT_ID, Shape::Text).strict(),
+            Attribute::shared(ATTR_COMMIT_T, Shape::Count).required().strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Index),
+        attributes: &[
+            Attribute::shared(ATTR_INDEX_ID, Shape::Text).strict(),
+            Attribute::shared(ATTR_INDEX_T, Shape::Count).required().strict(),
+            Attribute::ours(ATTR_REV, Shape::Count),
+            Attribute::ours(ATTR_REV_ID, Shape::Text),
+            Attribute::ours(ATTR_GRAPHS, Shape::Map).strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Status),
+        attributes: &[
+            Attribute::shared(ATTR_STATUS, Shape::Text).required().strict(),
+            Attribute::shared(ATTR_STATUS_V, Shape::Count).required().strict(),
+            Attribute::shared(ATTR_STATUS_META, Shape::Map).strict(),
+        ],
+    },
+    Layout {
+        part: Part::Concern(ConcernKind::Config),
+        attributes: &[
+            Attribute::shared(ATTR_CONFIG_V, Shape::Count).required().strict(),
+            Attribute::shared(ATTR_CONFIG_META, Shape::Map).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_CONFIG_JSON, Shape::Text).only(RecordKind::GraphSource).required().strict(),
+            Attribute::shared(ATTR_DEFAULT_CONTEXT_ADDRESS, Shape::Text).only(RecordKind::Ledger).strict(),
+            Attribute::shared(ATTR_DEFAULT_CONTEXT_ID, Shape::Text).only(RecordKind::Ledger),
+        ],
+    },
+    Layout {
+        part: Part::Concerns,
+        attributes: &[
+            Attribute::ours(ATTR_RETRACTED, Shape::Truth).strict(),
+            Attribute::ours(ATTR_REQUEST_IDS[0], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[1], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[2], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[3], Shape::Text),
+        ],
+    },
+    Layout {
+        part: Part::Lease,
+        attributes: &[Attribute::ours(ATTR_LEASE, Shape::Map), Attribute::ours(ATTR_LEASE_TOKEN, Shape::Count)],
+    },
+    Layout { part: Part::Backref, attributes: &[Attribute::ours(ATTR_DEPENDENT, Shape::Text).required()] },
+    Layout {
+        part: Part::Commit,
+        attributes: &[
+            Attribute::shared(ATTR_COMMIT_CID, Shape::Text),
+            Attribute::shared(ATTR_COMMIT_T, Shape::Count),
+            Attribute::shared(ATTR_TTL, Shape::Count),
+        ],
+    },
+];
+
+/// Returns the attributes of the item with this sort key.
+pub fn attributes_of(sk: &str) -> impl Iterator<Item = &'static Attribute> {
+    LAYOUT.iter().filter(move |layout| layout.part.is_in(sk)).flat_map(|layout| layout.attributes)
+}
+
+/// Returns the attributes that hold the value of a concern.
+pub fn value_of_concern(concern: ConcernKind) -> Vec<&'static str> {
+    let layouts = LAYOUT.iter().filter(|layout| layout.part == Part::Concern(concern));
+    layouts.flat_map(|layout| layout.attributes).map(|attribute| attribute.name).collect()
+}
+
+/// Returns the attribute that holds the watermark of a concern.
+pub const fn watermark_of(concern: ConcernKind) -> &'static str {
+    match concern {
+        ConcernKind::Head => ATTR_COMMIT_T,
+        ConcernKind::Index => ATTR_INDEX_T,
+        ConcernKind::Status => ATTR_STATUS_V,
+        ConcernKind::Config => ATTR_CONFIG_V,
     }
 }
 

@@ -3,7 +3,7 @@
 use nameservice_dynamo::{Description, Index, Key, Lack, Projection, Report};
 use nameservice_model::Result;
 
-use crate::{Store, schema::*};
+use crate::{Store, client::of_table, schema::*};
 
 /// The table of [`crate::schema`].
 const TABLE: Description = Description {
@@ -49,11 +49,11 @@ impl Store {
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
     pub async fn ensure_table(&self) -> Result<TableReport> {
-        Ok(self.sender.ensure_table(&TABLE).await?.into())
+        Ok(self.sender.ensure_table(&TABLE).await.map_err(of_table)?.into())
     }
 
     /// Says what the table lacks; an error where there is none.
     pub async fn check_table(&self) -> Result<TableReport> {
-        Ok(self.sender.check_table(&TABLE).await?.into())
+        Ok(self.sender.check_table(&TABLE).await.map_err(of_table)?.into())
     }
 }

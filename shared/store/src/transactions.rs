@@ -1,5 +1,5 @@
 //! Transactions of several operations (docs/specification.md, Operations), and pushes under a lease, which are transactions of
-//! one.
+//! a single one.
 //!
 //! Operations on the same item are merged into one action. A rejected transaction returns the items whose conditions failed;
 //! each operation is then judged like a push of its own, and planned again where its plan was too narrow.
@@ -7,156 +7,22 @@
 use std::collections::BTreeMap;
 
 use nameservice_model::{
-    Call, Committed, ConcernKind, ConcernState, Operation, OperationKind, OperationOutcome, Push, RecordKind, Result,
+    Address, Call, Committed, ConcernKind, ConcernState, Lease, LeaseClaim, Operation, OperationOutcome, Push,
+    PushOutcome, RecordKind, Result,
 };
 
 use crate::{
     Store,
-    client::{Attempts, Failed},
-    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, as_seen},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended},
+    concern::{Concern, Judgement},
     expressions::{Expression, Key},
     items::{self, Item},
-    push::{MAX_PLANS, contended},
+    planned::{Planned, Pushing, planned},
     records::check_key,
     schema::*,
 };
 
-/// An operation, whichever concern it is about.
-trait Planned: Send + Sync {
-    /// Adds its conditions and updates; gives what it counts on to have found.
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item;
-    fn judge(&self, item: &Item) -> Judgement;
-    fn read(&self, item: &Item) -> ConcernState;
-    fn written(&self, found: &Item) -> ConcernState;
-    /// The value that it has left on an item that no other push of ours has written since.
-    fn left_by(&self, item: &Item) -> ConcernState;
-    /// The condition that the concern is as it is on this item.
-    fn unchanged(&self, expression: &mut Expression, item: &Item);
-    /// Whether it cannot be planned without knowing the item.
-    fn must_see(&self) -> bool;
-    fn foreign(&self, item: &Item) -> bool;
-    fn not_foreign(&self, expression: &mut Expression);
-    fn belongs_to(&self, kind: RecordKind) -> bool;
-    fn writes(&self) -> bool;
-}
-
-struct Pushing<'a, C: Concern>(&'a Push<C::Payload, C::New>);
-
-impl<C: Concern> Planned for Pushing<'_, C> {
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
-        C::plan(expression, self.0, seen);
-        match seen {
-            Some(item) => item.clone(),
-            None => C::pin(expression, self.0),
-        }
-    }
-
-    fn judge(&self, item: &Item) -> Judgement {
-        C::judge(item, self.0)
-    }
-
-    fn read(&self, item: &Item) -> ConcernState {
-        C::state(C::read(item))
-    }
-
-    fn written(&self, found: &Item) -> ConcernState {
-        C::state(C::written(found, self.0))
-    }
-
-    fn left_by(&self, item: &Item) -> ConcernState {
-        C::state(C::left_by(item, self.0))
-    }
-
-    fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        as_seen(expression, item, C::ATTRIBUTES);
-    }
-
-    fn must_see(&self) -> bool {
-        C::must_see(self.0)
-    }
-
-    fn foreign(&self, item: &Item) -> bool {
-        C::foreign(item)
-    }
-
-    fn not_foreign(&self, expression: &mut Expression) {
-        C::not_foreign(expression);
-    }
-
-    fn belongs_to(&self, kind: RecordKind) -> bool {
-        C::belongs_to(kind)
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-}
-
-struct Checking<C: Concern>(nameservice_model::ConcernValue<C::Payload>);
-
-impl<C: Concern> Planned for Checking<C> {
-    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
-        match seen {
-            // One value can be written in more ways than the expectation of it knows.
-            Some(item) => self.unchanged(expression, item),
-            None => C::expect(expression, &self.0),
-        }
-        seen.cloned().unwrap_or_default()
-    }
-
-    fn judge(&self, item: &Item) -> Judgement {
-        if C::matches(item, &self.0) { Judgement::Admissible } else { Judgement::Conflict }
-    }
-
-    fn read(&self, item: &Item) -> ConcernState {
-        C::state(C::read(item))
-    }
-
-    fn written(&self, found: &Item) -> ConcernState {
-        self.read(found)
-    }
-
-    fn left_by(&self, item: &Item) -> ConcernState {
-        self.read(item)
-    }
-
-    fn unchanged(&self, expression: &mut Expression, item: &Item) {
-        as_seen(expression, item, C::ATTRIBUTES);
-    }
-
-    fn must_see(&self) -> bool {
-        false
-    }
-
-    fn foreign(&self, _item: &Item) -> bool {
-        false
-    }
-
-    fn not_foreign(&self, _expression: &mut Expression) {}
-
-    fn belongs_to(&self, kind: RecordKind) -> bool {
-        concerns_of(kind).contains(&C::KIND)
-    }
-
-    fn writes(&self) -> bool {
-        false
-    }
-}
-
-fn planned(operation: &OperationKind) -> Box<dyn Planned + '_> {
-    match operation {
-        OperationKind::PushHead(push) => Box::new(Pushing::<HeadConcern>(push)),
-        OperationKind::PushIndex(push) => Box::new(Pushing::<IndexConcern>(push)),
-        OperationKind::PushStatus(push) => Box::new(Pushing::<StatusConcern>(push)),
-        OperationKind::PushConfig(push) => Box::new(Pushing::<ConfigConcern>(push)),
-        OperationKind::Check(ConcernState::Head(value)) => Box::new(Checking::<HeadConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Index(value)) => Box::new(Checking::<IndexConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Status(value)) => Box::new(Checking::<StatusConcern>(value.clone())),
-        OperationKind::Check(ConcernState::Config(value)) => Box::new(Checking::<ConfigConcern>(value.clone())),
-    }
-}
-
-/// What is known of an operation's item, from refusal to refusal.
+/// What is known of an operation's item, from rejection to rejection.
 #[derive(Clone, Debug)]
 enum Stage {
     /// Nothing.
@@ -164,26 +30,78 @@ enum Stage {
     /// It looks like this, and the operation may be applied to it.
     Seen(Item),
     /// It looks like this, and holds already what the operation would bring.
-    InPlace(Item),
+    Current(Item),
     /// The record is of this kind, and lacks the item.
     Missing(RecordKind),
 }
 
-struct Pending<'a> {
-    operation: &'a Operation,
-    planned: Box<dyn Planned + 'a>,
+/// What a transaction comes to for one operation.
+enum Verdict<V> {
+    /// It does not reject the transaction: it wrote nothing, or can be planned again.
+    Passed,
+    Updated {
+        value: V,
+        replayed: bool,
+    },
+    Stale {
+        actual: V,
+    },
+    Conflict {
+        actual: V,
+    },
+    Retracted,
+    WrongKind(RecordKind),
+    LeaseLost {
+        lease: Option<Lease>,
+    },
+    Unknown,
+}
+
+impl<V> Verdict<V> {
+    fn rejects(&self) -> bool {
+        !matches!(self, Self::Passed | Self::Updated { .. })
+    }
+}
+
+impl From<Verdict<ConcernState>> for OperationOutcome {
+    fn from(verdict: Verdict<ConcernState>) -> Self {
+        match verdict {
+            Verdict::Passed => Self::Passed,
+            Verdict::Updated { value, replayed } => Self::Updated { value, replayed },
+            Verdict::Stale { actual } => Self::Stale { actual },
+            Verdict::Conflict { actual } => Self::Conflict { actual: Some(actual) },
+            Verdict::Retracted => Self::Retracted,
+            Verdict::WrongKind(kind) => Self::WrongKind(kind),
+            Verdict::LeaseLost { lease } => Self::LeaseLost { lease },
+            Verdict::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// An operation of a transaction that is being made.
+struct Pending<'a, V> {
+    address: &'a Address,
+    concern: ConcernKind,
+    /// The lease that it requires.
+    lease: Option<&'a LeaseClaim>,
+    planned: Box<dyn Planned<V> + 'a>,
     stage: Stage,
     /// What the plan counts on to find, once it is made.
     found: Item,
 }
 
-impl Pending<'_> {
-    fn key(&self) -> Key {
-        Key::new(&self.operation.address, sk_of(self.operation.action.concern()))
+impl<'a, V> Pending<'a, V> {
+    fn new(
+        address: &'a Address,
+        concern: ConcernKind,
+        lease: Option<&'a LeaseClaim>,
+        planned: Box<dyn Planned<V> + 'a>,
+    ) -> Self {
+        Self { address, concern, lease, planned, stage: Stage::Unseen, found: Item::new() }
     }
 
-    fn lease(&self) -> Option<&nameservice_model::LeaseClaim> {
-        self.operation.action.lease()
+    fn key(&self) -> Key {
+        Key::new(self.address, sk_of(self.concern))
     }
 }
 
@@ -209,16 +127,48 @@ impl Store {
         call: &Call,
         operations: &[Operation],
     ) -> Result<Committed> {
+        let pending = operations.iter().map(|Operation { address, action, .. }| {
+            Pending::new(address, action.concern(), action.lease(), planned(action))
+        });
+        let outcomes =
+            |verdicts: Vec<Verdict<ConcernState>>| verdicts.into_iter().map(OperationOutcome::from).collect();
+        Ok(match self.commit_pending(name, call, pending.collect()).await? {
+            Outcome::Applied(verdicts) => Committed::Committed(outcomes(verdicts)),
+            Outcome::Rejected(verdicts) => Committed::Rejected(outcomes(verdicts)),
+        })
+    }
+
+    /// A push under a lease: a transaction that checks the token, too.
+    pub(crate) async fn push_fenced<C: Concern>(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &Push<C::Payload, C::New>,
+    ) -> Result<PushOutcome<C::Payload>> {
+        let planned = Pushing::<C, _> { push, value: |value| value };
+        let pending = Pending::new(address, C::KIND, push.lease(), Box::new(planned));
+        let (Outcome::Applied(mut verdicts) | Outcome::Rejected(mut verdicts)) =
+            self.commit_pending(C::OPERATION, call, vec![pending]).await?;
+        Ok(match verdicts.pop() {
+            Some(Verdict::Updated { value, replayed }) => PushOutcome::Updated { value, replayed },
+            Some(Verdict::Stale { actual }) => PushOutcome::Stale { actual },
+            Some(Verdict::Conflict { actual }) => PushOutcome::Conflict { actual: Some(actual) },
+            Some(Verdict::Retracted) => PushOutcome::Retracted,
+            Some(Verdict::WrongKind(kind)) => PushOutcome::WrongKind(kind),
+            Some(Verdict::LeaseLost { lease }) => PushOutcome::LeaseLost { lease },
+            Some(Verdict::Unknown) => PushOutcome::Unknown,
+            // One operation has one verdict, and a push never merely passes.
+            Some(Verdict::Passed) | None => return Err(contended(C::OPERATION, Attempts::default())),
+        })
+    }
+
+    async fn commit_pending<V: Send>(
+        &self,
+        name: &'static str,
+        call: &Call,
+        mut pending: Vec<Pending<'_, V>>,
+    ) -> Result<Outcome<Vec<Verdict<V>>, Vec<Verdict<V>>>> {
         let now = self.now_ms();
-        let mut pending: Vec<Pending<'_>> = operations
-            .iter()
-            .map(|operation| Pending {
-                operation,
-                planned: planned(&operation.action),
-                stage: Stage::Unseen,
-                found: Item::new(),
-            })
-            .collect();
         let mut attempts = Attempts::default();
         for _ in 0..MAX_PLANS {
             let slots = plan(&mut pending, call, now);
@@ -231,42 +181,42 @@ impl Store {
                 })
                 .collect();
             let failed = match self.transact(name, actions, &mut attempts).await? {
-                Ok(()) => return Ok(Committed::Committed(pending.iter().map(done).collect())),
-                Err(failed) => failed,
+                Outcome::Applied(()) => return Ok(Outcome::Applied(pending.iter().map(done).collect())),
+                Outcome::Rejected(failed) => failed,
             };
             let remembered = failed
                 .iter()
                 .any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)));
             if remembered {
                 let outcomes = pending.iter().map(|pending| repeated(pending, &failed, call, attempts));
-                return Ok(Committed::Committed(outcomes.collect()));
+                return Ok(Outcome::Applied(outcomes.collect()));
             }
             check_key(name, &failed, call, attempts)?;
             let mut outcomes = Vec::with_capacity(pending.len());
             for pending in &mut pending {
                 outcomes.push(self.judge_operation(name, pending, &failed, now).await?);
             }
-            if outcomes.iter().any(OperationOutcome::rejects) {
-                return attempts.refuse(name, Committed::Rejected(outcomes));
+            if outcomes.iter().any(Verdict::rejects) {
+                return attempts.reject(name, Outcome::Rejected(outcomes));
             }
         }
         Err(contended(name, attempts))
     }
 
-    /// What a refused transaction means for one operation; [`OperationOutcome::Passed`] where it does not stand in the
-    /// way, perhaps after it is planned anew.
-    async fn judge_operation(
+    /// What a rejected transaction means for one operation; [`Verdict::Passed`] where it does not reject it, perhaps
+    /// after it is planned anew.
+    async fn judge_operation<V: Send>(
         &self,
         name: &'static str,
-        pending: &mut Pending<'_>,
+        pending: &mut Pending<'_, V>,
         failed: &[(Key, Failed)],
         now: i64,
-    ) -> Result<OperationOutcome> {
+    ) -> Result<Verdict<V>> {
         let at = |key: Key| failed.iter().find(|(at, _)| *at == key).map(|(_, failed)| failed);
-        let address = &pending.operation.address;
+        let address = pending.address;
         let own = at(pending.key());
-        // The status item refuses for the lease as well as for a status push.
-        if let Some(claim) = pending.lease()
+        // The status item rejects for the lease as well as for a status push.
+        if let Some(claim) = pending.lease
             && let Some(Failed(status)) = at(Key::new(address, sk_of(ConcernKind::Status)))
         {
             let held = status.as_ref().and_then(items::held);
@@ -278,15 +228,15 @@ impl Store {
             });
             if let Some(status) = status {
                 if items::flag(status, ATTR_RETRACTED) {
-                    return Ok(OperationOutcome::Retracted);
+                    return Ok(Verdict::Retracted);
                 }
                 if !current {
-                    return Ok(OperationOutcome::LeaseLost { lease: held.map(|held| held.lease) });
+                    return Ok(Verdict::LeaseLost { lease: held.map(|held| held.lease) });
                 }
-                // Another operation has refused, or this one for another reason.
+                // Another operation has rejected, or this one for another reason.
             } else {
                 let known = self.read_record(name, address).await?.meta().is_some();
-                return Ok(if known { OperationOutcome::LeaseLost { lease: None } } else { OperationOutcome::Unknown });
+                return Ok(if known { Verdict::LeaseLost { lease: None } } else { Verdict::Unknown });
             }
         }
         match own {
@@ -295,21 +245,21 @@ impl Store {
                     // The record has changed under a plan for its missing item.
                     pending.stage = Stage::Unseen;
                 }
-                Ok(OperationOutcome::Passed)
+                Ok(Verdict::Passed)
             }
             Some(Failed(Some(item))) => Ok(judged(pending, item, |item| Stage::Seen(item.clone()))),
             Some(Failed(None)) => {
                 let items = self.read_record(name, address).await?;
-                let Some((meta, kind)) = items.meta() else { return Ok(OperationOutcome::Unknown) };
+                let Some((meta, kind)) = items.meta() else { return Ok(Verdict::Unknown) };
                 if !pending.planned.belongs_to(kind) {
-                    return Ok(OperationOutcome::WrongKind(kind));
+                    return Ok(Verdict::WrongKind(kind));
                 }
                 if pending.planned.writes() && items::flag(meta, ATTR_RETRACTED) {
-                    return Ok(OperationOutcome::Retracted);
+                    return Ok(Verdict::Retracted);
                 }
-                if items.concern(pending.operation.action.concern()).is_some() {
+                if items.concern(pending.concern).is_some() {
                     pending.stage = Stage::Unseen;
-                    return Ok(OperationOutcome::Passed);
+                    return Ok(Verdict::Passed);
                 }
                 Ok(judged(pending, &Item::new(), |_| Stage::Missing(kind)))
             }
@@ -318,11 +268,11 @@ impl Store {
 }
 
 /// Merges all operations into one action an item.
-fn plan(pending: &mut [Pending<'_>], call: &Call, now: i64) -> Slots {
+fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
     let mut slots = Slots::new();
     for pending in pending {
-        let address = &pending.operation.address;
-        if let Some(claim) = pending.lease() {
+        let address = pending.address;
+        if let Some(claim) = pending.lease {
             let expression = &mut slot(&mut slots, &Key::new(address, sk_of(ConcernKind::Status))).expression;
             expression.live();
             expression.lease_is(claim);
@@ -341,21 +291,21 @@ fn plan(pending: &mut [Pending<'_>], call: &Call, now: i64) -> Slots {
             Stage::Missing(_) => expression.not_exists(ATTR_PK),
             _ => expression.exists(ATTR_PK),
         }
-        let writes = pending.planned.writes() && !matches!(pending.stage, Stage::InPlace(_));
+        let writes = pending.planned.writes() && !matches!(pending.stage, Stage::Current(_));
         if pending.planned.writes() {
             expression.live();
             pending.planned.not_foreign(expression);
         }
         pending.found = match &pending.stage {
-            // What always refuses brings the item to look at.
-            Stage::Unseen if pending.planned.must_see() => {
+            // What always rejects brings the item to look at.
+            Stage::Unseen if pending.planned.requires_read() => {
                 expression.not_exists(ATTR_PK);
                 Item::new()
             }
             Stage::Unseen => pending.planned.plan(expression, None),
             Stage::Seen(item) => pending.planned.plan(expression, Some(item)),
             Stage::Missing(_) => pending.planned.plan(expression, Some(&Item::new())),
-            Stage::InPlace(item) => {
+            Stage::Current(item) => {
                 pending.planned.unchanged(expression, item);
                 item.clone()
             }
@@ -370,46 +320,46 @@ fn plan(pending: &mut [Pending<'_>], call: &Call, now: i64) -> Slots {
 }
 
 /// The outcome of an operation of a committed transaction.
-fn done(pending: &Pending<'_>) -> OperationOutcome {
+fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
     match (&pending.stage, pending.planned.writes()) {
-        (_, false) => OperationOutcome::Passed,
-        (Stage::InPlace(item), true) => OperationOutcome::Updated { value: pending.planned.read(item), replayed: true },
-        (_, true) => OperationOutcome::Updated { value: pending.planned.written(&pending.found), replayed: false },
+        (_, false) => Verdict::Passed,
+        (Stage::Current(item), true) => Verdict::Updated { value: pending.planned.read(item), replayed: true },
+        (_, true) => Verdict::Updated { value: pending.planned.written(&pending.found), replayed: false },
     }
 }
 
 /// The outcome of an operation of a transaction that an earlier attempt, or an earlier call of the same identity, had
 /// committed.
-fn repeated(pending: &Pending<'_>, failed: &[(Key, Failed)], call: &Call, attempts: Attempts) -> OperationOutcome {
+fn repeated<V>(pending: &Pending<'_, V>, failed: &[(Key, Failed)], call: &Call, attempts: Attempts) -> Verdict<V> {
     if !pending.planned.writes() {
-        return OperationOutcome::Passed;
+        return Verdict::Passed;
     }
     let item = failed.iter().find(|(key, _)| *key == pending.key()).and_then(|(_, Failed(item))| item.as_ref());
     let value = match item.filter(|item| items::written_last_by(item, &call.request_id)) {
         Some(item) => pending.planned.left_by(item),
         None => pending.planned.written(&pending.found),
     };
-    OperationOutcome::Updated { value, replayed: !attempts.uncertain }
+    Verdict::Updated { value, replayed: !attempts.uncertain }
 }
 
-fn judged(pending: &mut Pending<'_>, item: &Item, admissible: impl FnOnce(&Item) -> Stage) -> OperationOutcome {
+fn judged<V>(pending: &mut Pending<'_, V>, item: &Item, admissible: impl FnOnce(&Item) -> Stage) -> Verdict<V> {
     if pending.planned.writes() && items::flag(item, ATTR_RETRACTED) {
-        return OperationOutcome::Retracted;
+        return Verdict::Retracted;
     }
     if pending.planned.foreign(item) {
-        return OperationOutcome::WrongKind(RecordKind::GraphSource);
+        return Verdict::WrongKind(RecordKind::GraphSource);
     }
     let actual = pending.planned.read(item);
     match pending.planned.judge(item) {
-        Judgement::Stale => OperationOutcome::Stale { actual },
-        Judgement::Conflict => OperationOutcome::Conflict { actual: Some(actual) },
-        Judgement::InPlace => {
-            pending.stage = Stage::InPlace(item.clone());
-            OperationOutcome::Passed
+        Judgement::Stale => Verdict::Stale { actual },
+        Judgement::Conflict => Verdict::Conflict { actual },
+        Judgement::Current => {
+            pending.stage = Stage::Current(item.clone());
+            Verdict::Passed
         }
         Judgement::Admissible => {
             pending.stage = admissible(item);
-            OperationOutcome::Passed
+            Verdict::Passed
         }
     }
 }

@@ -1,12 +1,12 @@
-use nameservice_model::BoxError;
+use nameservice_dynamo::BoxError;
 
 use crate::{BatchFailure, RowKey};
 
 /// The result of the operations of a view.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The source of a failed operation: the store's own error.
-pub type Source = nameservice_model::Error;
+/// The source of a failed operation: the error of the request.
+pub type Source = nameservice_dynamo::Error;
 
 /// A failed operation, with its table, its row and the source.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +123,11 @@ impl Error {
 
 /// Creates an error that no retry resolves.
 pub(crate) fn broken(operation: &'static str, source: impl Into<BoxError>) -> Source {
-    Source::Store { operation, source: source.into() }
+    Source::Failed { operation, source: source.into() }
 }
 
-/// Returns the underlying error, for stores that are built on views.
-impl From<Error> for Source {
+/// Returns the error of the nameservice that it is, for those of its parts that are built on views.
+impl From<Error> for nameservice_model::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::NotLoaded { source, .. }
@@ -135,8 +135,16 @@ impl From<Error> for Source {
             | Error::NotCounted { source, .. }
             | Error::NotDeleted { source, .. }
             | Error::NotWritten { source, .. }
-            | Error::TableNotReady { source, .. } => source,
-            Error::AlreadyExists { .. } | Error::BatchNotFullyWritten(_) => broken("write rows", error),
+            | Error::TableNotReady { source, .. } => match source {
+                Source::OutcomeUnknown { operation, source } => Self::OutcomeUnknown { operation, source },
+                Source::Unavailable { operation, source } => Self::Unavailable { operation, source },
+                Source::TooLarge => Self::TooLarge,
+                Source::Failed { operation, source } => Self::Store { operation, source },
+                other => Self::Store { operation: "use a table", source: other.into() },
+            },
+            Error::AlreadyExists { .. } | Error::BatchNotFullyWritten(_) => {
+                Self::Store { operation: "write rows", source: error.into() }
+            }
         }
     }
 }

@@ -80,12 +80,12 @@ mod writes;
 pub use batches::{BatchFailure, FailedRow};
 pub use error::{Error, Result, Source};
 pub use nameservice_dynamo::{
-    Backoff, Description, Index, Item, Key, KeyType, Lack, Projection, Report, RetryPolicy, endpoint_client,
+    Backoff, Description, Index, Item, Key, KeyType, Lack, Outcome, Projection, Report, RetryPolicy, endpoint_client,
     lambda_client, sdk_client,
 };
 pub use reads::{Continuation, Range, RangePage};
 pub use rows::{KeyValue, RowKey, from_item, to_item};
-pub use transactions::{Refused, Write};
+pub use transactions::{Rejected, Write};
 pub use writes::SaveMode;
 
 use nameservice_dynamo::Sender;

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update};
-use nameservice_dynamo::{Attempts, Item};
+use nameservice_dynamo::{Attempts, Item, Outcome};
 use serde::Serialize;
 
 use crate::{
@@ -53,7 +53,7 @@ impl Write {
 
 /// A write of a transaction whose condition failed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refused {
+pub struct Rejected {
     /// Its position in the call.
     pub position: usize,
     /// The stored row, `None` where there is none.
@@ -61,18 +61,18 @@ pub struct Refused {
 }
 
 impl View {
-    /// Writes all or nothing, at most 100 rows, each once. `Ok(Err(refused))` means that nothing was written; it holds the
-    /// writes whose conditions failed, with the stored rows.
+    /// Writes all or nothing, at most 100 rows, each once. A rejection holds the writes whose conditions failed, with the
+    /// stored rows.
     ///
     /// All attempts carry one client request token. If a reply is lost and the condition of a retry fails nevertheless, the
     /// outcome is unknown ([`Error::is_outcome_unknown`]): read again.
     ///
     /// Needs `dynamodb:PutItem` and `UpdateItem` on the table.
-    pub async fn transact(&self, writes: Vec<Write>) -> Result<Result<(), Vec<Refused>>> {
+    pub async fn transact(&self, writes: Vec<Write>) -> Result<Outcome<(), Vec<Rejected>>> {
         let count = writes.len();
         let written = async {
             if writes.is_empty() {
-                return Ok(Ok(()));
+                return Ok(Outcome::Applied(()));
             }
             let mut seen = HashSet::new();
             let mut actions = Vec::with_capacity(count);
@@ -86,12 +86,13 @@ impl View {
             }
             let mut attempts = Attempts::default();
             match self.sender.transact(TRANSACT, actions, &mut attempts).await? {
-                Ok(()) => Ok(Ok(())),
-                Err(failed) => {
-                    let refused = failed
-                        .into_iter()
-                        .map(|(position, failed)| Refused { position, item: failed.0.filter(|item| !item.is_empty()) });
-                    attempts.refuse(TRANSACT, Err(refused.collect()))
+                Outcome::Applied(()) => Ok(Outcome::Applied(())),
+                Outcome::Rejected(failed) => {
+                    let rejected = failed.into_iter().map(|(position, failed)| Rejected {
+                        position,
+                        item: failed.0.filter(|item| !item.is_empty()),
+                    });
+                    attempts.rejection(TRANSACT, Outcome::Rejected(rejected.collect()))
                 }
             }
         };

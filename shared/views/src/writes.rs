@@ -1,5 +1,5 @@
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
-use nameservice_dynamo::{Attempts, Item, as_integer};
+use nameservice_dynamo::{Attempts, Item, Outcome, as_integer};
 use serde::Serialize;
 
 use crate::{
@@ -71,7 +71,9 @@ impl View {
                 .expression_attribute_values(":by", AttributeValue::N(by.to_string()))
                 .return_values(ReturnValue::UpdatedNew);
             let updated = self.sender.update(COUNT, request, &mut Attempts::once()).await?;
-            let item = updated.map_err(|_| broken(COUNT, "the condition of a count failed"))?;
+            let Outcome::Applied(item) = updated else {
+                return Err(broken(COUNT, "the condition of a count failed"));
+            };
             item.get(field).and_then(as_integer).ok_or_else(|| broken(COUNT, "the new value is not a 64-bit integer"))
         };
         let counted = counted.await.map_err(|source| Error::NotCounted {
@@ -91,7 +93,10 @@ impl View {
             let request =
                 self.sender.client().delete_item().table_name(self.table()).set_key(Some(key.item(self.description)?));
             let sent = self.sender.send(DELETE, &mut Attempts::default(), || request.clone().send()).await?;
-            sent.map(drop).map_err(|_| broken(DELETE, "the condition of a deletion failed"))
+            match sent {
+                Outcome::Applied(_) => Ok(()),
+                Outcome::Rejected(_) => Err(broken(DELETE, "the condition of a deletion failed")),
+            }
         };
         let deleted = deleted.await.map_err(|source| Error::NotDeleted {
             table: self.table().to_owned(),
@@ -116,14 +121,14 @@ impl View {
         }
         let mut attempts = Attempts::default();
         match self.sender.send(SAVE, &mut attempts, || request.clone().send()).await? {
-            Ok(_) => Ok(true),
-            Err(refusal) => {
-                let in_the_way = refusal.condition(SAVE)?;
+            Outcome::Applied(_) => Ok(true),
+            Outcome::Rejected(rejection) => {
+                let in_the_way = rejection.condition(SAVE)?;
                 // An earlier attempt of this call, whose reply was lost.
                 if attempts.uncertain && in_the_way.is_some_and(|other| same_item(&item, &other)) {
                     return Ok(true);
                 }
-                attempts.refuse(SAVE, false)
+                attempts.rejection(SAVE, false)
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind};
+use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Finding, Severity};
 use rusqlite::Connection;
 
-use super::{Examined, Finding, Severity};
+use super::Examined;
 use crate::{log::rows, state::Record};
 
 /// How many lines of SQLite's own report are shown.

@@ -7,7 +7,7 @@ mod look;
 
 use std::path::Path;
 
-use nameservice_model::Result;
+use nameservice_model::{Finding, Fix, Result, Severity};
 use rusqlite::Connection;
 
 use self::look::{Problem, Repair, look};
@@ -17,73 +17,6 @@ use crate::{
     feed::blocking,
     log::{Readers, rows},
 };
-
-/// How severe a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Severity {
-    /// Worth knowing; nothing needs to be done.
-    Note,
-    /// Harmless today; it misleads people, or matters later.
-    Warning,
-    /// Answers are wrong because of it.
-    Error,
-}
-
-impl Severity {
-    /// Returns the word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// What became of a finding, or can become of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fix {
-    /// It is repaired by hand: [`Finding::mend`] says how.
-    ByHand,
-    /// A run that fixes would repair it.
-    Possible,
-    /// This run has repaired it.
-    Done,
-    /// It was not repaired, for this reason.
-    Failed(String),
-}
-
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// The kind of finding. Stable, for programs: one of [`CODES`].
-    pub code: &'static str,
-    /// How severe it is.
-    pub severity: Severity,
-    /// The record; `None` where it is about no single one.
-    pub address: Option<String>,
-    /// What is wrong, in a sentence for an operator.
-    pub what: String,
-    /// How to repair it: what a fix does, or what to do by hand.
-    pub mend: String,
-    /// What became of it.
-    pub fix: Fix,
-}
-
-impl Finding {
-    /// Returns a finding that is about no single record, and is repaired by hand.
-    pub fn new(code: &'static str, severity: Severity, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { code, severity, address: None, what: what.into(), mend: mend.into(), fix: Fix::ByHand }
-    }
-
-    /// Returns whether somebody should do something about it.
-    pub fn is_open(&self) -> bool {
-        self.severity > Severity::Note && self.fix != Fix::Done
-    }
-}
 
 /// Every code of a finding, and what it means.
 pub const CODES: &[(&str, &str)] = &[

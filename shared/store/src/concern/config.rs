@@ -1,13 +1,10 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, OperationKind, RecordKind,
-};
+use nameservice_model::{ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, RecordKind};
 use serde_json::Value;
 
 use crate::{
-    concern::{Concern, Judgement, as_seen, counter_judgement},
+    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
-    records::NewLedger,
     schema::*,
 };
 
@@ -19,8 +16,6 @@ impl Concern for ConfigConcern {
 
     const KIND: ConcernKind = ConcernKind::Config;
     const OPERATION: &'static str = "push a config";
-    const ATTRIBUTES: &[&str] =
-        &[ATTR_CONFIG_V, ATTR_CONFIG_META, ATTR_CONFIG_JSON, ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID];
 
     fn read(item: &Item) -> Config {
         items::config(item)
@@ -39,7 +34,7 @@ impl Concern for ConfigConcern {
         expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
         expression.put(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
         if let Some(item) = seen {
-            return as_seen(expression, item, Self::ATTRIBUTES);
+            return value_as_seen::<Self>(expression, item);
         }
         let Expected::Value(expected) = push.expected() else { return };
         Self::expect(expression, expected);
@@ -82,16 +77,17 @@ impl Concern for ConfigConcern {
         ConcernState::Config(value)
     }
 
-    fn value(state: ConcernState) -> Option<Config> {
-        if let ConcernState::Config(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &ConfigPush) -> OperationKind {
-        OperationKind::PushConfig(push.clone())
-    }
-
-    fn preset(_new: &NewConfig) -> NewLedger<'_> {
-        NewLedger::default()
+    fn preset(item: &mut Item, new: &NewConfig) {
+        let payload = Value::Object(new.payload().clone());
+        let (context, meta) = items::split_config(&payload);
+        item.insert(ATTR_CONFIG_V.to_owned(), number(new.v_after(0)));
+        if let Some(context) = context {
+            item.insert(ATTR_DEFAULT_CONTEXT_ADDRESS.to_owned(), string(context));
+            item.insert(ATTR_DEFAULT_CONTEXT_ID.to_owned(), string(context));
+        }
+        if !meta.is_empty() {
+            item.insert(ATTR_CONFIG_META.to_owned(), items::map(&meta));
+        }
     }
 
     fn same(_a: &Item, _b: &Item) -> bool {

@@ -1,12 +1,9 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, OperationKind, RecordKind,
-};
+use nameservice_model::{ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, RecordKind};
 
 use crate::{
-    concern::{Concern, Judgement, RefAttributes, as_seen},
+    concern::stored::{Concern, Judgement, RefAttributes, value_as_seen},
     expressions::Expression,
     items::{self, Item},
-    records::NewLedger,
     schema::*,
 };
 
@@ -20,7 +17,6 @@ impl Concern for HeadConcern {
 
     const KIND: ConcernKind = ConcernKind::Head;
     const OPERATION: &'static str = "push a head";
-    const ATTRIBUTES: &[&str] = &[ATTR_COMMIT_ID, ATTR_COMMIT_T];
 
     fn read(item: &Item) -> Head {
         items::head(item)
@@ -29,7 +25,7 @@ impl Concern for HeadConcern {
     fn judge(item: &Item, push: &HeadPush) -> Judgement {
         let actual = items::head(item);
         if actual == push.desired().value() {
-            return Judgement::InPlace;
+            return Judgement::Current;
         }
         match push.expected() {
             Expected::Value(expected) if Self::matches(item, expected) && push.desired().t() > actual.v => {
@@ -44,7 +40,7 @@ impl Concern for HeadConcern {
     fn plan(expression: &mut Expression, push: &HeadPush, seen: Option<&Item>) {
         HEAD.set(expression, push.desired().id(), push.desired().t());
         match (seen, push.expected()) {
-            (Some(item), _) => as_seen(expression, item, Self::ATTRIBUTES),
+            (Some(item), _) => value_as_seen::<Self>(expression, item),
             (None, Expected::Value(expected)) => {
                 Self::expect(expression, expected);
                 if expected.v > 0 {
@@ -75,16 +71,8 @@ impl Concern for HeadConcern {
         ConcernState::Head(value)
     }
 
-    fn value(state: ConcernState) -> Option<Head> {
-        if let ConcernState::Head(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &HeadPush) -> OperationKind {
-        OperationKind::PushHead(push.clone())
-    }
-
-    fn preset(new: &NewHead) -> NewLedger<'_> {
-        NewLedger { head: Some(new), ..NewLedger::default() }
+    fn preset(item: &mut Item, new: &NewHead) {
+        HEAD.preset(item, new.id(), new.t());
     }
 
     fn same(a: &Item, b: &Item) -> bool {

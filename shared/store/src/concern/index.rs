@@ -2,15 +2,13 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex,
-    NewIndex, OperationKind,
+    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex, NewIndex,
 };
 
 use crate::{
-    concern::{Concern, Judgement, RefAttributes, as_seen},
+    concern::stored::{Concern, Judgement, RefAttributes, as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
-    records::NewLedger,
     schema::*,
 };
 
@@ -28,7 +26,6 @@ impl Concern for IndexConcern {
 
     const KIND: ConcernKind = ConcernKind::Index;
     const OPERATION: &'static str = "push an index";
-    const ATTRIBUTES: &[&str] = &[ATTR_INDEX_ID, ATTR_INDEX_T, ATTR_REV, ATTR_REV_ID, ATTR_GRAPHS];
 
     fn read(item: &Item) -> Index {
         items::index(item)
@@ -40,10 +37,10 @@ impl Concern for IndexConcern {
         let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
         let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
         let same_ref = id == Some(new.id()) && actual.v == new.t();
-        if same_ref && new.graphs().iter().all(|(name, graph)| graph_in_place(stored(name), graph.as_ref())) {
-            return Judgement::InPlace;
+        if same_ref && new.graphs().iter().all(|(name, graph)| graph_is_current(stored(name), graph.as_ref())) {
+            return Judgement::Current;
         }
-        let (refusal, admissible) = match push.expected() {
+        let (rejection, admissible) = match push.expected() {
             Expected::Older => (Judgement::Stale, new.t() > actual.v || (push.allows_equal() && new.t() == actual.v)),
             Expected::NoRecord => (Judgement::Conflict, false),
             Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
@@ -52,7 +49,7 @@ impl Concern for IndexConcern {
         let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
             graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
         };
-        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { refusal }
+        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejection }
     }
 
     fn plan(expression: &mut Expression, push: &IndexPush, seen: Option<&Item>) {
@@ -110,8 +107,8 @@ impl Concern for IndexConcern {
             if let Some(graph) = graph
                 && at.is_none_or(|at| at > graph.t())
             {
-                // Where it is unknown what is there, an advance can be told by its condition, and the same `t` again
-                // only after a look. Where it is known to be ahead, the condition refuses.
+                // Where the stored entry is unknown, a condition can recognise an advance, and the same `t` again
+                // only after a look. Where it is known to be ahead, the condition rejects.
                 expression.graph_below(name, graph.t());
             }
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
@@ -143,8 +140,8 @@ impl Concern for IndexConcern {
             }
     }
 
-    /// What a plan counts on from without having seen it: a revision of 0, and no named graphs.
-    fn pin(expression: &mut Expression, push: &IndexPush) -> Item {
+    /// A plan without the item assumes a revision of 0 and no named graphs.
+    fn constrain(expression: &mut Expression, push: &IndexPush) -> Item {
         expression.no_graphs();
         match push.expected() {
             Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == push.desired().t() => {
@@ -171,14 +168,6 @@ impl Concern for IndexConcern {
         ConcernState::Index(value)
     }
 
-    fn value(state: ConcernState) -> Option<Index> {
-        if let ConcernState::Index(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &IndexPush) -> OperationKind {
-        OperationKind::PushIndex(push.clone())
-    }
-
     fn written(item: &Item, push: &IndexPush) -> Index {
         let (before, new) = (items::index(item), push.desired());
         let (rev, mut graphs) = match before.payload {
@@ -195,9 +184,9 @@ impl Concern for IndexConcern {
         ConcernValue::new(new.t(), IndexRoot { id: new.id().clone(), rev, graphs })
     }
 
-    fn presumed(push: &IndexPush) -> Option<Item> {
+    fn assumed_previous(push: &IndexPush) -> Option<Item> {
         let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
-            // An overwrite of just any index counts on from a revision that nobody has named.
+            // An overwrite of any index counts on from a revision that the push does not name.
             return (!push.allows_equal()).then(Item::new);
         };
         Some(Item::from([
@@ -209,8 +198,13 @@ impl Concern for IndexConcern {
         ]))
     }
 
-    fn preset(new: &NewIndex) -> NewLedger<'_> {
-        NewLedger { index: Some(new), ..NewLedger::default() }
+    fn preset(item: &mut Item, new: &NewIndex) {
+        INDEX.preset(item, new.id(), new.t());
+        item.insert(ATTR_REV.to_owned(), number(0));
+        item.insert(ATTR_REV_ID.to_owned(), string(new.id().as_str()));
+        let graphs =
+            new.graphs().iter().map(|(name, graph)| (name.clone(), graph.as_ref().map(|new| counted(None, new))));
+        item.insert(ATTR_GRAPHS.to_owned(), graphs_attribute(&graphs.collect()));
     }
 
     fn same(a: &Item, b: &Item) -> bool {
@@ -218,7 +212,7 @@ impl Concern for IndexConcern {
         a.v == b.v && a.payload.map(|root| root.id) == b.payload.map(|root| root.id)
     }
 
-    fn must_see(push: &IndexPush) -> bool {
+    fn requires_read(push: &IndexPush) -> bool {
         let expected = match push.expected() {
             Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
             _ => 0,
@@ -233,7 +227,7 @@ pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) ->
     )
 }
 
-fn graph_in_place(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
+fn graph_is_current(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
         (None, None) => true,
         (Some(stored), Some(pushed)) => {

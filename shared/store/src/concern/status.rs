@@ -1,12 +1,9 @@
-use nameservice_model::{
-    ConcernKind, ConcernState, Expected, NewStatus, OperationKind, Status, StatusPayload, StatusPush,
-};
+use nameservice_model::{ConcernKind, ConcernState, Expected, NewStatus, Status, StatusPayload, StatusPush};
 
 use crate::{
-    concern::{Concern, Judgement, as_seen, counter_judgement},
+    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
-    records::NewLedger,
     schema::*,
 };
 
@@ -18,7 +15,6 @@ impl Concern for StatusConcern {
 
     const KIND: ConcernKind = ConcernKind::Status;
     const OPERATION: &'static str = "push a status";
-    const ATTRIBUTES: &[&str] = &[ATTR_STATUS, ATTR_STATUS_V, ATTR_STATUS_META];
 
     fn read(item: &Item) -> Status {
         items::status(item)
@@ -31,7 +27,7 @@ impl Concern for StatusConcern {
     fn plan(expression: &mut Expression, push: &StatusPush, seen: Option<&Item>) {
         set_status(expression, &push.new_value());
         if let Some(item) = seen {
-            return as_seen(expression, item, Self::ATTRIBUTES);
+            return value_as_seen::<Self>(expression, item);
         }
         let Expected::Value(expected) = push.expected() else { return };
         Self::expect(expression, expected);
@@ -89,16 +85,12 @@ impl Concern for StatusConcern {
         ConcernState::Status(value)
     }
 
-    fn value(state: ConcernState) -> Option<Status> {
-        if let ConcernState::Status(value) = state { Some(value) } else { None }
-    }
-
-    fn operation(push: &StatusPush) -> OperationKind {
-        OperationKind::PushStatus(push.clone())
-    }
-
-    fn preset(_new: &NewStatus) -> NewLedger<'_> {
-        NewLedger::default()
+    fn preset(item: &mut Item, new: &NewStatus) {
+        let payload = new.payload();
+        item.insert(ATTR_STATUS.to_owned(), string(&payload.state));
+        if !payload.meta.is_empty() {
+            item.insert(ATTR_STATUS_META.to_owned(), items::map(&payload.meta));
+        }
     }
 
     fn same(_a: &Item, _b: &Item) -> bool {

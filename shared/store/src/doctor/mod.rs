@@ -6,23 +6,37 @@
 //! same both times is diagnosed ([`diagnosis`]). A repair is one transaction, conditional on the diagnosed state, so that
 //! concurrent writers win: a rejected repair is left to the next run.
 
+mod attributes;
+mod branches;
+mod codes;
+mod commits;
+mod dependents;
 mod diagnosis;
+mod leftovers;
 mod partition;
+mod references;
+mod retractions;
 
 use std::{collections::HashMap, time::Duration};
 
-use nameservice_model::{Address, Call, ConcernKind, Result};
+use nameservice_model::{Call, ChangeFeed, RecordKind, Result};
+pub use nameservice_model::{Finding, Fix, Severity};
 
+pub use self::partition::Written;
 use self::{
-    diagnosis::{Diagnosis, Repair, diagnose, miscounted_branches, parent_of},
+    branches::{Balance, miscounted_branches, parent_of},
+    dependents::dependent_of,
+    diagnosis::{Diagnosis, Repair, diagnose, unsettled},
     partition::{Grouping, Partition, Related},
+    references::wanted,
 };
 use crate::{
     Store,
     batches::GET_BATCH,
-    client::Attempts,
+    client::{Attempts, Outcome, of_table},
     expressions::Key,
     items::{self, Item},
+    references::counted,
     schema::*,
 };
 
@@ -33,72 +47,6 @@ const REPAIR: &str = "repair a record";
 const LOOKS: usize = 5;
 /// The most repairs of one record in one run: each sweeps a bounded number of rows.
 const MAX_REMEDIES: usize = 1_000;
-
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Information only: a table with nothing else is healthy.
-    Note,
-    /// Harmless today; it costs, misleads, or causes errors later.
-    Warning,
-    /// It causes wrong answers or wrong rejections.
-    Error,
-}
-
-impl Severity {
-    /// Returns its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// Whether a finding can be, or was, repaired.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fix {
-    /// Only by hand: [`Finding::mend`] describes how.
-    ByHand,
-    /// A run with `fix` would repair it.
-    Possible,
-    /// This run has repaired it.
-    Done,
-    /// This run has not repaired it, because others have written meanwhile. The next run examines it again.
-    ChangedMeanwhile,
-    /// The repair failed, for this reason.
-    Failed(String),
-}
-
-/// A single inconsistency.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The kind of the finding. Stable, for programs; [`CODES`] has all codes of a table.
-    pub code: &'static str,
-    /// The severity.
-    pub severity: Severity,
-    /// The partition key; `None` where the finding is not about a single record.
-    pub address: Option<String>,
-    /// What is wrong, as a sentence for an operator.
-    pub what: String,
-    /// How to repair it: what `fix` does, or what to do by hand.
-    pub mend: String,
-    /// Whether it can be, or was, repaired.
-    pub fix: Fix,
-}
-
-impl Finding {
-    /// Creates a finding that is not about a record.
-    pub fn general(code: &'static str, severity: Severity, what: String, mend: String) -> Self {
-        Self { code, severity, address: None, what, mend, fix: Fix::ByHand }
-    }
-
-    /// Returns whether it needs attention.
-    pub fn is_open(&self) -> bool {
-        self.severity > Severity::Note && self.fix != Fix::Done
-    }
-}
 
 /// What was examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,26 +60,13 @@ pub struct Examined {
     pub last_written: Vec<Written>,
 }
 
-/// The last write of a concern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The record.
-    pub address: Address,
-    /// The concern.
-    pub concern: ConcernKind,
-    /// Its watermark.
-    pub watermark: i64,
-    /// The time of the write by the writer's clock, epoch milliseconds.
-    pub at_ms: i64,
-}
-
 /// The age of a write from which the change feed should have it.
 pub const SETTLED: Duration = Duration::from_secs(60);
 /// How many of the last writes an examination returns.
 pub const LAST_WRITTEN: usize = 20;
 
 /// Every code that [`Store::examine`] reports, and its meaning.
-pub const CODES: &[(&str, &str)] = diagnosis::CODES;
+pub const CODES: &[(&str, &str)] = codes::CODES;
 
 /// The receiver of findings.
 type Sink<'a> = &'a mut (dyn FnMut(Finding) + Send);
@@ -148,6 +83,18 @@ impl Store {
     /// Needs `dynamodb:Scan`, `Query` and `BatchGetItem` on the table, and to fix `PutItem`, `UpdateItem`, `DeleteItem`
     /// and `ConditionCheckItem`.
     pub async fn examine(&self, fix: bool, found: Sink<'_>) -> Result<Examined> {
+        self.examine_with(None, fix, found).await
+    }
+
+    /// Does the same, and compares Fluree's commit logs with the history that a feed holds of their ledgers.
+    ///
+    /// For each ledger with a log this costs a Query of the log, a read of the head, and one request for each page of the
+    /// history; memory holds one log at a time.
+    pub async fn examine_with_history(&self, feed: &dyn ChangeFeed, fix: bool, found: Sink<'_>) -> Result<Examined> {
+        self.examine_with(Some(feed), fix, found).await
+    }
+
+    async fn examine_with(&self, feed: Option<&dyn ChangeFeed>, fix: bool, found: Sink<'_>) -> Result<Examined> {
         let mut examined = Examined::default();
         let (mut grouping, mut balance) = (Grouping::default(), Balance::default());
         let mut start = None;
@@ -169,6 +116,11 @@ impl Store {
                 if !diagnose(partition, &related, &Call::fresh(), self.now_ms()).is_empty() {
                     self.treat(&partition.pk, fix, found).await?;
                 }
+                let logged =
+                    matches!(partition.record(), Some((_, RecordKind::Ledger))) && !partition.commits.is_empty();
+                if let Some(feed) = feed.filter(|_| logged) {
+                    self.treat_log(&partition.pk, feed, fix, found).await?;
+                }
             }
             examined.last_written.retain(|written| written.at_ms <= settled);
             examined.last_written.sort_by_key(|written| std::cmp::Reverse(written.at_ms));
@@ -186,7 +138,7 @@ impl Store {
         let mut findings: Vec<Finding> = Vec::new();
         for _ in 0..MAX_REMEDIES {
             let Some(diagnoses) = self.examine_record(pk).await? else {
-                findings.push(diagnosis::unsettled(pk));
+                findings.push(unsettled(pk));
                 break;
             };
             let ill = |code| diagnoses.iter().any(|illness| illness.finding.code == code);
@@ -213,6 +165,20 @@ impl Store {
         Ok(())
     }
 
+    /// Compares a commit log with the history of its ledger, and repairs it if `fix` is set.
+    async fn treat_log(&self, pk: &str, feed: &dyn ChangeFeed, fix: bool, found: Sink<'_>) -> Result<()> {
+        let diagnoses = self.compare_log(pk, feed).await?;
+        let Some(mut finding) = diagnoses.first().map(|diagnosis| diagnosis.finding.clone()) else { return Ok(()) };
+        for repair in diagnoses.into_iter().filter_map(|diagnosis| diagnosis.repair).take_while(|_| fix) {
+            finding.fix = self.apply(repair).await;
+            if finding.fix != Fix::Done {
+                break;
+            }
+        }
+        found(finding);
+        Ok(())
+    }
+
     /// Returns `None` if it changed at every examination.
     async fn examine_record(&self, pk: &str) -> Result<Option<Vec<Diagnosis>>> {
         for _ in 0..LOOKS {
@@ -230,8 +196,8 @@ impl Store {
     async fn apply(&self, repair: Repair) -> Fix {
         let actions = repair.0.into_iter().map(|action| ((), action)).collect();
         match self.transact(REPAIR, actions, &mut Attempts::default()).await {
-            Ok(Ok(())) => Fix::Done,
-            Ok(Err(_)) => Fix::ChangedMeanwhile,
+            Ok(Outcome::Applied(())) => Fix::Done,
+            Ok(Outcome::Rejected(_)) => Fix::ChangedMeanwhile,
             Err(error) => Fix::Failed(match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -270,7 +236,7 @@ impl Store {
             // Branches of missing records have findings of their own.
             let Some(meta) = after.get(&key).filter(|meta| items::kind(meta).is_some()) else { continue };
             if before.get(&key) != Some(meta) {
-                found(diagnosis::unsettled(pk));
+                found(unsettled(pk));
                 continue;
             }
             let branches = children.get(pk).copied().unwrap_or(0);
@@ -287,7 +253,7 @@ impl Store {
 
     /// Reads everything that the partitions refer to.
     async fn related(&self, partitions: &[Partition]) -> Result<Related> {
-        let mut keys: Vec<Key> = partitions.iter().flat_map(diagnosis::refers_to).collect();
+        let mut keys: Vec<Key> = partitions.iter().flat_map(refers_to).collect();
         keys.sort();
         keys.dedup();
         Ok(Related(self.read_all(keys).await?))
@@ -317,7 +283,7 @@ impl Store {
             request =
                 request.filter_expression("attribute_exists(#having)").expression_attribute_names("#having", attribute);
         }
-        let page = self.sender.read(EXAMINE, || request.clone().send()).await?;
+        let page = self.sender.read(EXAMINE, || request.clone().send()).await.map_err(of_table)?;
         Ok(ScanPage {
             items: page.items.unwrap_or_default(),
             next: page.last_evaluated_key.filter(|key| !key.is_empty()),
@@ -325,33 +291,24 @@ impl Store {
     }
 }
 
+/// Returns the keys of the items of other partitions that the diagnosis of this one needs.
+fn refers_to(partition: &Partition) -> Vec<Key> {
+    let mut keys = Vec::new();
+    if let Some((meta, kind)) = partition.record() {
+        keys.extend(parent_of(meta).map(Key::meta));
+        let address = partition.address();
+        if kind == RecordKind::GraphSource && address.is_well_formed() {
+            for target in wanted(meta, &address).0.into_iter().chain(counted(meta)) {
+                keys.push(Key::new(&target, sk_backref(address.as_str())));
+                keys.push(Key::meta(target));
+            }
+        }
+    }
+    keys.extend(partition.backrefs.iter().filter_map(dependent_of).map(Key::meta));
+    keys
+}
+
 struct ScanPage {
     items: Vec<Item>,
     next: Option<Item>,
-}
-
-/// Counts of branches minus the branches seen by a scan. Records at zero are removed.
-#[derive(Default)]
-struct Balance {
-    open: HashMap<String, i64>,
-}
-
-impl Balance {
-    fn weigh(&mut self, partition: &Partition) {
-        let Some((meta, _)) = partition.record() else { return };
-        self.add(partition.pk.clone(), items::integer(meta, ATTR_BRANCHES).unwrap_or(0));
-        if let Some(parent) = parent_of(meta) {
-            self.add(parent, -1);
-        }
-    }
-
-    fn add(&mut self, pk: String, by: i64) {
-        use std::collections::hash_map::Entry;
-        match self.open.entry(pk) {
-            Entry::Occupied(open) if *open.get() == -by => drop(open.remove()),
-            Entry::Occupied(mut open) => *open.get_mut() += by,
-            Entry::Vacant(even) if by != 0 => drop(even.insert(by)),
-            Entry::Vacant(_) => {}
-        }
-    }
 }

@@ -1,19 +1,50 @@
 //! One partition of the table: everything under one address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use nameservice_model::{Address, ConcernKind, RecordKind, Result};
 
-use super::Written;
 use crate::{
     Store,
+    client::of_table,
     expressions::Key,
     items::{self, Item, RecordItems, string},
     schema::*,
 };
 
-/// The most rows of a commit log that are kept in memory: as many as one transaction can delete, with its check.
+/// The most rows of a commit log that one transaction deletes, with its check.
 pub(super) const SWEPT_AT_ONCE: usize = 90;
+
+/// The last write of a concern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The record.
+    pub address: Address,
+    /// The concern.
+    pub concern: ConcernKind,
+    /// Its watermark.
+    pub watermark: i64,
+    /// The time of the write by the writer's clock, epoch milliseconds.
+    pub at_ms: i64,
+}
+
+/// A row of Fluree's commit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LoggedCommit {
+    pub(super) sk: String,
+    pub(super) cid: Option<String>,
+}
+
+impl LoggedCommit {
+    pub(super) fn of(row: &Item) -> Self {
+        Self { sk: items::sk(row).to_owned(), cid: items::text(row, ATTR_COMMIT_CID).map(str::to_owned) }
+    }
+
+    /// Returns the `t` of its key; `None` where that is not one.
+    pub(super) fn t(&self) -> Option<i64> {
+        self.sk.strip_prefix(SK_COMMIT_PREFIX)?.parse().ok()
+    }
+}
 
 /// The items under one address.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +54,8 @@ pub(super) struct Partition {
     pub(super) items: RecordItems,
     /// The back references, in the order of their sort keys.
     pub(super) backrefs: Vec<Item>,
-    /// The first rows of the commit log, where there is no record: as many as are deleted at once.
-    pub(super) commits: Vec<Key>,
+    /// The last rows of the commit log: as many as are deleted at once.
+    pub(super) commits: VecDeque<LoggedCommit>,
 }
 
 /// The kind of a partition.
@@ -72,16 +103,10 @@ impl Partition {
         let concerns = self.record().map_or(&[] as &[ConcernKind], |(_, kind)| concerns_of(kind));
         concerns.iter().filter_map(|concern| {
             let item = self.items.concern(*concern)?;
-            let watermark = match concern {
-                ConcernKind::Head => ATTR_COMMIT_T,
-                ConcernKind::Index => ATTR_INDEX_T,
-                ConcernKind::Status => ATTR_STATUS_V,
-                ConcernKind::Config => ATTR_CONFIG_V,
-            };
             Some(Written {
                 address: self.address(),
                 concern: *concern,
-                watermark: items::integer(item, watermark).filter(|watermark| *watermark > 0)?,
+                watermark: items::integer(item, watermark_of(*concern)).filter(|watermark| *watermark > 0)?,
                 at_ms: items::integer(item, ATTR_UPDATED_AT_MS)?,
             })
         })
@@ -90,9 +115,10 @@ impl Partition {
     fn push(&mut self, item: Item) {
         let sk = items::sk(&item);
         if sk.starts_with(SK_COMMIT_PREFIX) {
-            if self.commits.len() < SWEPT_AT_ONCE {
-                self.commits.push(Key::new(&self.pk, sk));
+            if self.commits.len() == SWEPT_AT_ONCE {
+                self.commits.pop_front();
             }
+            self.commits.push_back(LoggedCommit::of(&item));
         } else if sk.starts_with(SK_BACKREF_PREFIX) {
             self.backrefs.push(item);
         } else if sk >= SK_FIRST_OF_RECORD {
@@ -101,31 +127,31 @@ impl Partition {
     }
 }
 
-/// Reads a partition: its record, its back references, and, where there is no record, the start of its commit log.
+/// Reads a partition: the end of its commit log, its record, and its back references.
+///
+/// The log comes first: Fluree moves the head, and then writes the row, so a row that was read has a head that was.
 pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Result<Partition> {
     let address = Address::stored(pk);
+    let request = store
+        .sender
+        .client()
+        .query()
+        .table_name(store.table())
+        .consistent_read(true)
+        .key_condition_expression("#pk = :pk AND begins_with(#sk, :from)")
+        .expression_attribute_names("#pk", ATTR_PK)
+        .expression_attribute_names("#sk", ATTR_SK)
+        .expression_attribute_values(":pk", string(pk))
+        .expression_attribute_values(":from", string(SK_COMMIT_PREFIX))
+        .scan_index_forward(false)
+        .limit(i32::try_from(SWEPT_AT_ONCE).unwrap_or(i32::MAX));
+    let log =
+        store.sender.read(operation, || request.clone().send()).await.map_err(of_table)?.items.unwrap_or_default();
+    let commits = log.iter().rev().map(LoggedCommit::of).collect();
     let items = store.read_record(operation, &address).await?;
     let backrefs =
         store.query_partition(operation, &address, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
-    let mut partition = Partition { pk: pk.to_owned(), items, backrefs, commits: Vec::new() };
-    if partition.record().is_none() {
-        let request = store
-            .sender
-            .client()
-            .query()
-            .table_name(store.table())
-            .consistent_read(true)
-            .key_condition_expression("#pk = :pk AND begins_with(#sk, :from)")
-            .projection_expression("#pk, #sk")
-            .expression_attribute_names("#pk", ATTR_PK)
-            .expression_attribute_names("#sk", ATTR_SK)
-            .expression_attribute_values(":pk", string(pk))
-            .expression_attribute_values(":from", string(SK_COMMIT_PREFIX))
-            .limit(i32::try_from(SWEPT_AT_ONCE).unwrap_or(i32::MAX));
-        let rows = store.sender.read(operation, || request.clone().send()).await?.items.unwrap_or_default();
-        partition.commits = rows.iter().map(|row| Key::new(pk, items::sk(row))).collect();
-    }
-    Ok(partition)
+    Ok(Partition { pk: pk.to_owned(), items, backrefs, commits })
 }
 
 /// Groups the items of a scan by partition, in the order of the scan.

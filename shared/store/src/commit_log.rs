@@ -1,0 +1,43 @@
+//! Fluree's commit log, beside its ledger: one row for each commit that Fluree has published. Nothing here ever writes one.
+//!
+//! Fluree's indexer takes the log for the truth where it reaches the head without a gap. A gap makes it follow the commits
+//! themselves, so a row too few is harmless, and a row of a commit that is not the ledger's corrupts an index. Rows are
+//! therefore deleted before what contradicts them is written, and whoever is interrupted leaves a gap.
+
+use nameservice_model::{Address, Result};
+
+use crate::{
+    Store,
+    expressions::{Action, Expression, Key},
+    items,
+    schema::*,
+};
+
+/// Below the `t` of every commit.
+pub(crate) const NO_COMMITS: i64 = -1;
+
+/// The `t` of a ledger's first commit.
+const FIRST_T: i64 = 1;
+
+impl Store {
+    /// Deletes the rows above a `t`, of which there may be many. Not part of a transaction: what is interrupted here is
+    /// finished by its repetition.
+    pub(crate) async fn sweep_commits(&self, operation: &'static str, address: &Address, above: i64) -> Result<usize> {
+        let from = sk_commit(above.saturating_add(1));
+        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some("#pk, #sk")).await?;
+        // The items of the record sort behind its log.
+        let log = rows.iter().filter(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
+        let keys = log.map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
+        let swept = keys.len();
+        self.delete_all(operation, keys).await?;
+        Ok(swept)
+    }
+}
+
+/// The condition that no log of an earlier life lies where a ledger is created. It looks at the first row alone: without
+/// that, a log has a gap in front, and Fluree's indexer, which begins at `t` 0 in a new ledger, does not use it.
+pub(crate) fn no_log(address: &Address) -> Action {
+    let mut none = Expression::new();
+    none.not_exists(ATTR_PK);
+    none.into_check(&Key::new(address, sk_commit(FIRST_T)))
+}

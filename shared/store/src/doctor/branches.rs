@@ -1,0 +1,87 @@
+//! Branches: their sources, and how many name one.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use nameservice_model::{Address, Severity};
+
+use super::{
+    codes::*,
+    diagnosis::{Diagnosis, Doctor, Repair, repairable, shown},
+    partition::Partition,
+};
+use crate::{
+    concern::as_seen,
+    expressions::{Expression, Key},
+    items::{self, Item, number},
+    schema::*,
+};
+
+/// The longest partition key of DynamoDB, in bytes.
+const MAX_PK_BYTES: usize = 2048;
+
+/// Returns the source of a branch, from its meta item; `None` where it is not a branch.
+pub(super) fn parent_of(meta: &Item) -> Option<String> {
+    let (pk, source) = (items::pk(meta), items::text(meta, ATTR_BP_SOURCE)?);
+    let parent = format!("{}:{source}", Address::stored(pk).name());
+    (parent != pk && parent.len() <= MAX_PK_BYTES).then_some(parent)
+}
+
+/// Creates the finding of a meta item with another count of branches than this.
+pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Option<Diagnosis> {
+    if items::integer(meta, ATTR_BRANCHES).unwrap_or(0) == branches {
+        return None;
+    }
+    let pk = items::pk(meta);
+    let stored = shown(meta, ATTR_BRANCHES);
+    let mut count = Expression::new();
+    count.record_exists();
+    // Creating and dropping a branch writes this item.
+    as_seen(&mut count, meta, &[ATTR_BRANCHES, ATTR_UPDATED_AT_MS]);
+    count.set(ATTR_BRANCHES, number(branches));
+    count.touch(now);
+    Some(repairable(
+        pk,
+        BRANCHES_MISCOUNTED,
+        Severity::Error,
+        format!("`branches` is {stored}, and {branches} branches name it as their source"),
+        format!("set it to {branches}, if the record has not changed since"),
+        Repair(vec![count.into_update(&Key::meta(pk))]),
+    ))
+}
+
+impl Doctor<'_> {
+    pub(super) fn parent(&mut self, meta: &Item) {
+        let Some(parent) = parent_of(meta).filter(|parent| self.related.record(parent).is_none()) else { return };
+        self.by_hand(
+            PARENT_MISSING,
+            Severity::Warning,
+            format!("it is a branch of {parent}, which does not exist"),
+            "nothing breaks; drop the branch if it should have gone with its source",
+        );
+    }
+}
+
+/// Counts of branches minus the branches seen by a scan. Records at zero are removed.
+#[derive(Default)]
+pub(super) struct Balance {
+    pub(super) open: HashMap<String, i64>,
+}
+
+impl Balance {
+    pub(super) fn weigh(&mut self, partition: &Partition) {
+        let Some((meta, _)) = partition.record() else { return };
+        self.add(partition.pk.clone(), items::integer(meta, ATTR_BRANCHES).unwrap_or(0));
+        if let Some(parent) = parent_of(meta) {
+            self.add(parent, -1);
+        }
+    }
+
+    fn add(&mut self, pk: String, by: i64) {
+        match self.open.entry(pk) {
+            Entry::Occupied(open) if *open.get() == -by => drop(open.remove()),
+            Entry::Occupied(mut open) => *open.get_mut() += by,
+            Entry::Vacant(even) if by != 0 => drop(even.insert(by)),
+            Entry::Vacant(_) => {}
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Operations of a transaction, whichever concern they are about.
+
+use nameservice_model::{ConcernState, ConcernValue, OperationKind, Push, RecordKind};
+
+use crate::{
+    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, value_as_seen},
+    expressions::Expression,
+    items::Item,
+    schema::*,
+};
+
+/// An operation, whichever concern it is about, with its values as `V`.
+pub(crate) trait Planned<V>: Send + Sync {
+    /// Adds its conditions and updates; gives what it counts on to have found.
+    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item;
+    fn judge(&self, item: &Item) -> Judgement;
+    fn read(&self, item: &Item) -> V;
+    fn written(&self, found: &Item) -> V;
+    /// The value that it has left on an item that no other push of ours has written since.
+    fn left_by(&self, item: &Item) -> V;
+    /// The condition that the concern is as it is on this item.
+    fn unchanged(&self, expression: &mut Expression, item: &Item);
+    /// Whether it cannot be planned without knowing the item.
+    fn requires_read(&self) -> bool;
+    fn foreign(&self, item: &Item) -> bool;
+    fn not_foreign(&self, expression: &mut Expression);
+    fn belongs_to(&self, kind: RecordKind) -> bool;
+    fn writes(&self) -> bool;
+}
+
+/// A push.
+pub(crate) struct Pushing<'a, C: Concern, V> {
+    pub(crate) push: &'a Push<C::Payload, C::New>,
+    /// Returns a value of the concern as `V`.
+    pub(crate) value: fn(ConcernValue<C::Payload>) -> V,
+}
+
+impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
+    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
+        C::plan(expression, self.push, seen);
+        match seen {
+            Some(item) => item.clone(),
+            None => C::constrain(expression, self.push),
+        }
+    }
+
+    fn judge(&self, item: &Item) -> Judgement {
+        C::judge(item, self.push)
+    }
+
+    fn read(&self, item: &Item) -> V {
+        (self.value)(C::read(item))
+    }
+
+    fn written(&self, found: &Item) -> V {
+        (self.value)(C::written(found, self.push))
+    }
+
+    fn left_by(&self, item: &Item) -> V {
+        (self.value)(C::left_by(item, self.push))
+    }
+
+    fn unchanged(&self, expression: &mut Expression, item: &Item) {
+        value_as_seen::<C>(expression, item);
+    }
+
+    fn requires_read(&self) -> bool {
+        C::requires_read(self.push)
+    }
+
+    fn foreign(&self, item: &Item) -> bool {
+        C::foreign(item)
+    }
+
+    fn not_foreign(&self, expression: &mut Expression) {
+        C::not_foreign(expression);
+    }
+
+    fn belongs_to(&self, kind: RecordKind) -> bool {
+        C::belongs_to(kind)
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+}
+
+/// A check.
+struct Checking<C: Concern>(ConcernValue<C::Payload>);
+
+impl<C: Concern> Planned<ConcernState> for Checking<C> {
+    fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
+        match seen {
+            // One value can be written in more ways than the expectation of it knows.
+            Some(item) => self.unchanged(expression, item),
+            None => C::expect(expression, &self.0),
+        }
+        seen.cloned().unwrap_or_default()
+    }
+
+    fn judge(&self, item: &Item) -> Judgement {
+        if C::matches(item, &self.0) { Judgement::Admissible } else { Judgement::Conflict }
+    }
+
+    fn read(&self, item: &Item) -> ConcernState {
+        C::state(C::read(item))
+    }
+
+    fn written(&self, found: &Item) -> ConcernState {
+        self.read(found)
+    }
+
+    fn left_by(&self, item: &Item) -> ConcernState {
+        self.read(item)
+    }
+
+    fn unchanged(&self, expression: &mut Expression, item: &Item) {
+        value_as_seen::<C>(expression, item);
+    }
+
+    fn requires_read(&self) -> bool {
+        false
+    }
+
+    fn foreign(&self, _item: &Item) -> bool {
+        false
+    }
+
+    fn not_foreign(&self, _expression: &mut Expression) {}
+
+    fn belongs_to(&self, kind: RecordKind) -> bool {
+        concerns_of(kind).contains(&C::KIND)
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+}
+
+/// Returns an operation of a transaction with its values as those of any concern.
+pub(crate) fn planned(operation: &OperationKind) -> Box<dyn Planned<ConcernState> + '_> {
+    fn pushing<C: Concern>(push: &Push<C::Payload, C::New>) -> Box<dyn Planned<ConcernState> + '_> {
+        Box::new(Pushing::<C, _> { push, value: C::state })
+    }
+    match operation {
+        OperationKind::PushHead(push) => pushing::<HeadConcern>(push),
+        OperationKind::PushIndex(push) => pushing::<IndexConcern>(push),
+        OperationKind::PushStatus(push) => pushing::<StatusConcern>(push),
+        OperationKind::PushConfig(push) => pushing::<ConfigConcern>(push),
+        OperationKind::Check(ConcernState::Head(value)) => Box::new(Checking::<HeadConcern>(value.clone())),
+        OperationKind::Check(ConcernState::Index(value)) => Box::new(Checking::<IndexConcern>(value.clone())),
+        OperationKind::Check(ConcernState::Status(value)) => Box::new(Checking::<StatusConcern>(value.clone())),
+        OperationKind::Check(ConcernState::Config(value)) => Box::new(Checking::<ConfigConcern>(value.clone())),
+    }
+}
