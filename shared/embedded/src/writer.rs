@@ -42,6 +42,10 @@ const TRIM_EVERY: Duration = Duration::from_millis(10);
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
 /// The longest time for which a group waits for those who were just answered.
 const MAX_GATHERING: Duration = Duration::from_millis(5);
+/// After so many waits in a row for nothing, 2 to their power groups pass before the next.
+const MAX_MISSES: u32 = 6;
+/// By how much, and a quarter, the time that a commit is expected to take rises with each that takes longer.
+const COMMIT_STEP: Duration = Duration::from_micros(20);
 const WRITE: &str = "write to the log";
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
@@ -153,29 +157,46 @@ struct Pace {
     /// How many were answered by the last group, or waited when it ended.
     expected: usize,
     ended: Instant,
-    /// How long a commit takes, of late.
+    /// How long a commit takes where nothing holds it up.
     commit: Duration,
+    /// How many waits in a row were for nothing, and for how many groups nobody is waited for.
+    misses: u32,
+    pass: u32,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { expected: 0, ended: Instant::now(), commit: Duration::ZERO }
+        Self { expected: 0, ended: Instant::now(), commit: Duration::ZERO, misses: 0, pass: 0 }
     }
 }
 
 impl Pace {
     /// Returns for how many the next group waits, and until when.
-    fn gathering(&self, now: Instant) -> Option<(usize, Instant)> {
+    fn gathering(&mut self, now: Instant) -> Option<(usize, Instant)> {
         // Who has not come back for so long does not.
         let is_over = now.duration_since(self.ended) > self.commit * 4;
-        let until = now + (self.commit / 2).min(MAX_GATHERING);
-        (self.expected > 1 && !is_over).then_some((self.expected.min(MAX_GROUP), until))
+        if self.expected < 2 || is_over {
+            return None;
+        }
+        if self.pass > 0 {
+            self.pass -= 1;
+            return None;
+        }
+        Some((self.expected.min(MAX_GROUP), now + (self.commit / 2).min(MAX_GATHERING)))
+    }
+
+    /// Notes whether a wait has brought those it was for. One that has not is tried again later and later.
+    fn gathered(&mut self, all: bool) {
+        self.misses = if all { 0 } else { (self.misses + 1).min(MAX_MISSES) };
+        self.pass = (1 << self.misses) - 1;
     }
 
     fn ended(&mut self, begun: Instant, ended: Instant, expected: usize) {
         self.ended = ended;
         self.expected = expected;
-        self.commit = (self.commit * 3 + self.ended.duration_since(begun)) / 4;
+        // It falls at once and rises slowly: a busy processor or disk makes single commits take longer.
+        let slower = self.commit + self.commit / 4 + COMMIT_STEP;
+        self.commit = ended.duration_since(begun).min(slower);
     }
 }
 
@@ -221,7 +242,8 @@ impl Run {
                     if let Some((expected, until)) =
                         self.pace.gathering(Instant::now()).filter(|_| waited == Waited::Enough)
                     {
-                        self.queue.wait(expected, Some(until));
+                        let all = self.queue.wait(expected, Some(until)) == Waited::Enough;
+                        self.pace.gathered(all);
                     }
                     self.write();
                 }
@@ -393,18 +415,39 @@ fn unavailable(reason: &str) -> Error {
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A pace at which a commit takes a millisecond, after one that ended now.
+    fn pace(expected: usize, now: Instant) -> Pace {
+        Pace { expected, ended: now, commit: MS, ..Pace::default() }
+    }
+
     #[test]
     fn a_group_waits_for_those_who_were_answered_together_and_not_for_long() {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
-        assert_eq!(pace.gathering(begun), None, "nothing was written yet");
-        let commit = Duration::from_millis(1);
-        let ended = begun + commit * 4;
-        // The first commit counts as a quarter.
-        pace.ended(begun, ended, 2);
-        let (expected, until) = pace.gathering(ended + commit).unwrap();
-        assert_eq!((expected, until), (2, ended + commit + commit / 2));
-        assert_eq!(pace.gathering(ended + commit * 5), None, "they do not come back");
-        pace.ended(ended, ended + commit, 1);
-        assert_eq!(pace.gathering(ended + commit), None, "one alone waits for nobody");
+        let now = Instant::now();
+        assert_eq!(pace(2, now).gathering(now + MS), Some((2, now + MS + MS / 2)));
+        assert_eq!(pace(2, now).gathering(now + 5 * MS), None, "they do not come back");
+        assert_eq!(pace(1, now).gathering(now), None, "one alone waits for nobody");
+    }
+
+    #[test]
+    fn waits_for_nothing_become_rare_until_one_is_not() {
+        let now = Instant::now();
+        let mut pace = pace(2, now);
+        let waits =
+            |pace: &mut Pace| (0..200).filter(|_| pace.gathering(now).map(|_| pace.gathered(false)).is_some()).count();
+        assert!(waits(&mut pace) < 10);
+        pace.gathered(true);
+        assert!(pace.gathering(now).is_some() && pace.gathering(now).is_some());
+    }
+
+    #[test]
+    fn a_commit_that_was_held_up_does_not_make_the_next_groups_wait_for_long() {
+        let now = Instant::now();
+        let mut pace = pace(2, now);
+        pace.ended(now, now + 500 * MS, 2);
+        assert!(pace.commit < MS * 3 / 2);
+        pace.ended(now, now + MS / 10, 2);
+        assert_eq!(pace.commit, MS / 10);
     }
 }
