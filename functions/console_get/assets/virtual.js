@@ -12,8 +12,8 @@ const MARGIN = 8;
 export function VirtualList({ items, keyOf, row, height, label, head, empty, stickToEnd = false }) {
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 600 });
-  const [active, setActive] = useState(-1);
-  const wantFocus = useRef(false);
+  // The row that shall have the focus once it is drawn; -1 where none is waited for.
+  const wanted = useRef(-1);
 
   useLayoutEffect(() => {
     const measure = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
@@ -31,10 +31,15 @@ export function VirtualList({ items, keyOf, row, height, label, head, empty, sti
   }, [stickToEnd, items]);
 
   useEffect(() => {
-    if (!wantFocus.current) return;
-    const link = box.current.querySelector(`[aria-rowindex="${active + 2}"] a`);
+    if (wanted.current < 0) return;
+    // The user has gone elsewhere.
+    if (document.activeElement !== box.current) {
+      wanted.current = -1;
+      return;
+    }
+    const link = box.current.querySelector(`[aria-rowindex="${wanted.current + 2}"] a`);
     if (link) {
-      wantFocus.current = false;
+      wanted.current = -1;
       link.focus({ preventScroll: true });
     }
   });
@@ -42,16 +47,17 @@ export function VirtualList({ items, keyOf, row, height, label, head, empty, sti
   const go = (index) => {
     const to = Math.max(0, Math.min(items.length - 1, index));
     const { scrollTop, clientHeight } = box.current;
+    // The row that has the focus may be gone with the next drawing; keys that come meanwhile are for the list.
+    box.current.focus({ preventScroll: true });
     if (to * height < scrollTop) box.current.scrollTop = to * height;
     if ((to + 1) * height > scrollTop + clientHeight) box.current.scrollTop = (to + 1) * height - clientHeight;
-    wantFocus.current = true;
-    setActive(to);
+    wanted.current = to;
     setView({ top: box.current.scrollTop, height: clientHeight });
   };
   const pressed = (event) => {
     const page = Math.max(1, Math.floor(view.height / height) - 1);
     const focused = document.activeElement?.closest?.('[aria-rowindex]');
-    const at = focused ? Number(focused.getAttribute('aria-rowindex')) - 2 : -1;
+    const at = wanted.current >= 0 ? wanted.current : focused ? Number(focused.getAttribute('aria-rowindex')) - 2 : -1;
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };
     if (!(event.key in steps) || items.length === 0) return;
     event.preventDefault();

@@ -132,7 +132,7 @@ impl NameService for Client {
             let request = Request::get("records")
                 .query("kind", query.kind.map(RecordKind::as_str))
                 .query("name", query.name.as_deref())
-                .query("prefix", query.prefix.as_deref())
+                .query("prefix", query.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
                 .query("source_type", query.source_type.as_deref())
                 .query("state", query.state.as_deref())
                 .query("retracted", query.retracted)
