@@ -30,6 +30,7 @@ mod doctor;
 mod error;
 mod feed;
 mod log;
+mod pace;
 mod queue;
 mod recent;
 mod snapshots;

@@ -22,6 +22,7 @@ use crate::{
     OpenError,
     contention::{Held, lost},
     log::{Batch, CommitError, Entry, Log, rows},
+    pace::Pace,
     queue::{Job, Queue, Waited},
     recent::Recent,
     snapshots::Snapshots,
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// The most commands of one group.
-const MAX_GROUP: usize = 1024;
+pub(crate) const MAX_GROUP: usize = 1024;
 /// How many commands are taken at a time.
 const TAKEN: usize = 32;
 /// A group ends once its changes have so many bytes.
@@ -40,12 +41,6 @@ const QUEUE: usize = 4096;
 const TRIM_EVERY: Duration = Duration::from_millis(10);
 /// The shortest time for which nothing is looked for that has not expired yet.
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
-/// The longest time for which a group waits for those who were just answered.
-const MAX_GATHERING: Duration = Duration::from_millis(5);
-/// After so many waits in a row for nothing, 2 to their power groups pass before the next.
-const MAX_MISSES: u32 = 6;
-/// By how much, and a quarter, the time that a commit is expected to take rises with each that takes longer.
-const COMMIT_STEP: Duration = Duration::from_micros(20);
 const WRITE: &str = "write to the log";
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
@@ -148,55 +143,6 @@ impl Drop for Writer {
             // A thread that panicked has said so on stderr.
             let _ = thread.join();
         }
-    }
-}
-
-/// When the next group begins. Those who were answered together mostly come back together: a short wait for the last of
-/// them puts them into one group, which would else be two that wait for each other's sync.
-struct Pace {
-    /// How many were answered by the last group, or waited when it ended.
-    expected: usize,
-    ended: Instant,
-    /// How long a commit takes where nothing holds it up.
-    commit: Duration,
-    /// How many waits in a row were for nothing, and for how many groups nobody is waited for.
-    misses: u32,
-    pass: u32,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { expected: 0, ended: Instant::now(), commit: Duration::ZERO, misses: 0, pass: 0 }
-    }
-}
-
-impl Pace {
-    /// Returns for how many the next group waits, and until when.
-    fn gathering(&mut self, now: Instant) -> Option<(usize, Instant)> {
-        // Who has not come back for so long does not.
-        let is_over = now.duration_since(self.ended) > self.commit * 4;
-        if self.expected < 2 || is_over {
-            return None;
-        }
-        if self.pass > 0 {
-            self.pass -= 1;
-            return None;
-        }
-        Some((self.expected.min(MAX_GROUP), now + (self.commit / 2).min(MAX_GATHERING)))
-    }
-
-    /// Notes whether a wait has brought those it was for. One that has not is tried again later and later.
-    fn gathered(&mut self, all: bool) {
-        self.misses = if all { 0 } else { (self.misses + 1).min(MAX_MISSES) };
-        self.pass = (1 << self.misses) - 1;
-    }
-
-    fn ended(&mut self, begun: Instant, ended: Instant, expected: usize) {
-        self.ended = ended;
-        self.expected = expected;
-        // It falls at once and rises slowly: a busy processor or disk makes single commits take longer.
-        let slower = self.commit + self.commit / 4 + COMMIT_STEP;
-        self.commit = ended.duration_since(begun).min(slower);
     }
 }
 
@@ -409,45 +355,4 @@ impl Run {
 
 fn unavailable(reason: &str) -> Error {
     Error::Unavailable { operation: WRITE, source: Some(reason.to_owned().into()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    /// A pace at which a commit takes a millisecond, after one that ended now.
-    fn pace(expected: usize, now: Instant) -> Pace {
-        Pace { expected, ended: now, commit: MS, ..Pace::default() }
-    }
-
-    #[test]
-    fn a_group_waits_for_those_who_were_answered_together_and_not_for_long() {
-        let now = Instant::now();
-        assert_eq!(pace(2, now).gathering(now + MS), Some((2, now + MS + MS / 2)));
-        assert_eq!(pace(2, now).gathering(now + 5 * MS), None, "they do not come back");
-        assert_eq!(pace(1, now).gathering(now), None, "one alone waits for nobody");
-    }
-
-    #[test]
-    fn waits_for_nothing_become_rare_until_one_is_not() {
-        let now = Instant::now();
-        let mut pace = pace(2, now);
-        let waits =
-            |pace: &mut Pace| (0..200).filter(|_| pace.gathering(now).map(|_| pace.gathered(false)).is_some()).count();
-        assert!(waits(&mut pace) < 10);
-        pace.gathered(true);
-        assert!(pace.gathering(now).is_some() && pace.gathering(now).is_some());
-    }
-
-    #[test]
-    fn a_commit_that_was_held_up_does_not_make_the_next_groups_wait_for_long() {
-        let now = Instant::now();
-        let mut pace = pace(2, now);
-        pace.ended(now, now + 500 * MS, 2);
-        assert!(pace.commit < MS * 3 / 2);
-        pace.ended(now, now + MS / 10, 2);
-        assert_eq!(pace.commit, MS / 10);
-    }
 }
