@@ -83,6 +83,9 @@ pub enum Failure {
     /// The data was not copied.
     #[error(transparent)]
     Backup(#[from] BackupError),
+    /// The data cannot be copied to where it would be examined.
+    #[error("cannot create a temporary directory")]
+    Copy(#[source] io::Error),
     /// The service did not start.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -165,6 +168,7 @@ impl Failure {
             Self::BadAnswer(_)
             | Self::Open(_)
             | Self::Backup(_)
+            | Self::Copy(_)
             | Self::Serve(_)
             | Self::Files(_)
             | Self::Table { .. }

@@ -131,18 +131,28 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The log of the embedded backend, and every record in it.
+/// The log of the embedded backend, and every record in it. Where a service uses the directory, a copy is examined.
 async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(), Failure> {
     let path = directory.to_owned();
-    let looked = tokio::task::spawn_blocking(move || {
+    let checked = tokio::task::spawn_blocking(move || {
         let mut findings = Vec::new();
-        let examined = nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(finding))?;
-        Ok::<_, OpenError>((examined, findings))
+        let mut examine = |path: &Path| nameservice_embedded::examine(path, fix, &mut |finding| findings.push(finding));
+        let (examined, is_copy) = match examine(&path) {
+            Err(OpenError::InUse { .. }) if !fix => {
+                let parent = tempfile::tempdir().map_err(Failure::Copy)?;
+                let copy = parent.path().join("data");
+                nameservice_embedded::backup(&path, &copy)?;
+                (examine(&copy)?, true)
+            }
+            examined => (examined?, false),
+        };
+        Ok::<_, Failure>((examined, is_copy, findings))
     });
-    let (examined, findings) = looked.await.map_err(|error| OpenError::Thread(error.into()))??;
+    let (examined, is_copy, findings) = checked.await.map_err(|error| OpenError::Thread(error.into()))??;
     let (records, changes) = (examined.records, examined.changes);
     report.findings.extend(findings);
-    report.looked_at.push(format!("data in {}: {records} records, {changes} changes", directory.display()));
+    let what = if is_copy { "a copy of the data in use in" } else { "data in" };
+    report.looked_at.push(format!("{what} {}: {records} records, {changes} changes", directory.display()));
     report.examined = Some((records, changes));
     Ok(())
 }
@@ -310,11 +320,11 @@ impl Report {
         let answer = json!({"healthy": open == 0, "open": open, "examined": examined, "findings": findings});
         output.answer(&answer, || {
             let mut words: Vec<String> = self.looked_at.iter().map(|line| format!("looked at {line}")).collect();
-            if self.findings.is_empty() {
-                words.push("all is well".into());
-            } else {
-                words.push(output::findings(&self.findings));
-            }
+            words.push(match (self.findings.is_empty(), self.examined) {
+                (true, Some(_)) => "all is well".into(),
+                (true, None) => "the service is well; no records were examined".into(),
+                (false, _) => output::findings(&self.findings),
+            });
             words.join("\n")
         })
     }

@@ -304,6 +304,12 @@ fn a_backup_of_a_directory_that_is_served_is_served_like_any_other() {
     let (code, stdout, stderr) = run(&["--data", &data], &format!("backup {copy}"));
     assert!(code == 0 && stdout.contains("position 3"), "{stdout}{stderr}");
     assert_eq!(run(&["--url", &service.url], "push head mydb ID 8").0, 0);
+    // The doctor examines a copy too; it does not fix what a service uses.
+    let (code, stdout, _) = run(&["--data", &data], "doctor");
+    assert!(code == 0 && stdout.contains("a copy of the data in use in") && stdout.contains("all is well"), "{stdout}");
+    assert_eq!(run(&["--data", &data], "doctor --fix").0, 7);
+    let (code, stdout, _) = run(&["--url", &service.url], "doctor");
+    assert!(code == 0 && stdout.contains("no records were examined") && !stdout.contains("all is well"), "{stdout}");
     assert!(run(&["--data", &copy], "show mydb").1.contains("at t 7"));
     let (code, stdout, _) = run(&["--data", &copy], "doctor");
     assert!(code == 0 && stdout.contains("all is well"), "{stdout}");

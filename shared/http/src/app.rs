@@ -74,8 +74,8 @@ impl App {
 
     /// Sets the gauges that are read when somebody asks for them. On DynamoDB this is one request.
     pub async fn sample(&self) {
-        gauge!("nameservice_feed_readers").set(self.hub.subscribers() as f64);
-        if let Ok(Ok(position)) = timeout(SAMPLE_TIMEOUT, self.feed.position()).await {
+        gauge!("nameservice_feed_readers").set(self.0.hub.subscribers() as f64);
+        if let Ok(Ok(position)) = timeout(SAMPLE_TIMEOUT, self.0.feed.position()).await {
             gauge!("nameservice_feed_position").set(position as f64);
         }
     }
