@@ -21,7 +21,7 @@ from service import Issuer, Proxy, Service, commit
 TESTS = []
 PHONE = {"width": 390, "height": 780}
 DESK = {"width": 1280, "height": 860}
-LRM = "\u200f"
+RLM = "\u200f"
 
 
 def test(function):
@@ -363,7 +363,7 @@ def of_two_browsers_one_wins_and_the_other_is_shown_both_values(w):
         # Neither sees the other's push before its own has been judged.
         page.route("**/v1/events*", lambda route: route.abort())
         page.route("**/v1/changes*", lambda route: route.abort())
-    with s_held(pages):
+    with held_back(pages):
         for page in pages:
             submit(page, "Push head")
     deadline = time.monotonic() + 10
@@ -391,7 +391,7 @@ def of_two_browsers_one_wins_and_the_other_is_shown_both_values(w):
 
 
 @contextlib.contextmanager
-def s_held(pages):
+def held_back(pages):
     """Holds the pushes of all pages until each has sent its own."""
     held = []
     for page in pages:
@@ -506,14 +506,14 @@ def hostile_values_are_text(w):
     names = [
         markup.replace("/", ""),
         "'\"><script>alert(1)<script>",
-        f"\u202eevil\u202c {LRM}שלום",
+        f"\u202eevil\u202c {RLM}שלום",
         "a" * 994 + ":main",
         "javascript:main".replace(":main", "") + ":alert(1)",
         "${alert(1)} {{7*7}} </textarea>".replace("</", "<"),
     ]
     for name in names:
         s.ledger(name, 1)
-    value = {"state": "<b>ready</b>", markup: {"<svg onload=alert(1)>": ["</pre><script>alert(1)</script>", LRM + "מימין"]}}
+    value = {"state": "<b>ready</b>", markup: {"<svg onload=alert(1)>": ["</pre><script>alert(1)</script>", RLM + "מימין"]}}
     address = s.record(names[0])["address"]
     path = urllib.parse.quote(address)
     s.must("PUT", f"statuses/{path}", {"expected": {"v": 1}, "new": {"payload": value}})

@@ -66,7 +66,7 @@ function App() {
       <a class="brand" href="#/records">Nameservice</a>
       <nav aria-label="Pages">${tab('records', 'Records')} ${tab('changes', 'Changes')}
         <a href=${new URL('../v1/docs', import.meta.url).href}>API</a></nav>
-      <p class="link ${kind}" role="status" data-test="link"><span aria-hidden="true" class="dot"></span> ${text}</p>
+      <p class="link ${kind}" role="status" data-test="link" title=${store.problem?.message}><span aria-hidden="true" class="dot"></span> ${text}</p>
       <button type="button" onClick=${() => setAsking(true)}>${hasToken() ? 'Token ✓' : 'Token …'}</button>
     </header>
     <main id="main" tabindex="-1">

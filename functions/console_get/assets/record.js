@@ -10,15 +10,16 @@ import { follow, leaseOf, takeRecord, useStore } from './store.js';
 /** A record that changes without pause is read again this often, in milliseconds. */
 const READ_EVERY = 300;
 
-/** Reads a record, and again whenever it changes: `{record, problem, changes, refresh}`. */
+/** Reads a record, and again whenever it changes: `{record, problem, refresh}`. */
 function useRecord(address) {
-  const [read, setRead] = useState({ record: undefined, problem: null, changes: 0 });
+  const [read, setRead] = useState({ record: undefined, problem: null });
   const refresh = useRef(null);
   useEffect(() => {
     const controller = new AbortController();
-    let [timer, started, shown, changes] = [null, 0, 0, 0];
+    let [timer, readAt, started, shown] = [null, 0, 0, 0];
     const load = async () => {
       timer = null;
+      readAt = Date.now();
       started += 1;
       const mine = started;
       let [record, problem] = [null, null];
@@ -33,13 +34,12 @@ function useRecord(address) {
       shown = mine;
       if (problem) return setRead((now) => ({ ...now, problem }));
       takeRecord(address, record);
-      setRead({ record, problem: null, changes });
+      setRead({ record, problem: null });
     };
     refresh.current = load;
     load();
     const unfollow = follow(address, () => {
-      changes += 1;
-      timer ??= setTimeout(load, changes === 1 ? 0 : READ_EVERY);
+      timer ??= setTimeout(load, Date.now() - readAt < READ_EVERY ? READ_EVERY : 0);
     });
     return () => {
       controller.abort();
@@ -51,7 +51,7 @@ function useRecord(address) {
 }
 
 export function Record({ address }) {
-  const { record, problem, changes, refresh } = useRecord(address);
+  const { record, problem, refresh } = useRecord(address);
   const [action, setAction] = useState(null);
   const close = () => setAction(null);
 
@@ -92,7 +92,7 @@ export function Record({ address }) {
     </div>
     <${Lease} record=${record} />
     <div class="cards two">
-      ${isLedger && html`<${Branches} record=${record} changes=${changes} />`}
+      ${isLedger && html`<${Branches} record=${record} />`}
       <${Dependents} record=${record} />
     </div>
     <${History} address=${record.address} />
@@ -137,7 +137,7 @@ function Lease({ record }) {
 const epoch = (seconds) => new Date(seconds * 1000).toISOString();
 
 /** The branches of the record's name, as a tree. */
-function Branches({ record, changes }) {
+function Branches({ record }) {
   const [{ branches, problem }, set] = useState({ branches: null, problem: null });
   useEffect(() => {
     const controller = new AbortController();
@@ -154,7 +154,7 @@ function Branches({ record, changes }) {
     };
     read().catch((error) => error.name !== 'AbortError' && set((now) => ({ ...now, problem: error })));
     return () => controller.abort();
-  }, [record.name, record.branches, record.retracted, changes === 0]);
+  }, [record.name, record.branches, record.retracted]);
   return html`<section class="card" aria-label="Branches"><div class="card-head"><h2>Branches</h2></div>
     <${Failure} problem=${problem} />
     ${branches ? html`<${Tree} branches=${branches} current=${record.address} />` : html`<p>Reading …</p>`}

@@ -2,7 +2,7 @@
 
 import { creations } from './actions.js';
 import { Form } from './forms.js';
-import { html, useEffect, useMemo, useNarrow, useRef, useState } from './lib.js';
+import { html, useEffect, useNarrow, useRef, useState } from './lib.js';
 import { MOST_RECORDS } from './live.js';
 import { Address, Badge, Countdown, StateBadge, toRecord } from './parts.js';
 import { leaseOf, stateOf, useStore } from './store.js';

@@ -9,7 +9,7 @@ const MARGIN = 8;
  * `row(item, index)` draws a row's cells; all rows have the same height. The arrow keys, Page Up and Down, Home and End move
  * through the rows' links.
  */
-export function VirtualList({ items, keyOf, row, height, label, head, empty, stickToEnd = false }) {
+export function VirtualList({ items, keyOf, row, height, label, head, empty }) {
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 600 });
   // The row that shall have the focus once it is drawn; -1 where none is waited for.
@@ -25,10 +25,6 @@ export function VirtualList({ items, keyOf, row, height, label, head, empty, sti
 
   const first = Math.max(0, Math.floor(view.top / height) - MARGIN);
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / height) + MARGIN);
-
-  useLayoutEffect(() => {
-    if (stickToEnd) box.current.scrollTop = 0;
-  }, [stickToEnd, items]);
 
   useEffect(() => {
     if (wanted.current < 0) return;
