@@ -133,28 +133,36 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
 
 /// The log of the embedded backend, and every record in it. Where a service uses the directory, a copy is examined.
 async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(), Failure> {
-    let path = directory.to_owned();
-    let checked = tokio::task::spawn_blocking(move || {
-        let mut findings = Vec::new();
-        let mut examine = |path: &Path| nameservice_embedded::examine(path, fix, &mut |finding| findings.push(finding));
-        let (examined, is_copy) = match examine(&path) {
-            Err(OpenError::InUse { .. }) if !fix => {
-                let parent = tempfile::tempdir().map_err(Failure::Copy)?;
-                let copy = parent.path().join("data");
-                nameservice_embedded::backup(&path, &copy)?;
-                (examine(&copy)?, true)
-            }
-            examined => (examined?, false),
-        };
-        Ok::<_, Failure>((examined, is_copy, findings))
-    });
-    let (examined, is_copy, findings) = checked.await.map_err(|error| OpenError::Thread(error.into()))??;
+    let (examined, is_copy) = match examine_log(directory, fix, report).await {
+        Err(Failure::Open(OpenError::InUse { .. })) if !fix => {
+            let parent = tempfile::tempdir().map_err(Failure::Copy)?;
+            let copy = parent.path().join("data");
+            nameservice_embedded::backup(directory, &copy).await?;
+            (examine_log(&copy, false, report).await?, true)
+        }
+        examined => (examined?, false),
+    };
     let (records, changes) = (examined.records, examined.changes);
-    report.findings.extend(findings);
     let what = if is_copy { "a copy of the data in use in" } else { "data in" };
     report.looked_at.push(format!("{what} {}: {records} records, {changes} changes", directory.display()));
     report.examined = Some((records, changes));
     Ok(())
+}
+
+async fn examine_log(
+    directory: &Path,
+    fix: bool,
+    report: &mut Report,
+) -> Result<nameservice_embedded::Examined, Failure> {
+    let path = directory.to_owned();
+    let checked = tokio::task::spawn_blocking(move || {
+        let mut findings = Vec::new();
+        let examined = nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(finding))?;
+        Ok::<_, OpenError>((examined, findings))
+    });
+    let (examined, findings) = checked.await.map_err(|error| OpenError::Thread(error.into()))??;
+    report.findings.extend(findings);
+    Ok(examined)
 }
 
 /// The files of a directory or a bucket.
