@@ -357,12 +357,11 @@ def of_two_browsers_one_wins_and_the_other_is_shown_both_values(w):
     s.ledger("mydb", 1)
     pages = [w.page(), w.page()]
     for n, page in enumerate(pages):
-        open_console(page, s, record_of("mydb:main"))
+        # Neither hears of the other's push before its own has been judged.
+        page.route("**/v1/events*", lambda route: route.abort())
+        open_console(page, s, record_of("mydb:main"), live=False)
         push(page, "head")
         dialog(page).get_by_label("Id").fill(commit(f"browser {n}"))
-        # Neither sees the other's push before its own has been judged.
-        page.route("**/v1/events*", lambda route: route.abort())
-        page.route("**/v1/changes*", lambda route: route.abort())
     with held_back(pages):
         for page in pages:
             submit(page, "Push head")
@@ -438,11 +437,11 @@ def an_action_on_a_record_that_has_moved_meanwhile_is_not_sent(w):
     s = w.service()
     s.ledger("mydb", 1)
     page = w.page()
-    open_console(page, s, record_of("mydb:main"))
+    # The page does not hear of it before it sends.
+    page.route("**/v1/events*", lambda route: route.abort())
+    open_console(page, s, record_of("mydb:main"), live=False)
     page.get_by_role("button", name="Purge …").click()
     dialog(page).get_by_label("Type the address").fill("mydb:main")
-    # The page has not heard of it yet.
-    page.route("**/v1/events*", lambda route: route.abort())
     s.push_head("mydb", 2)
     submit(page, "Purge")
     overtaken = dialog(page).get_by_role("alert", name="Overtaken")
@@ -472,6 +471,8 @@ def a_lost_answer_is_asked_for_again_under_the_same_key(w):
     page.route("**/v1/heads/**", lose)
     submit(page, "Push head")
     expect(dialog(page)).to_contain_text("Sending it again is safe")
+    # By then the page has heard of its own write.
+    expect(page.locator("[data-test=mark-head]")).to_have_text("t 2")
     submit(page, "Send again")
     done(page)
     assert len(keys) == 2 and keys[0] == keys[1], keys

@@ -32,7 +32,9 @@ export function Form({ action, live, refresh, onClose, title, children }) {
   // The service's answer to a push may be newer than the record as it was last read: what that shows is then passed over.
   const passed = useRef(null);
   const stored = live ? action.shown(live) : base;
-  const moved = !busy && !equal(base, stored) && !equal(passed.current, stored);
+  const unknown = attempt.current && result.problem;
+  // Where an outcome is not known, it may be this form's own write that has changed the record: sending again says so.
+  const moved = !busy && !unknown && !equal(base, stored) && !equal(passed.current, stored);
   const overtaken = result.overtaken ?? (moved ? { actual: stored, early: true } : null);
 
   const submit = async (event) => {
@@ -85,7 +87,6 @@ export function Form({ action, live, refresh, onClose, title, children }) {
       setResult({ problem: error, overtaken: null });
     }
   };
-  const unknown = attempt.current && result.problem;
 
   return html`<${Dialog} title=${title} onClose=${() => onClose()}>
     ${children}
