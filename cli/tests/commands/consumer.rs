@@ -31,7 +31,7 @@ async fn unmade() -> Made {
     let engine = Engine::start();
     match Opened::open(Place::Endpoint(engine.url().to_owned()), None, Missing::Create, None).await.unwrap() {
         Opened::Table(table) => Made { table, _engine: engine },
-        Opened::Embedded(_) => panic!("an endpoint is a table"),
+        other => panic!("an endpoint is a table: {other:?}"),
     }
 }
 

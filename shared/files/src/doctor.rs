@@ -1,9 +1,6 @@
 //! Examines the files, and repairs what can be repaired safely.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::SystemTime,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use nameservice_embedded::{Finding, Fix, Severity};
 use nameservice_model::{Address, RecordKind, Result, chain};
@@ -13,7 +10,7 @@ use crate::{
     codec::{Main, Stored},
     names,
     scan::Pair,
-    storage::Entry,
+    storage::{Entry, epoch_ms},
 };
 
 /// A staging file that is younger may be in use.
@@ -108,7 +105,7 @@ impl Files {
     }
 
     async fn examine_entries(&self, entries: &[Entry], fix: bool, report: &mut Report<'_>) {
-        let now = now_ms(self.now());
+        let now = epoch_ms(self.now());
         let keys: HashMap<&str, &Entry> = entries.iter().map(|entry| (&*entry.key, entry)).collect();
         let mut folded = BTreeMap::<String, Vec<&str>>::new();
         for entry in entries {
@@ -224,9 +221,4 @@ impl Files {
 /// A record that names itself as its source is counted nowhere.
 fn parent_counts(address: &Address, source: &str) -> bool {
     address.branch() != source
-}
-
-fn now_ms(now: SystemTime) -> i64 {
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

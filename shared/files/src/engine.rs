@@ -6,8 +6,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::{join, try_join_all};
 use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
 use nameservice_model::{
-    Address, BranchCreated, Capability, Created, Dropped, Error, Index, Leased, Published, Purged, PushOutcome,
-    RecordKind, Released, Reset, Restored, Result, Retracted, StatusPayload,
+    Address, BranchCreated, Capability, Error, Index, Leased, Purged, RecordKind, Result, StatusPayload,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,6 +14,7 @@ use crate::{
     Files,
     codec::{self, Stored},
     names,
+    outcomes::judged,
     storage::{Blob, Version, Written, failed},
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     pub(crate) stored: Option<Stored>,
     /// Another record, whose file it is.
     other: Option<Address>,
-    main: Option<Version>,
+    pub(crate) main: Option<Version>,
     index: Option<Version>,
 }
 
@@ -368,87 +368,13 @@ impl Files {
         }
     }
 
-    /// Sets the number of branches of a record to that of the records made from it.
-    pub(crate) async fn recount(&self, address: &Address) -> Result<()> {
-        let storage = &self.inner.storage;
-        let key = names::main_key(address);
-        let _guard = storage.lock(std::slice::from_ref(&key), self.inner.timeout).await?;
-        self.recount_locked(address).await
-    }
-
-    /// The same, for whoever holds the lock of the record.
-    async fn recount_locked(&self, address: &Address) -> Result<()> {
-        let key = names::main_key(address);
-        let slot = self.slot(address).await?;
-        let Some(stored) = &slot.stored else { return Ok(()) };
-        check_formats(std::iter::once(stored))?;
-        let mut after = stored.portable.clone();
-        let branches = self.referrers(address).await?.branches.len();
-        after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
-        if after.record.branches == stored.portable.record.branches {
-            return Ok(());
-        }
-        let bytes = codec::encode_main(Some(stored), &after);
-        match self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
-            Written::Done => Ok(()),
-            Written::Overtaken => {
-                let source = Some("another writer was faster".into());
-                Err(Error::Unavailable { operation: "count branches", source })
-            }
-        }
-    }
-
-    /// Adds to the number of branches of a record. It is another file than the branch: where it cannot be written, the
-    /// doctor finds and mends it.
-    async fn count_branch(&self, parent: &Address, by: i64, deadline: Instant) {
-        let mut recount = false;
-        let counted: Result<()> = loop {
-            let written = match self.slot(parent).await {
-                Ok(Slot { stored: Some(stored), main, .. }) => {
-                    let mut after = stored.portable.clone();
-                    after.record.branches = (after.record.branches + by).max(0);
-                    if recount {
-                        // The first attempt may have been applied: the branches themselves say.
-                        match self.referrers(parent).await {
-                            Ok(found) => {
-                                after.record.branches = i64::try_from(found.branches.len()).unwrap_or(i64::MAX)
-                            }
-                            Err(error) => break Err(error),
-                        }
-                    }
-                    let bytes = codec::encode_main(Some(&stored), &after);
-                    self.inner.storage.replace(&names::main_key(parent), bytes, &main.unwrap_or_default()).await
-                }
-                Ok(_) => break Ok(()),
-                Err(error) => Err(error),
-            };
-            match written {
-                Ok(Written::Done) => break Ok(()),
-                Ok(Written::Overtaken) if Instant::now() < deadline => {}
-                Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. }) if Instant::now() < deadline => {
-                    recount = true;
-                }
-                Ok(Written::Overtaken) => {
-                    break Err(Error::Unavailable { operation: "count a branch", source: None });
-                }
-                Err(error) => break Err(error),
-            }
-            sleep(Duration::from_millis(20)).await;
-        };
-        if let Err(error) = counted {
-            let error = nameservice_model::chain(&error);
-            tracing::warn!(%parent, by, error, "the branches of a record were not counted: run `nameservice doctor --fix`");
-        }
-        self.inner.feed.look_again(self, parent).await;
-    }
-
     pub(crate) fn command(call: &nameservice_model::Call, action: Action) -> Command {
         Command::new(call, action)
     }
 }
 
 /// Rejects writes to files in the format of an earlier version.
-fn check_formats<'a>(mut written: impl Iterator<Item = &'a Stored>) -> Result<()> {
+pub(crate) fn check_formats<'a>(mut written: impl Iterator<Item = &'a Stored>) -> Result<()> {
     match written.find_map(|stored| Some((stored.address(), stored.former?))) {
         None => Ok(()),
         Some((address, former)) => Err(Error::Unsupported {
@@ -459,40 +385,4 @@ fn check_formats<'a>(mut written: impl Iterator<Item = &'a Stored>) -> Result<()
             ),
         }),
     }
-}
-
-/// An outcome after attempts whose answers were lost. What says that nothing was written is not known to be true then.
-fn judged(plan: &Plan, outcome: Outcome, lost: Option<Error>) -> Result<Outcome> {
-    match lost {
-        None => Ok(outcome),
-        Some(_) if is_applied(&outcome) => Ok(outcome),
-        // A record that was there at the first attempt, and is gone now.
-        Some(_) if matches!(outcome, Outcome::Purged(Purged::Unknown)) => Ok(Outcome::Purged(Purged::Purged)),
-        Some(Error::OutcomeUnknown { source, .. }) => Err(Error::OutcomeUnknown { operation: plan.operation, source }),
-        Some(error) => Err(error),
-    }
-}
-
-fn is_applied(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Created(outcome) => matches!(outcome, Created::Created(_)),
-        Outcome::BranchCreated(outcome) => matches!(outcome, BranchCreated::Created(_)),
-        Outcome::Published(outcome) => matches!(outcome, Published::Created(_) | Published::Updated(_)),
-        Outcome::Head(outcome) => is_updated(outcome),
-        Outcome::Index(outcome) => is_updated(outcome),
-        Outcome::Status(outcome) => is_updated(outcome),
-        Outcome::Config(outcome) => is_updated(outcome),
-        Outcome::Retracted(outcome) => matches!(outcome, Retracted::Retracted(_)),
-        Outcome::Restored(outcome) => matches!(outcome, Restored::Restored(_)),
-        Outcome::Purged(outcome) => *outcome == Purged::Purged,
-        Outcome::Dropped(outcome) => matches!(outcome, Dropped::Dropped { .. }),
-        Outcome::Reset(outcome) => matches!(outcome, Reset::Reset { .. }),
-        Outcome::Leased(outcome) => matches!(outcome, Leased::Held(_)),
-        Outcome::Released(outcome) => *outcome == Released::Released,
-        _ => true,
-    }
-}
-
-fn is_updated<T>(outcome: &PushOutcome<T>) -> bool {
-    outcome.is_updated()
 }

@@ -21,11 +21,13 @@
 
 mod backend;
 mod codec;
+mod counts;
 mod doctor;
 mod engine;
 mod feed;
 mod fluree_config;
 mod names;
+mod outcomes;
 mod scan;
 mod storage;
 #[cfg(test)]

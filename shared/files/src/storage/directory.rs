@@ -24,7 +24,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Blob, Entry, Guard, Storage, Version, Written, failed};
+use super::{Blob, Entry, Guard, Storage, Version, Written, epoch_ms, failed};
 use crate::{codec::Content, names};
 
 /// Writers of one process wait here for each other, so that few threads wait for locks of files.
@@ -393,11 +393,6 @@ fn maybe_written(error: io::Error) -> Error {
 
 fn not_locked(error: io::Error) -> Error {
     failed(LOCK, error)
-}
-
-fn epoch_ms(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn stamp(about: &fs::Metadata, modified: SystemTime) -> String {

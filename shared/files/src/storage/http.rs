@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http_body_util::BodyExt as _;
 use object_store::{
     ClientOptions, Error, Result,
     client::{
@@ -43,14 +44,11 @@ impl HttpService for Service {
         let (parts, body) = request.into_parts();
         let url = reqwest::Url::parse(&parts.uri.to_string())
             .map_err(|error| HttpError::new(HttpErrorKind::Request, error))?;
+        // Small, and in as many pieces as the caller has made: `is_empty` does not count them rightly.
+        let body = body.collect().await?.to_bytes();
         let mut sent = self.0.request(parts.method, url).headers(parts.headers);
         if !body.is_empty() {
-            // Only uploads in parts have bodies that are not one piece of memory; files are none.
-            let Some(bytes) = body.as_bytes() else {
-                let error = std::io::Error::other("a body in several pieces");
-                return Err(HttpError::new(HttpErrorKind::Request, error));
-            };
-            sent = sent.body(bytes.clone());
+            sent = sent.body(body);
         }
         let mut answer = sent.send().await.map_err(failed)?;
         let mut response = http::Response::builder().status(answer.status());

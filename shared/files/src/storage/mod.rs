@@ -4,7 +4,11 @@ mod bucket;
 mod directory;
 mod http;
 
-use std::{any::Any, fmt, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -95,4 +99,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 /// The error of a store that cannot do what it is asked.
 pub(crate) fn failed(operation: &'static str, source: impl Into<nameservice_model::BoxError>) -> Error {
     Error::Store { operation, source: source.into() }
+}
+
+/// Milliseconds since the epoch.
+pub(crate) fn epoch_ms(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,89 @@
+//! The number of branches of a record: it is in another file than the branches.
+
+use std::time::Duration;
+
+use nameservice_model::{Address, Error, Result};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Files, codec,
+    engine::{Slot, check_formats},
+    names,
+    storage::Written,
+};
+
+impl Files {
+    /// Sets the number of branches of a record to that of the records made from it.
+    pub(crate) async fn recount(&self, address: &Address) -> Result<()> {
+        let storage = &self.inner.storage;
+        let key = names::main_key(address);
+        let _guard = storage.lock(std::slice::from_ref(&key), self.inner.timeout).await?;
+        self.recount_locked(address).await
+    }
+
+    /// The same, for whoever holds the lock of the record.
+    pub(crate) async fn recount_locked(&self, address: &Address) -> Result<()> {
+        let key = names::main_key(address);
+        let slot = self.slot(address).await?;
+        let Some(stored) = &slot.stored else { return Ok(()) };
+        check_formats(std::iter::once(stored))?;
+        let mut after = stored.portable.clone();
+        let branches = self.referrers(address).await?.branches.len();
+        after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
+        if after.record.branches == stored.portable.record.branches {
+            return Ok(());
+        }
+        let bytes = codec::encode_main(Some(stored), &after);
+        match self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
+            Written::Done => Ok(()),
+            Written::Overtaken => {
+                let source = Some("another writer was faster".into());
+                Err(Error::Unavailable { operation: "count branches", source })
+            }
+        }
+    }
+
+    /// Adds to the number of branches of a record. It is another file than the branch: where it cannot be written, the
+    /// doctor finds and mends it.
+    pub(crate) async fn count_branch(&self, parent: &Address, by: i64, deadline: Instant) {
+        let mut recount = false;
+        let counted: Result<()> = loop {
+            let written = match self.slot(parent).await {
+                Ok(Slot { stored: Some(stored), main, .. }) => {
+                    let mut after = stored.portable.clone();
+                    after.record.branches = (after.record.branches + by).max(0);
+                    if recount {
+                        // The first attempt may have been applied: the branches themselves say.
+                        match self.referrers(parent).await {
+                            Ok(found) => {
+                                after.record.branches = i64::try_from(found.branches.len()).unwrap_or(i64::MAX)
+                            }
+                            Err(error) => break Err(error),
+                        }
+                    }
+                    let bytes = codec::encode_main(Some(&stored), &after);
+                    self.inner.storage.replace(&names::main_key(parent), bytes, &main.unwrap_or_default()).await
+                }
+                Ok(_) => break Ok(()),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(Written::Done) => break Ok(()),
+                Ok(Written::Overtaken) if Instant::now() < deadline => {}
+                Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. }) if Instant::now() < deadline => {
+                    recount = true;
+                }
+                Ok(Written::Overtaken) => {
+                    break Err(Error::Unavailable { operation: "count a branch", source: None });
+                }
+                Err(error) => break Err(error),
+            }
+            sleep(Duration::from_millis(20)).await;
+        };
+        if let Err(error) = counted {
+            let error = nameservice_model::chain(&error);
+            tracing::warn!(%parent, by, error, "the branches of a record were not counted: run `nameservice doctor --fix`");
+        }
+        self.inner.feed.look_again(self, parent).await;
+    }
+}
