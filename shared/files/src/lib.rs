@@ -20,6 +20,7 @@
 //! - [`examine`](Files::examine) finds what is wrong with the files, and mends what can be mended safely.
 
 mod backend;
+mod cache;
 mod codec;
 mod counts;
 mod doctor;
@@ -51,6 +52,7 @@ pub use object_store;
 pub use storage::{Bucket, BucketError, BucketOptions, DirectoryError};
 
 use crate::{
+    cache::Cache,
     feed::Feed,
     storage::{Directory, Storage},
 };
@@ -106,6 +108,7 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) timeout: Duration,
     pub(crate) feed: Feed,
+    pub(crate) cache: Cache,
     clock: RwLock<Arc<Clock>>,
 }
 
@@ -140,6 +143,7 @@ impl Files {
             storage,
             timeout: options.timeout.unwrap_or(DEFAULT_TIMEOUT),
             feed: Feed::new(options.log, interval, watched),
+            cache: Cache::default(),
             clock: RwLock::new(Arc::new(SystemTime::now)),
         };
         Self { inner: Arc::new(inner) }

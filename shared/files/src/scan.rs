@@ -57,11 +57,18 @@ impl Files {
     pub(crate) async fn read_pairs(&self, pairs: &[Pair], mut each: impl FnMut(&Pair, Found) + Send) -> Result<()> {
         let storage = &self.inner.storage;
         for chunk in pairs.chunks(CHUNK) {
-            let keys = chunk
+            let mut left = Vec::with_capacity(chunk.len());
+            for pair in chunk {
+                match self.inner.cache.get(pair) {
+                    Some(stored) => each(pair, self.in_place(pair, stored)),
+                    None => left.push(pair),
+                }
+            }
+            let keys = left
                 .iter()
                 .flat_map(|pair| std::iter::once(&pair.main).chain(&pair.index).map(|entry| entry.key.clone()));
             let mut read = storage.read_all(keys.collect()).await.into_iter();
-            for pair in chunk {
+            for pair in left {
                 let main = read.next().transpose()?.flatten();
                 let index = match &pair.index {
                     Some(_) => read.next().transpose()?.flatten(),
@@ -70,6 +77,9 @@ impl Files {
                 let Some(main) = main else { continue };
                 let content = |blob: &Blob| blob.content.clone();
                 let decoded = Stored::decode(&main.content, index.as_ref().map(content).as_ref());
+                if let Ok(stored) = &decoded {
+                    self.inner.cache.put(pair, stored, !storage.locks());
+                }
                 each(pair, decoded.map_err(|error| error.to_string()).and_then(|stored| self.in_place(pair, stored)));
             }
         }

@@ -248,6 +248,10 @@ impl Directory {
                 // Names that are no text belong to nobody's records.
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let key = format!("{directory}/{name}");
+                // They are half of all files, and hold nothing.
+                if key.ends_with(".lock") {
+                    continue;
+                }
                 let kind = entry.file_type()?;
                 if kind.is_dir() {
                     left.push(key);

@@ -264,6 +264,11 @@ async fn requests_are_as_few_as_the_format_allows() {
     // A list: one listing (a request for each 1,000 keys), and each file once.
     assert_eq!(files.list(&ListQuery::default(), &|_| true).await.unwrap().items.len(), 20);
     assert_eq!(store.counted(), (1, 30, 0));
+    // Once more: the listing says that nothing has changed.
+    assert_eq!(files.list(&ListQuery::default(), &|_| true).await.unwrap().items.len(), 20);
+    assert_eq!(store.counted(), (1, 0, 0));
+    assert!(push(&files, &at("db3"), 1, 2).await.is_updated());
+    store.counted();
     // A page of one name reads that name alone.
     let named = ListQuery { name: Some("db3".into()), ..ListQuery::default() };
     assert_eq!(files.list(&named, &|_| true).await.unwrap().items.len(), 1);

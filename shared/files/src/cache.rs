@@ -1,0 +1,51 @@
+//! Records of the last listings, so that a list reads only what has changed since.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use crate::{codec::Stored, scan::Pair, storage::epoch_ms};
+
+/// How many records are kept.
+const CAPACITY: usize = 20_000;
+/// A file that is younger may change without a new time of writing: file systems count in ticks.
+const SETTLED_MS: i64 = 2_000;
+
+/// What was read of files, by their stamps.
+#[derive(Debug, Default)]
+pub(crate) struct Cache(Mutex<HashMap<String, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    main: String,
+    index: Option<String>,
+    stored: Arc<Stored>,
+}
+
+impl Cache {
+    /// Returns what was read of these very files.
+    pub(crate) fn get(&self, pair: &Pair) -> Option<Stored> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(&pair.main.key)?;
+        let index = pair.index.as_ref().map(|index| &index.stamp);
+        let is_same = known.main == pair.main.stamp && known.index.as_ref() == index;
+        is_same.then(|| Stored::clone(&known.stored))
+    }
+
+    /// Keeps what was read of files. Stamps that are `exact` differ whenever the files do; others only in time.
+    pub(crate) fn put(&self, pair: &Pair, stored: &Stored, exact: bool) {
+        let modified = pair.index.as_ref().map_or(i64::MIN, |index| index.modified).max(pair.main.modified);
+        let is_settled = exact || epoch_ms(SystemTime::now()).saturating_sub(modified) > SETTLED_MS;
+        if pair.main.stamp.is_empty() || !is_settled {
+            return;
+        }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CAPACITY && !known.contains_key(&pair.main.key) {
+            known.clear();
+        }
+        let (main, index) = (pair.main.stamp.clone(), pair.index.as_ref().map(|index| index.stamp.clone()));
+        known.insert(pair.main.key.clone(), Known { main, index, stored: Arc::new(stored.clone()) });
+    }
+}
