@@ -147,6 +147,7 @@ impl Files {
         let wants = |record: &Record| {
             query.kind.is_none_or(|kind| kind == record.kind)
                 && query.name.as_ref().is_none_or(|name| name == record.address.name())
+                && query.prefix.as_ref().is_none_or(|prefix| record.address.as_str().starts_with(prefix.as_str()))
                 && query.source_type.is_none_or_same(record.source_type.as_ref())
                 && query.state.as_deref().is_none_or(|state| state == state_of(&record.status))
                 && query.retracted.is_none_or(|retracted| retracted == record.retracted)
