@@ -188,6 +188,7 @@ locals {
       routes = ["GET /v1/records/{address+}"]
       scope  = "read"
       actions = {
+        feed  = ["dynamodb:GetItem"]
         table = ["dynamodb:GetItem", "dynamodb:Query"]
       }
     }
@@ -196,6 +197,7 @@ locals {
       routes = ["GET /v1/records"]
       scope  = "read"
       actions = {
+        feed                = ["dynamodb:GetItem"]
         table               = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
         "gsi1-kind"         = ["dynamodb:Query"]
         "source-type-index" = ["dynamodb:Query"]

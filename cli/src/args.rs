@@ -4,7 +4,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use nameservice::Place;
-use nameservice_model::{Address, ContentId, LeaseName};
+use nameservice_model::{Address, AddressGlob, ContentId, LeaseName};
 
 use crate::{
     base_path::BasePath,
@@ -16,7 +16,8 @@ Exit codes:
   0  done
   1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
   2  bad usage or bad input
-  3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost
+  3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost;
+     copy, compare, remote: the places do not hold the same
   4  unknown record, source or route
   5  not allowed
   6  the record is retracted
@@ -134,7 +135,7 @@ pub enum Command {
     /// Create a graph source, or replace its configuration and dependencies
     Publish(PublishArgs),
     /// Show a record
-    Show(AddressArgs),
+    Show(ShowArgs),
     /// List records
     List(ListArgs),
     /// Show every record, consistently read
@@ -185,6 +186,26 @@ pub enum Command {
         /// The new directory
         to: PathBuf,
     },
+    /// Copy records from one place to another: what is missing or older there
+    ///
+    /// Branches come after what they were made from, graph sources after what they depend on. What is newer at the target,
+    /// or different at the same watermark, is reported and left. The copy can be stopped and repeated at any point, beside
+    /// writers on both sides; at the end both sides are compared. Exits with 0 if the target holds what the source holds,
+    /// else with 3.
+    Copy(CopyArgs),
+    /// Compare the records of two places
+    ///
+    /// Exits with 0 if both hold the same, else with 3.
+    Compare(CompareArgs),
+    /// Write all records to a file as JSON Lines, `-` for stdout
+    Export(ExportArgs),
+    /// Copy the records of such a file, `-` for stdin, to a nameservice
+    Import(ImportArgs),
+    /// Follow other nameservices by hand, as git does: fetch, pull, push, and where each record stands
+    ///
+    /// The list is kept in remotes.toml beside the data, with what was fetched in remotes.sqlite.
+    #[command(subcommand)]
+    Remote(RemoteCommand),
     /// Print the OpenAPI document
     Openapi,
     /// Print the completions of a shell
@@ -233,6 +254,10 @@ pub struct ServeArgs {
     /// Keep everything in memory, and lose it at the end
     #[arg(long)]
     pub memory: bool,
+    /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is for reading
+    /// it; what is kept on disk is in --data DIR
+    #[arg(long, value_name = "URL", conflicts_with_all = ["consumer", "no_consumer"])]
+    pub upstream: Option<String>,
     /// Require bearer tokens signed by a key in this JWKS file or URL
     ///
     /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an
@@ -280,11 +305,175 @@ pub struct ServeArgs {
     pub feed_retention: Duration,
 }
 
+/// Which token goes with which of two places.
+#[derive(Debug, Default, Args)]
+pub struct TokenArgs {
+    /// The bearer token for the first place, where it is a service [default: --token]
+    #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_FROM_TOKEN", hide_env_values = true)]
+    pub from_token: Option<String>,
+    /// The bearer token for the second place, where it is a service [default: --token]
+    #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_TO_TOKEN", hide_env_values = true)]
+    pub to_token: Option<String>,
+}
+
+/// What of a copy is taken.
+#[derive(Debug, Default, Args)]
+pub struct TakeArgs {
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Write nothing, and print what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Of these records, also take what is newer at the target or differs (repeatable; may hold * and ?)
+    #[arg(long, value_name = "ADDRESS")]
+    pub force: Vec<AddressGlob>,
+    /// Set heads and indexes back where the source was set back from the very value that the target has. Nobody else must
+    /// write the same records at the target meanwhile
+    #[arg(long)]
+    pub resets: bool,
+}
+
+/// `copy`
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// The place to read from: https://HOST, dynamodb://TABLE, embedded:DIR, dump:FILE, or dump:- for stdin
+    pub from: Place,
+    /// The place to write to, in the same form
+    pub to: Place,
+    /// What is taken.
+    #[command(flatten)]
+    pub take: TakeArgs,
+    /// Go on with the changes of the source, until Ctrl-C
+    #[arg(long, conflicts_with = "dry_run")]
+    pub follow: bool,
+    /// Whose token.
+    #[command(flatten)]
+    pub tokens: TokenArgs,
+}
+
+/// `compare`
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// One place: https://HOST, dynamodb://TABLE, embedded:DIR, dump:FILE
+    pub from: Place,
+    /// The other
+    pub to: Place,
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Whose token.
+    #[command(flatten)]
+    pub tokens: TokenArgs,
+}
+
+/// `export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The file, replaced when everything is written; - for stdout
+    pub file: PathBuf,
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+}
+
+/// `remote`
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Add a remote
+    Add {
+        /// Its name, such as origin
+        name: String,
+        /// Where it is: https://HOST, dynamodb://TABLE, embedded:DIR
+        // Named apart from the option --url, which every command has.
+        #[arg(value_name = "URL")]
+        place: Place,
+        /// Only records whose addresses begin with this
+        #[arg(long)]
+        prefix: Option<String>,
+        /// The environment variable that holds the bearer token for it; tokens are not stored
+        #[arg(long, value_name = "VARIABLE")]
+        token_env: Option<String>,
+    },
+    /// List the remotes
+    List,
+    /// Remove a remote, and what is known of its records
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// Remember what a remote has, and change nothing
+    Fetch {
+        /// Its name
+        name: String,
+    },
+    /// Fetch, and move local records to what the remote has, where they were not changed here
+    ///
+    /// Records that were changed on both sides are reported with both values, and nothing of them is written: then the
+    /// command exits with 3.
+    Pull(RemoteMoveArgs),
+    /// Move the remote's records to the local ones, on the condition that it still has what was fetched
+    Push(RemoteMoveArgs),
+    /// Show which records are behind, ahead or diverged, as of the last fetch
+    Status {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `remote pull` and `remote push`
+#[derive(Debug, Args)]
+pub struct RemoteMoveArgs {
+    /// The name of the remote
+    pub name: String,
+    /// Write nothing, and print what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where both sides have changed, take the higher watermark for the newer value
+    #[arg(long)]
+    pub by_watermark: bool,
+    /// With pull: set heads and indexes back where the remote was set back. Nobody else must write them here meanwhile
+    #[arg(long)]
+    pub resets: bool,
+}
+
+/// `import`
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file; - for stdin
+    pub file: PathBuf,
+    /// What is taken.
+    #[command(flatten)]
+    pub take: TakeArgs,
+}
+
 /// A command about one record.
 #[derive(Debug, Args)]
 pub struct AddressArgs {
     /// The record, NAME:BRANCH; NAME means NAME:main
     pub address: Address,
+}
+
+/// `show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Only once its head (or its index, with --concern index) has this t
+    #[arg(long, value_name = "T", conflicts_with = "min_v")]
+    pub min_t: Option<i64>,
+    /// Only once its status or its configuration, as --concern says, has this version
+    #[arg(long, value_name = "N", requires = "concern")]
+    pub min_v: Option<i64>,
+    /// What --min-t or --min-v is about
+    #[arg(long, value_enum)]
+    pub concern: Option<ConcernArg>,
+    /// Only once the service has come to this position of the change feed
+    #[arg(long, value_name = "POSITION")]
+    pub min_position: Option<u64>,
+    /// How long to wait for that: 10, 10s; at most 20 seconds
+    #[arg(long, value_name = "DURATION", value_parser = values::wait)]
+    pub wait: Option<u64>,
 }
 
 /// A write.

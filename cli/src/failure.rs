@@ -2,9 +2,11 @@
 
 use std::{io, process::ExitCode};
 
+use nameservice_client::RequestError;
 use nameservice_embedded::{BackupError, OpenError};
 use nameservice_http::problem::ProblemDocument;
 use nameservice_model::{BoxError, Error as StoreError};
+use nameservice_sync::SyncError;
 use serde_json::Value;
 
 use crate::serve::ServeError;
@@ -126,6 +128,15 @@ pub enum Failure {
     /// The doctor's findings need attention; they have been printed.
     #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
+    /// Two places do not hold the same; what differs has been printed.
+    #[error("{0}")]
+    Differs(String),
+    /// Records could not be copied, compared or followed.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// A nameservice cannot be opened or used.
+    #[error(transparent)]
+    Library(#[from] nameservice::Error),
     /// A position that the feed has not reached.
     #[error("position {position} is beyond the end of the feed, whose oldest position is {oldest}")]
     BeyondEnd {
@@ -150,7 +161,7 @@ impl Failure {
             Self::Usage(_) => USAGE,
             Self::Refused(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
-            Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } => CONFLICT,
+            Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } | Self::Differs(_) => CONFLICT,
             Self::BeyondEnd { .. } => BEYOND_END,
             Self::Ended(code) => *code,
             // Shells distinguish a missing program from a file that is no program in this way.
@@ -160,12 +171,19 @@ impl Failure {
             Self::Open(OpenError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
                 UNAVAILABLE
             }
+            Self::Sync(SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. }) => USAGE,
+            Self::Sync(SyncError::Source(error) | SyncError::Target(error)) => code_of_backend(error),
+            Self::Sync(SyncError::Rejected { .. }) => CONFLICT,
+            Self::Library(nameservice::Error::Backend(error)) => code_of_backend(error),
+            Self::Library(nameservice::Error::Connect { .. }) => UNAVAILABLE,
             Self::Serve(error) if error.is_usage() => USAGE,
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
             // The reader of the pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
+            | Self::Sync(_)
+            | Self::Library(_)
             | Self::Open(_)
             | Self::Backup(_)
             | Self::Copy(_)
@@ -198,6 +216,19 @@ impl Failure {
     /// Returns the stored value, where the problem has one: `None` where it has not, null where nothing is stored.
     pub fn actual(&self) -> Option<&Value> {
         self.problem()?.members.get("actual")
+    }
+}
+
+/// The code of a backend's error: that of the service's answer, where one is behind it.
+fn code_of_backend(error: &StoreError) -> u8 {
+    match error {
+        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => UNAVAILABLE,
+        StoreError::Store { source, .. } => match source.downcast_ref() {
+            Some(RequestError::Problem(problem)) => code_of_status(problem.status),
+            Some(RequestError::Answered { status, .. }) => code_of_status(*status),
+            _ => FAILED,
+        },
+        _ => FAILED,
     }
 }
 

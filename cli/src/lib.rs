@@ -17,6 +17,7 @@ pub mod prometheus;
 pub mod routes;
 pub mod serve;
 pub mod target;
+pub mod upstream;
 pub mod values;
 
 use std::process::ExitCode;

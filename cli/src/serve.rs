@@ -4,6 +4,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,10 +15,13 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::ListenerExt as _,
 };
+use nameservice_client::Http;
+use nameservice_embedded::Options;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
 use nameservice_model::{BoxError, ChangeFeed, Error as StoreError};
+use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
@@ -28,6 +32,7 @@ use crate::{
     files::Stored,
     keys, output, prometheus, routes,
     target::{Missing, Opened, Place, Table},
+    upstream::Upstream,
 };
 
 /// Where the data is unless the command line says otherwise.
@@ -114,10 +119,12 @@ struct Settings {
     cors: Option<CorsLayer>,
     /// Below which path it is.
     base_path: Option<BasePath>,
+    /// What it is a replica of.
+    upstream: Option<Upstream>,
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, base_path } = settings;
+    let Settings { nudge, cors, base_path, upstream } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -134,7 +141,11 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     };
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
     let metrics = address.ip().is_loopback().then(|| prometheus::router(app.clone()));
-    let router = service(routes::router(), app).merge(metrics.unwrap_or_default());
+    let mut router = service(routes::router(), app);
+    if let Some(upstream) = &upstream {
+        router = upstream.layer(router);
+    }
+    let router = router.merge(metrics.unwrap_or_default());
     let mut router = router.layer(middleware::from_fn_with_state(front, receive));
     if let Some(cors) = cors {
         router = router.layer(cors);
@@ -251,6 +262,9 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         Some(address) => Some(bind(address).await?),
         None => None,
     };
+    if let Some(url) = &args.upstream {
+        return run_replica(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
+    }
     let retention = Some(args.feed_retention);
     let opened = match place {
         Place::Files(place) => {
@@ -288,7 +302,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     }
     let app = opened.app(auth);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
-    let settings = Settings { nudge, cors, base_path: args.base_path.clone() };
+    let settings = Settings { nudge, cors, base_path: args.base_path.clone(), upstream: None };
     let service = start_with(listener, app, settings)?;
     // A service in the background may have no stdout any more.
     let _ = output::print(&greeting(&args, &service, &opened));
@@ -308,6 +322,53 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     }
     // Waits for the writer of the log, which must not be done on a thread that serves.
     let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
+    Ok(())
+}
+
+/// `nameservice serve --upstream`
+async fn run_replica(
+    args: &ServeArgs,
+    url: &str,
+    place: Place,
+    target: &TargetArgs,
+    (listener, metrics): (TcpListener, Option<TcpListener>),
+    (auth, cors): (Auth, Option<CorsLayer>),
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let http = Http::new(url).map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut client = nameservice_client::Client::builder(url);
+    if let Some(token) = &target.token {
+        client = client.token(token.clone());
+    }
+    let (client, options) = (client.build()?, Options::default().with_retention(args.feed_retention));
+    let replica = match &place {
+        Place::Memory => Replica::in_memory(client, options)?,
+        Place::Data(directory) => Replica::open(directory, url, client, options).await?,
+        _ => {
+            return Err(Failure::Usage(
+                "a replica keeps its data in a directory (--data) or in memory (--memory)".into(),
+            ));
+        }
+    };
+    let names = Arc::new(replica.names().clone());
+    if let Auth::Verified(verifier) = &auth {
+        reload_on_hangup(verifier.clone())?;
+    }
+    let app = App::new(names.clone(), names.clone(), auth);
+    let upstream = Upstream::new(replica, http);
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
+    let base_path = args.base_path.clone();
+    let settings = Settings { nudge: None, cors, base_path, upstream: Some(upstream.clone()) };
+    let service = start_with(listener, app, settings)?;
+    let _ = output::print(&format!("Listening on {}, a replica of {url}. Ctrl-C stops it.", service.url()));
+    stop.await;
+    output::note("stopping");
+    service.stop().await;
+    if let Some(metrics) = metrics {
+        metrics.abort();
+    }
+    // Waits for the writer of the log, which must not be done on a thread that serves.
+    let _ = tokio::task::spawn_blocking(move || drop((upstream, names))).await;
     Ok(())
 }
 

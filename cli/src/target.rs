@@ -30,6 +30,7 @@ use crate::{
 const NOTICE_AFTER: Duration = Duration::from_millis(900);
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
+const DYNAMODB_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +117,36 @@ impl TargetArgs {
         Ok(self)
     }
 
+    /// The place that the command line names, as the library opens it.
+    pub fn library_place(&self) -> Result<nameservice::Place, Failure> {
+        if let Some(place) = &self.at {
+            return Ok(place.clone());
+        }
+        let table = |endpoint| nameservice::Place::DynamoDb {
+            table: self.table.clone().unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned()),
+            region: None,
+            endpoint,
+            timeout: DYNAMODB_TIMEOUT,
+        };
+        Ok(match self.place()? {
+            Some(Place::Data(directory)) => nameservice::Place::Embedded(directory),
+            Some(Place::Memory) => nameservice::Place::Memory,
+            Some(Place::Files(place)) => place,
+            Some(Place::Endpoint(url)) => table(Some(url)),
+            Some(Place::Aws) => table(None),
+            None => nameservice::Place::Service(self.service_url()?),
+        })
+    }
+
+    /// The URL of the service that is meant where no table is named.
+    fn service_url(&self) -> Result<String, Failure> {
+        if self.table.is_some() {
+            return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
+        }
+        let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
+        Ok(url.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+    }
+
     /// The table that the command line names, if it names one.
     pub fn place(&self) -> Result<Option<Place>, Failure> {
         let data = self.data.clone().map(Place::Data);
@@ -136,11 +167,7 @@ impl TargetArgs {
     /// A client of what the command line names.
     pub async fn client(&self, missing: Missing) -> Result<Client, Failure> {
         let Some(place) = self.place()? else {
-            if self.table.is_some() {
-                return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
-            }
-            let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
-            return client::remote(url.as_deref().unwrap_or(DEFAULT_URL), self.token.clone());
+            return client::remote(&self.service_url()?, self.token.clone());
         };
         let opened = Opened::open(place, self.table.as_deref(), missing, None).await?;
         if let Opened::Table(table) = &opened {

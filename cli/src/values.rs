@@ -9,6 +9,7 @@ use std::{
 
 use jiff::{Span, SpanRelativeTo};
 use nameservice_api::requests::HeadValue;
+use nameservice_http::freshness::MAX_WAIT_SECONDS;
 use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
 use serde_json::Value;
 
@@ -133,6 +134,17 @@ pub fn ttl(text: &str) -> Result<u32, String> {
     let seconds = u32::try_from(seconds).ok();
     let seconds = seconds.filter(|seconds| (MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(seconds));
     seconds.ok_or_else(|| format!("it must be {MIN_TTL_SECONDS}s to {MAX_TTL_SECONDS}s"))
+}
+
+/// How long a read may wait, in seconds.
+pub fn wait(text: &str) -> Result<u64, String> {
+    let seconds = match text.parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => duration(text).ok_or_else(|| wrong(text, "a number of seconds"))?.as_secs(),
+    };
+    Some(seconds)
+        .filter(|seconds| *seconds <= MAX_WAIT_SECONDS)
+        .ok_or_else(|| format!("it must be 0s to {MAX_WAIT_SECONDS}s"))
 }
 
 /// A duration such as `5m`; `None` for a text that is none.

@@ -59,6 +59,27 @@ async fn ledgers_are_no_graph_sources_and_the_other_way_round(ns: &Fixture) {
 }
 
 #[every_backend]
+async fn the_version_of_a_config_may_be_given_and_only_grows(ns: &Fixture) {
+    let at_v = |v: i64, k: i64| bm25("search", json!({ "k": k }), &[]).with_v(v).unwrap();
+    let Published::Created(record) = publish(ns, &at_v(7, 1)).await else { panic!() };
+    assert_eq!(record.config, Config::new(7, json!({ "k": 1 })));
+    for v in [1, 7] {
+        let conflict = Published::Conflict { actual: Some(Config::new(7, json!({ "k": 1 }))) };
+        assert_eq!(publish(ns, &at_v(v, 2)).await, conflict);
+    }
+    let Published::Updated(record) = publish(ns, &expecting(7, at_v(12, 3))).await else { panic!() };
+    assert_eq!(record.config, Config::new(12, json!({ "k": 3 })));
+    // Left out, it is one more. A repeated creation is recognised by its version.
+    let Published::Updated(record) = publish(ns, &bm25("search", json!({}), &[])).await else { panic!() };
+    assert_eq!(record.config.v, 13);
+    let (call, new) = (Call::fresh(), bm25("other", json!({}), &[]).with_v(5).unwrap());
+    for _ in 0..2 {
+        let published = ns.publish_graph_source(&call, &new).await.unwrap();
+        assert!(matches!(&published, Published::Created(record) if record.config.v == 5), "{published:?}");
+    }
+}
+
+#[every_backend]
 async fn another_type_is_wrong(ns: &Fixture) {
     source(ns, "search", &[]).await;
     let other = graph_source("search", "f:HnswIndex", json!({}), &[]);

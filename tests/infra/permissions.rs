@@ -188,8 +188,10 @@ async fn reads(r: &mut Recorder) {
     for path in [
         "/v1/records/mydb",
         "/v1/records/mydb?concerns=head",
+        "/v1/records/mydb?min_position=0&min_t=1",
         "/v1/records",
         "/v1/records?view=full",
+        "/v1/records?min_position=0",
         "/v1/records?kind=ledger",
         "/v1/records?name=mydb",
         "/v1/records?source_type=f:Bm25Index",

@@ -14,6 +14,7 @@ mod console_get;
 mod content_ids;
 mod fluree;
 mod fluree_events;
+mod freshness;
 mod graph_source_publish;
 mod head_push;
 mod head_reset;

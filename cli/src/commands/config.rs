@@ -30,7 +30,7 @@ pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
         }
         // The type never changes, and dependencies that are not named stay.
         let source_type = record.source_type.clone().ok_or_else(|| incomplete("source_type"))?;
-        let body = GraphSource { source_type, config: payload, dependencies: None, expected_v: Some(v) };
+        let body = GraphSource { source_type, config: payload, dependencies: None, expected_v: Some(v), v: None };
         let request = write(Method::PUT, "graph-sources", &key).at(&address).body(&body);
         let record = session.send::<Record>(request).await;
         let record = record.map_err(|failure| Expectation::Version(v).explain(failure, None))?;

@@ -26,6 +26,7 @@ pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
             dependencies: Some(texts(&depends_on)),
             // Creating is not replacing.
             expected_v: Some(0),
+            v: None,
         };
         return put_graph_source(session, &address, &key, &body).await.map_err(|failure| match failure {
             Failure::Refused(mut problem) if problem.kind() == Some(ProblemKind::Conflict) => {
@@ -50,6 +51,7 @@ pub(super) async fn publish(session: &Session, args: PublishArgs) -> Result<(), 
         config: values::object(&config)?,
         dependencies: (no_dependencies || !depends_on.is_empty()).then(|| texts(&depends_on)),
         expected_v: expect_v,
+        v: None,
     };
     put_graph_source(session, &address, &key, &body).await
 }

@@ -4,12 +4,14 @@ mod branch;
 mod config;
 mod confirm;
 mod conflict;
+mod copy;
 mod create;
 mod doctor;
 mod lease;
 mod lifecycle;
 mod list;
 mod push;
+mod remote;
 mod service;
 mod show;
 mod status;
@@ -86,6 +88,14 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         target.at = None;
         args.memory = true;
     }
+    let command = match command {
+        Command::Copy(args) => return copy::copy(args, &target, Output::new(json)).await,
+        Command::Compare(args) => return copy::compare(args, &target, Output::new(json)).await,
+        Command::Export(args) => return copy::export(args, &target, Output::new(json)).await,
+        Command::Remote(command) => return remote::run(command, &target, Output::new(json)).await,
+        Command::Import(args) => return copy::import(args, &target, Output::new(json)).await,
+        command => command,
+    };
     let target = target.resolved()?;
     let command = match command {
         Command::Serve(args) => return serve::run(args, target).await,
@@ -115,7 +125,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(args) => create::create(session, args).await,
         Command::Publish(args) => create::publish(session, args).await,
-        Command::Show(args) => show::run(session, &args.address).await,
+        Command::Show(args) => show::run(session, args).await,
         Command::List(args) => list::list(session, args).await,
         Command::Snapshot => list::snapshot(session).await,
         Command::Watch(args) => watch::watch(session, args).await,
@@ -134,6 +144,11 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Health(args) => service::health(session, &args).await,
         // Handled before a session begins.
         Command::Serve(_)
+        | Command::Copy(_)
+        | Command::Compare(_)
+        | Command::Export(_)
+        | Command::Import(_)
+        | Command::Remote(_)
         | Command::Init
         | Command::Backup { .. }
         | Command::Doctor(_)

@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
 mod consumer;
+mod copy;
 mod engine;
 #[cfg(unix)]
 mod feed;
 #[cfg(unix)]
 mod serving;
+mod migration;
+mod regions;
+mod replica;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},

@@ -6,15 +6,16 @@ use axum::{Json, extract::State};
 use nameservice_http::{
     Problem, Route,
     extract::{Allowed, Query, Read},
+    freshness::{Deadline, Freshness},
     page,
     shapes::{Kind, Listed, Page},
 };
-use nameservice_model::{self as model, ListQuery, NameService};
+use nameservice_model::{self as model, ChangeFeed, ListQuery, NameService};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidCursor);
+nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -54,6 +55,11 @@ struct Parameters {
     limit: Option<u64>,
     /// Where the last page ended.
     cursor: Option<String>,
+    /// The answer must include the change at this position of the feed.
+    min_position: Option<u64>,
+    /// How many seconds to wait for that.
+    #[param(minimum = 0, maximum = 20, default = 0)]
+    wait: Option<u64>,
 }
 
 impl Parameters {
@@ -86,10 +92,15 @@ impl Parameters {
 )]
 async fn record_list(
     State(names): State<Arc<dyn NameService>>,
+    State(feed): State<Arc<dyn ChangeFeed>>,
     caller: Allowed<Read>,
+    deadline: Deadline,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Page<Listed>>, Problem> {
-    let found = names.list(&parameters.into_query()?, &|address| caller.sees(address)).await?;
+    let freshness = Freshness::of_position(parameters.min_position, parameters.wait, deadline)?;
+    let query = parameters.into_query()?;
+    let visible = |address: &_| caller.sees(address);
+    let found = freshness.read(feed.as_ref(), || names.list(&query, &visible), |_| None).await?;
     let shown = |listed| match listed {
         model::Listed::Full(record) => model::Listed::Full(Box::new(caller.shown(*record))),
         summary => summary,

@@ -6,6 +6,7 @@ use axum::{Json, extract::State};
 use nameservice_http::{
     Problem, Route,
     extract::{Allowed, Query, Read},
+    freshness::{Deadline, Freshness},
     page,
     shapes::Record,
 };
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidCursor);
+nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet);
 
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 1000;
@@ -31,6 +32,11 @@ struct Parameters {
     prefix: Option<String>,
     /// Where the last page ended.
     cursor: Option<String>,
+    /// The answer must include the change at this position of the feed.
+    min_position: Option<u64>,
+    /// How many seconds to wait for that.
+    #[param(minimum = 0, maximum = 20, default = 0)]
+    wait: Option<u64>,
 }
 
 /// A page of a snapshot.
@@ -60,10 +66,13 @@ async fn snapshot_get(
     State(names): State<Arc<dyn NameService>>,
     State(feed): State<Arc<dyn ChangeFeed>>,
     caller: Allowed<Read>,
+    deadline: Deadline,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<SnapshotPage>, Problem> {
     let limit = page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let prefix = page::prefix(parameters.prefix)?;
+    let freshness = Freshness::of_position(parameters.min_position, parameters.wait, deadline)?;
+    freshness.read(feed.as_ref(), || async { Ok(()) }, |()| None).await?;
     let mut after = page::cursor(parameters.cursor.as_deref())?;
     // Taken before the first read and kept in the cursor: changes during the scan are in the feed after it.
     let position = match after.as_ref().and_then(Cursor::position) {

@@ -158,6 +158,7 @@ impl From<&model::GraphSourcePublication> for GraphSource {
             config: publication.config().clone(),
             dependencies: dependencies.map(|all| all.iter().map(Address::to_string).collect()),
             expected_v: publication.expected_v(),
+            v: publication.v(),
         }
     }
 }

@@ -61,6 +61,7 @@ kinds! {
     Internal              "internal"                500 "The service failed"
     OutcomeUnknown        "outcome-unknown"         503 "It is unknown whether the write was applied"
     FeedUnavailable       "feed-unavailable"        503 "The change feed is not available"
+    NotYet                "not-yet"                 503 "What is there is older than was asked for"
     Unavailable           "unavailable"             503 "The service is temporarily unavailable"
 }
 

@@ -467,6 +467,10 @@ pub struct GraphSource {
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_v: Option<i64>,
+    /// The `v` that the config gets, greater than the current one; left out, one more.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v: Option<i64>,
 }
 
 impl GraphSource {
@@ -475,6 +479,9 @@ impl GraphSource {
         let mut publication = GraphSourcePublication::new(own.clone(), self.source_type, self.config)?;
         if let Some(v) = self.expected_v {
             publication = publication.expecting(v)?;
+        }
+        if let Some(v) = self.v {
+            publication = publication.with_v(v)?;
         }
         if let Some(texts) = self.dependencies {
             // More than are allowed are not looked at.
@@ -707,6 +714,7 @@ mod tests {
             (json!({"source_type": " "}), "source_type"),
             (json!({"source_type": "s".repeat(129)}), "source_type"),
             (json!({"expected_v": -1}), "expected_v"),
+            (json!({"v": 0}), "v"),
             (json!({"dependencies": ["search"]}), "dependencies[0]"),
             (json!({"dependencies": ["a", "a:main"]}), "dependencies[1]"),
             (json!({"dependencies": ["a", "a@b"]}), "dependencies[1]"),

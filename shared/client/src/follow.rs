@@ -64,6 +64,8 @@ pub struct Follow {
     source: Source,
     backoff: backon::ExponentialBackoff,
     polled: std::collections::VecDeque<Change>,
+    /// Called whenever the service has given a sign.
+    on_contact: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 enum Source {
@@ -89,6 +91,7 @@ impl Client {
             source: Source::Closed,
             backoff: backoff(),
             polled: Default::default(),
+            on_contact: None,
         }
     }
 }
@@ -104,6 +107,19 @@ struct Expired {
 }
 
 impl Follow {
+    /// Calls this whenever the service gives a sign: an event, a heartbeat, an answer.
+    #[must_use]
+    pub fn on_contact(mut self, call: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_contact = Some(Box::new(call));
+        self
+    }
+
+    fn contact(&self) {
+        if let Some(call) = &self.on_contact {
+            call();
+        }
+    }
+
     /// Returns the position up to which everything was returned; `None` before the service has said where now is.
     pub fn position(&self) -> Option<u64> {
         self.after
@@ -149,7 +165,10 @@ impl Follow {
     async fn open(&mut self) -> Result<Option<Event>> {
         let request = self.filter.apply(Request::get("events")).resume(self.after);
         match self.client.events(&request).await {
-            Ok(events) => self.source = Source::Events(events),
+            Ok(events) => {
+                self.contact();
+                self.source = Source::Events(events);
+            }
             Err(error) if error.oldest().is_some() => return Ok(error.oldest().map(|oldest| self.skip_to(oldest))),
             Err(error) if error.is_transient() => {
                 tracing::debug!(error = %chain(&error), "the stream of changes cannot be opened");
@@ -173,6 +192,7 @@ impl Follow {
         let request = request.query("limit", Some(MAX_PAGE)).query("wait", Some(POLL_SECONDS));
         match self.client.page(&request).await {
             Ok(Ok((found, position))) => {
+                self.contact();
                 if found.is_empty() {
                     self.after = Some(position);
                 }
@@ -189,6 +209,7 @@ impl Follow {
     }
 
     fn read(&mut self, event: Sse) -> Result<Option<Event>> {
+        self.contact();
         let data = event.data.as_deref().unwrap_or_default();
         let read = |error: serde_json::Error| unreadable(OPERATION, error);
         let found = match event.event.as_deref() {

@@ -39,6 +39,10 @@ impl Embedded {
         action: Action,
         outcome: impl FnOnce(Outcome) -> Option<T> + Send,
     ) -> Result<T> {
+        if self.is_replica() {
+            let source = "a replica takes writes from its upstream alone".into();
+            return Err(Error::Store { operation, source });
+        }
         let written = self.inner.writer.write(operation, Command::new(call, action)).await?;
         // A command has an outcome of its own kind.
         outcome(written).ok_or_else(|| Error::Store { operation, source: "it has the outcome of another".into() })

@@ -50,6 +50,23 @@ pub enum OpenError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The directory is a replica of another nameservice, or of another one than was named.
+    #[error(
+        "{} is a replica of {upstream}: serve it with --upstream {upstream}, or choose another directory",
+        path.display()
+    )]
+    Replica {
+        /// The log.
+        path: PathBuf,
+        /// What it is a replica of.
+        upstream: String,
+    },
+    /// The directory was to be a replica, and holds a nameservice of its own.
+    #[error("{} is no replica: it has records of its own, which a replica would replace; choose another directory", path.display())]
+    NoReplica {
+        /// The log.
+        path: PathBuf,
+    },
     /// The file is damaged.
     #[error("{} is damaged ({reason}): restore a backup, or examine it with `nameservice doctor`", path.display())]
     Damaged {

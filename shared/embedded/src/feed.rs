@@ -23,6 +23,10 @@ impl ChangeFeed for Embedded {
         Ok(self.inner.shared.published.load().position())
     }
 
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let shared = &self.inner.shared;
         let limit = limit.get().min(MAX_CHANGES);

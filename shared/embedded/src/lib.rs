@@ -33,6 +33,7 @@ mod log;
 mod pace;
 mod queue;
 mod recent;
+mod replica;
 mod snapshots;
 pub mod state;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use backup::{BackupError, backup};
 pub use doctor::{CODES, Examined, examine};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};
+pub use state::Replicated;
 pub use view::View;
 
 use crate::{
@@ -131,6 +133,8 @@ struct Inner {
     shared: Arc<Shared>,
     readers: Option<Arc<Readers>>,
     _directory: Option<Directory>,
+    /// It is fed by another nameservice, and takes no writes.
+    is_replica: bool,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -158,7 +162,7 @@ impl Embedded {
     /// Returns an empty nameservice that is gone when its last clone is dropped.
     pub fn memory(options: Options) -> Result<Self, OpenError> {
         let bytes = options.recent_bytes.unwrap_or(RECENT_BYTES_WITHOUT_LOG);
-        Self::start(Shared::new(State::new(), bytes, options.retention), None, None)
+        Self::start(Shared::new(State::new(), bytes, options.retention), None, None, false)
     }
 
     /// Sets another clock than the system's: it times leases and stamps records and changes. All clones follow it.
@@ -177,13 +181,18 @@ impl Embedded {
         let path = directory.log();
         let (log, state) = Log::open(&path, options.checkpoint_bytes, options.hook)?;
         let shared = Shared::new(state, options.recent_bytes.unwrap_or(RECENT_BYTES), options.retention);
-        Self::start(shared, Some(log), Some((directory, Arc::new(Readers::new(&path)))))
+        Self::start(shared, Some(log), Some((directory, Arc::new(Readers::new(&path)))), false)
     }
 
-    fn start(shared: Shared, log: Option<Log>, file: Option<(Directory, Arc<Readers>)>) -> Result<Self, OpenError> {
+    fn start(
+        shared: Shared,
+        log: Option<Log>,
+        file: Option<(Directory, Arc<Readers>)>,
+        is_replica: bool,
+    ) -> Result<Self, OpenError> {
         let shared = Arc::new(shared);
         let writer = Writer::start(shared.clone(), log)?;
         let (directory, readers) = file.unzip();
-        Ok(Self { inner: Arc::new(Inner { writer, shared, readers, _directory: directory }) })
+        Ok(Self { inner: Arc::new(Inner { writer, shared, readers, _directory: directory, is_replica }) })
     }
 }

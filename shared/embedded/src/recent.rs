@@ -29,6 +29,11 @@ impl Recent {
         Self { entries: RwLock::default(), bytes }
     }
 
+    /// Forgets all changes: what follows has other positions.
+    pub(crate) fn clear(&self) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Entries::default();
+    }
+
     /// Adds what follows the last change. Where there is no log, expired changes leave, too.
     pub(crate) fn append(&self, added: Vec<Entry>, expired_before: Option<i64>) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);

@@ -37,6 +37,11 @@ impl Snapshots {
         Some(state.clone())
     }
 
+    /// Drops all: what follows is not a later state of the same nameservice.
+    pub(crate) fn clear(&self) {
+        self.kept().clear();
+    }
+
     /// Drops what nobody has used for a while.
     pub(crate) fn drop_unused(&self) {
         let mut kept = self.kept();

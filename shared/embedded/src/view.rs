@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use nameservice_model::{Address, Record};
 
@@ -16,6 +19,11 @@ impl View {
     /// Returns the position: whatever was written up to it is in the view.
     pub fn position(&self) -> u64 {
         self.0.position()
+    }
+
+    /// Returns when the last change was recorded; the epoch before the first.
+    pub fn recorded_at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(self.0.recorded_at).unwrap_or(0))
     }
 
     /// Returns how many records there are.

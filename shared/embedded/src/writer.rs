@@ -238,7 +238,10 @@ impl Run {
     fn apply(&mut self, job: Job, group: &mut Group, may_hold: bool) {
         // Each command has a time of its own, which is not before the time at which it was sent.
         let now = self.shared.now();
-        let Applied { outcome, changes, touched } = self.state.apply(&job.command, now);
+        let Applied { outcome, changes, touched, replaced } = self.state.apply(&job.command, now);
+        if replaced.is_some() {
+            group.batch = Batch { replaced, ..Batch::default() };
+        }
         for change in &changes {
             match self.entry(change) {
                 Ok(entry) => {
@@ -274,6 +277,10 @@ impl Run {
                 }
                 histogram!("nameservice_log_commit_commands").record(pending.len() as f64);
                 let expired = self.log.is_none().then_some(expired_before);
+                if batch.replaced.is_some() {
+                    self.shared.recent.clear();
+                    self.shared.snapshots.clear();
+                }
                 self.shared.publish(self.state.clone(), batch.changes, expired);
                 for (answer, outcome) in pending {
                     // Who has gone away does not hear the outcome.

@@ -6,7 +6,7 @@ use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use tower_http::cors::AllowOrigin;
 pub use tower_http::cors::CorsLayer;
 
-use crate::REQUEST_ID;
+use crate::{REQUEST_ID, freshness::POSITION};
 
 /// How long a browser keeps the answer to a preflight.
 const MAX_AGE: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ pub fn cors(origins: &[String]) -> Result<CorsLayer, InvalidOrigin> {
             named("last-event-id"),
             REQUEST_ID,
         ])
-        .expose_headers([header::ETAG, header::LOCATION, header::RETRY_AFTER, REQUEST_ID])
+        .expose_headers([header::AGE, header::ETAG, header::LOCATION, header::RETRY_AFTER, POSITION, REQUEST_ID])
         .max_age(MAX_AGE))
 }
 

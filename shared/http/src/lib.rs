@@ -9,6 +9,7 @@ mod cors;
 pub mod etag;
 pub mod extract;
 pub mod filter;
+pub mod freshness;
 pub mod hub;
 mod key_source;
 mod openapi;

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use nameservice_model::{Address, BoxError, ChangeFeed, Error, InvalidCursor, Object, Record, RecordKind};
+use nameservice_model::{Address, BoxError, ChangeFeed, ConcernKind, Error, InvalidCursor, Object, Record, RecordKind};
 use serde_json::{Value, json};
 
 use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
@@ -319,6 +319,24 @@ impl Problem {
              /v1/snapshot and continue from its position"
         );
         Self::new(Kind::PositionAhead, detail).member("position", last).member("oldest", oldest)
+    }
+
+    /// The feed has not come to the position that the answer must include.
+    pub fn position_not_yet(wanted: u64, position: u64) -> Self {
+        Self::new(Kind::NotYet, format!("this service is at position {position}, before {wanted}"))
+            .member("position", position)
+            .header(header::RETRY_AFTER, RETRY_AFTER)
+    }
+
+    /// The record is older than the answer must be: this is what is there, null where there is none.
+    pub fn watermark_not_yet(concern: ConcernKind, wanted: i64, record: Option<&nameservice_api::Record>) -> Self {
+        let mark = match concern {
+            ConcernKind::Head | ConcernKind::Index => "t",
+            ConcernKind::Status | ConcernKind::Config => "v",
+        };
+        Self::new(Kind::NotYet, format!("the {concern} is before {mark} {wanted}"))
+            .member("record", json!(record))
+            .header(header::RETRY_AFTER, RETRY_AFTER)
     }
 
     /// The body is larger than the service takes.

@@ -1,22 +1,23 @@
 //! What every answer goes through, whichever route gives it.
 
-use std::{any::Any, panic::AssertUnwindSafe};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::Request,
+    extract::{FromRef as _, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, Uri},
-    middleware::{Next, from_fn},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use nameservice_model::chain;
+use nameservice_model::{ChangeFeed, chain};
 use uuid::Uuid;
 
 use crate::{
     app::App,
+    freshness::Positioned,
     path::entrance,
     problem::{Failure, Problem},
 };
@@ -33,7 +34,9 @@ const MAX_REQUEST_ID_BYTES: usize = 128;
 /// Every answer has an `x-request-id` (the client's own, if it is sane), every refusal is a [`Problem`], a body over
 /// [`MAX_BODY_BYTES`] is refused, a panic becomes a 500, and what failed is logged here and only here.
 pub fn service(router: Router<App>, app: App) -> Router {
-    router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(app).layer(from_fn(answer))
+    let feed = Arc::<dyn ChangeFeed>::from_ref(&app);
+    let answer = from_fn_with_state(feed, answer);
+    router.method_not_allowed_fallback(method_not_allowed).fallback(not_found).with_state(app).layer(answer)
 }
 
 async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
@@ -62,11 +65,12 @@ pub(crate) struct Received {
 }
 
 /// One layer, for each layer of a router costs every request several allocations.
-async fn answer(mut request: Request, next: Next) -> Response {
+async fn answer(State(feed): State<Arc<dyn ChangeFeed>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     // An answer that goes on after this has returned logs under the same name.
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let positioned = Positioned::begin(&*feed, &method).await;
     let answered = AssertUnwindSafe(receive(request, next)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(panicked);
     if let Some(Failure(failure)) = response.extensions_mut().remove() {
@@ -74,6 +78,7 @@ async fn answer(mut request: Request, next: Next) -> Response {
         let request_id = id.to_str().unwrap_or_default();
         tracing::error!(request_id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
     }
+    positioned.end(&*feed, &mut response).await;
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }

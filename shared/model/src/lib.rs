@@ -56,7 +56,7 @@ pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_
 pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};
 pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
-pub use redact::redact;
+pub use redact::{REDACTED, is_redacted, redact};
 pub use traits::{
     AdminPublisher, Backend, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,
     NameService, Publisher, RefPublisher, StatusPublisher, TransactionPublisher,

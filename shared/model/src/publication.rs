@@ -16,6 +16,7 @@ pub struct GraphSourcePublication {
     config: Object,
     dependencies: Option<Vec<Address>>,
     expected_v: Option<i64>,
+    v: Option<i64>,
 }
 
 impl GraphSourcePublication {
@@ -27,7 +28,7 @@ impl GraphSourcePublication {
             let reason = format!("must not be blank, and have at most {MAX_SOURCE_TYPE_BYTES} bytes");
             return Err(InvalidPayload::new("source_type", reason));
         }
-        Ok(Self { address, source_type, config, dependencies: None, expected_v: None })
+        Ok(Self { address, source_type, config, dependencies: None, expected_v: None, v: None })
     }
 
     /// Sets the records that it depends on: distinct, not the graph source itself, at most [`MAX_DEPENDENCIES`]. Left
@@ -59,6 +60,16 @@ impl GraphSourcePublication {
         Ok(self)
     }
 
+    /// Sets the `v` that the config gets, which must be greater than the current one when it is published. Left out, it
+    /// is one more.
+    pub fn with_v(mut self, v: i64) -> Result<Self, InvalidPayload> {
+        if v < 1 {
+            return Err(InvalidPayload::new("v", "must be 1 or greater"));
+        }
+        self.v = Some(v);
+        Ok(self)
+    }
+
     /// Returns the address of the graph source.
     pub const fn address(&self) -> &Address {
         &self.address
@@ -82,6 +93,20 @@ impl GraphSourcePublication {
     /// Returns the `v` that the current config must have.
     pub const fn expected_v(&self) -> Option<i64> {
         self.expected_v
+    }
+
+    /// Returns the `v` that the config gets where the current one is this, 0 where there is none; `None` where that would
+    /// not be an advance.
+    pub fn v_after(&self, current: i64) -> Option<i64> {
+        match self.v {
+            Some(v) => Some(v).filter(|v| *v > current),
+            None => Some(current.saturating_add(1)),
+        }
+    }
+
+    /// Returns the `v` that was set for the config.
+    pub const fn v(&self) -> Option<i64> {
+        self.v
     }
 }
 
@@ -135,6 +160,9 @@ mod tests {
             assert_eq!(new().with_dependencies(dependencies).unwrap_err().path, path);
         }
         assert!(new().expecting(-1).is_err() && new().expecting(0).is_ok());
+        assert!(new().with_v(0).is_err());
+        assert_eq!((new().v_after(4), new().with_v(9).unwrap().v_after(8)), (Some(5), Some(9)));
+        assert_eq!(new().with_v(9).unwrap().v_after(9), None);
         for source_type in [" ", &"s".repeat(129)] {
             assert!(GraphSourcePublication::new(at("a"), source_type, Object::new()).is_err());
         }

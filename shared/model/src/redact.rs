@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-/// Replaces a secret.
-const REDACTED: &str = "[redacted]";
+/// Stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
 
 /// Words that make a member a secret, anywhere in its name.
 const SECRET_WORDS: [&str; 17] = [
@@ -53,6 +53,16 @@ pub fn redact(value: &mut Value) {
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns whether [`redact`] has replaced anything in a value.
+pub fn is_redacted(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(REDACTED),
+        Value::Array(values) => values.iter().any(is_redacted),
+        Value::Object(members) => members.values().any(is_redacted),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -170,6 +170,11 @@ pub trait ChangeFeed: Send + Sync {
         None
     }
 
+    /// Whether a write is in the feed before it is answered. Then a position says how fresh a read is.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
     /// Returns at most `limit` changes after a position, consistent and without a gap.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run>;
 

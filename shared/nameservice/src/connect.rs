@@ -60,9 +60,24 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
             let opened = nameservice_embedded::Embedded::memory(nameservice_embedded::Options::default());
             Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
         }
+        Place::Legacy { .. } => {
+            Err(cannot_open(place)("a table of an older layout is copied from; it cannot be connected to"))
+        }
+        Place::Dump(_) => Err(cannot_open(place)("a dump is copied from and to; it cannot be connected to")),
         #[allow(unreachable_patterns, reason = "of the features that are off")]
         other => Err(cannot_open(other)("the library was built without this backend: see its cargo features")),
     }
+}
+
+/// Opens a table of one of the older layouts, to copy from: `v1:TABLE` or `item:TABLE`. Only records whose addresses begin
+/// with the prefix are read.
+#[cfg(all(feature = "dynamodb", feature = "sync"))]
+pub async fn legacy_table(place: &Place, prefix: Option<String>) -> Result<nameservice_sync::LegacyTable> {
+    let Place::Legacy { table, region, endpoint, .. } = place else {
+        return Err(cannot_open(place)("it is no table of an older layout"));
+    };
+    let client = crate::dynamodb::client(region.as_deref(), endpoint.as_deref()).await.map_err(cannot_open(place))?;
+    Ok(nameservice_sync::LegacyTable::new(client, table, prefix))
 }
 
 pub(crate) fn cannot_open<E: Into<nameservice_model::BoxError>>(place: &Place) -> impl Fn(E) -> Error {

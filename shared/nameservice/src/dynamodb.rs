@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aws_sdk_dynamodb::Client;
 use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
@@ -16,6 +17,23 @@ use nameservice_model::{
 };
 use nameservice_store::{Store, endpoint_client, sdk_client};
 use serde_json::Value;
+
+/// Returns a client of a DynamoDB: at an endpoint, or in AWS by the usual chain of region and credentials.
+pub(crate) async fn client(region: Option<&str>, endpoint: Option<&str>) -> Result<Client, BoxError> {
+    if let Some(url) = endpoint {
+        return Ok(endpoint_client(url));
+    }
+    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+    let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
+    if let Some(region) = region {
+        config = config.region(aws_config::Region::new(region.to_owned()));
+    }
+    let config = config.load().await;
+    if config.region().is_none() {
+        return Err("no AWS region is configured: name one with ?region=, or set AWS_REGION".into());
+    }
+    Ok(sdk_client(&config))
+}
 
 /// A table of DynamoDB and the table of its change feed, as one backend.
 #[derive(Clone, Debug)]
@@ -37,21 +55,7 @@ impl DynamoDb {
         endpoint: Option<&str>,
         timeout: Duration,
     ) -> Result<Self, BoxError> {
-        let client = match endpoint {
-            Some(url) => endpoint_client(url),
-            None => {
-                let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-                let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
-                if let Some(region) = region {
-                    config = config.region(aws_config::Region::new(region.to_owned()));
-                }
-                let config = config.load().await;
-                if config.region().is_none() {
-                    return Err("no AWS region is configured: name one with ?region=, or set AWS_REGION".into());
-                }
-                sdk_client(&config)
-            }
-        };
+        let client = client(region, endpoint).await?;
         let policy = nameservice_dynamo::RetryPolicy { deadline: timeout, ..Default::default() };
         let feed = Feed::new(client.clone(), Feed::table_of(table));
         Ok(Self { store: Store::new(client, table).with_retry_policy(policy), feed })

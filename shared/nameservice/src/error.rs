@@ -38,6 +38,14 @@ pub enum Error {
     /// The URL names no backend.
     #[error(transparent)]
     Place(#[from] InvalidPlace),
+    /// What was read is older than was asked for.
+    #[error("the watermark is {actual}, below {wanted}", actual = actual.map_or_else(|| "missing".to_owned(), |v| v.to_string()))]
+    NotYet {
+        /// The watermark that was asked for.
+        wanted: i64,
+        /// The watermark that is there; `None` where there is no record.
+        actual: Option<i64>,
+    },
     /// The backend cannot be opened.
     #[error("cannot open {place}")]
     Connect {

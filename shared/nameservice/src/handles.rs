@@ -8,12 +8,12 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-use crate::{Error, Rejection, Result, names::new_head};
+use crate::{AtLeast, Error, Rejection, Result, names::new_head};
 
-type Future<T> = Pin<Box<dyn std::future::Future<Output = Result<T>> + Send>>;
+pub(crate) type Future<T> = Pin<Box<dyn std::future::Future<Output = Result<T>> + Send>>;
 
 macro_rules! handle {
-    ($name:ident $what:literal) => {
+    ($name:ident $value:ident $what:literal) => {
         #[doc = concat!("The ", $what, " of one record.")]
         #[derive(Clone)]
         pub struct $name {
@@ -25,14 +25,24 @@ macro_rules! handle {
             pub(crate) fn new(backend: Arc<dyn Backend>, address: Address) -> Self {
                 Self { backend, address }
             }
+
+            #[doc = concat!("Begins to read the ", $what, " once its watermark is at least this.")]
+            pub fn at_least(&self, watermark: i64) -> AtLeast<$value> {
+                let handle = self.clone();
+                let read = move || -> Future<Option<$value>> {
+                    let handle = handle.clone();
+                    Box::pin(async move { handle.get().await })
+                };
+                AtLeast::new(self.backend.clone(), watermark, Box::new(read))
+            }
         }
     };
 }
 
-handle!(HeadHandle "head");
-handle!(IndexHandle "index");
-handle!(StatusHandle "status");
-handle!(ConfigHandle "configuration");
+handle!(HeadHandle Head "head");
+handle!(IndexHandle Index "index");
+handle!(StatusHandle Status "status");
+handle!(ConfigHandle Config "configuration");
 
 /// What a push of a head or an index expects.
 enum Expectation<T> {

@@ -23,13 +23,14 @@
 //! ```
 //!
 //! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`,
-//! `files`.
+//! `files`. A `replica` keeps the records of a service in this process and receives each change.
 //!
 //! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
 //! [`PushOutcome`]. Where the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
 //!
 //! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 
+mod at_least;
 mod changes;
 mod connect;
 mod create;
@@ -42,6 +43,8 @@ mod handles;
 mod lease;
 mod names;
 mod place;
+#[cfg(feature = "sync")]
+mod replica;
 pub mod traits;
 
 pub use nameservice_model::*;
@@ -49,7 +52,10 @@ pub use nameservice_model::*;
 #[cfg(feature = "client")]
 pub use nameservice_client as client;
 
+pub use at_least::AtLeast;
 pub use changes::{ChangeEvent, Changes, Following};
+#[cfg(all(feature = "dynamodb", feature = "sync"))]
+pub use connect::legacy_table;
 pub use connect::{Options, connect, connect_with};
 pub use create::{CreateLedger, PublishGraphSource};
 #[cfg(feature = "dynamodb")]
@@ -60,6 +66,11 @@ pub use files::files;
 pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
 pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
 pub use names::Nameservice;
+#[cfg(feature = "sync")]
+pub use nameservice_sync::ReplicaState;
+
+#[cfg(feature = "sync")]
+pub use replica::{Replica, StartReplica, replica};
 pub use place::{Cloud, InvalidPlace, Place};
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.

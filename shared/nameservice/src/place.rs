@@ -55,6 +55,19 @@ pub enum Place {
     Embedded(PathBuf),
     /// `memory:`: the embedded backend in this process's memory.
     Memory,
+    /// `v1:TABLE?region=…&endpoint=…`, `item:TABLE?…`: a table of one of the older layouts, to copy from.
+    Legacy {
+        /// `v1` or `item`. Which layout a row has is read from the row.
+        layout: &'static str,
+        /// The name of the table.
+        table: String,
+        /// The region; by default, that of the environment or the profile.
+        region: Option<String>,
+        /// The URL of a DynamoDB elsewhere than in AWS.
+        endpoint: Option<String>,
+    },
+    /// `dump:FILE`: records as JSON Lines, to copy from and to; `dump:-` is standard input or output.
+    Dump(PathBuf),
 }
 
 /// A kind of object store.
@@ -89,9 +102,7 @@ pub struct InvalidPlace {
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const SCHEMES: &str = "https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…, \
-                       embedded:DIR, memory:";
-/// Schemes of places that other versions may have.
-const UNSUPPORTED: [&str; 3] = ["v1", "item", "dump"];
+                       embedded:DIR, memory:, dump:FILE, v1:TABLE, item:TABLE";
 
 impl FromStr for Place {
     type Err = InvalidPlace;
@@ -111,15 +122,25 @@ impl FromStr for Place {
             "s3" => bucket(Cloud::S3, rest).map_err(invalid),
             "gs" => bucket(Cloud::Gcs, rest).map_err(invalid),
             "az" => bucket(Cloud::Azure, rest).map_err(invalid),
+            "v1" => legacy("v1", rest).map_err(invalid),
+            "item" => legacy("item", rest).map_err(invalid),
             "embedded" if rest.is_empty() => Err(invalid("it names no directory: embedded:DIR".into())),
             "embedded" => Ok(Self::Embedded(rest.into())),
+            "dump" if rest.is_empty() => Err(invalid("it names no file: dump:FILE, or dump:- for a stream".into())),
+            "dump" => Ok(Self::Dump(rest.into())),
             "memory" if rest.is_empty() => Ok(Self::Memory),
             "memory" => Err(invalid("nothing follows `memory:`".into())),
-            scheme if UNSUPPORTED.contains(&scheme) => {
-                Err(invalid(format!("this version has no backend for `{scheme}:`; it has {SCHEMES}")))
-            }
             _ => Err(invalid(format!("it must be one of {SCHEMES}"))),
         }
+    }
+}
+
+fn legacy(layout: &'static str, rest: &str) -> Result<Place, String> {
+    // A table as any other; the time limit is that of a copy.
+    let named = rest.trim_start_matches('/');
+    match dynamodb(&format!("//{named}"))? {
+        Place::DynamoDb { table, region, endpoint, .. } => Ok(Place::Legacy { layout, table, region, endpoint }),
+        _ => Err(format!("it has the form {layout}:TABLE")),
     }
 }
 
@@ -243,6 +264,12 @@ impl fmt::Display for Place {
             }
             Self::Embedded(directory) => write!(f, "embedded:{}", directory.display()),
             Self::Memory => f.write_str("memory:"),
+            Self::Legacy { layout, table, region, endpoint } => {
+                let (region, endpoint) = (region.clone(), endpoint.clone());
+                let place = Self::DynamoDb { table: table.clone(), region, endpoint, timeout: TIMEOUT }.to_string();
+                write!(f, "{layout}:{}", place.trim_start_matches("dynamodb://"))
+            }
+            Self::Dump(file) => write!(f, "dump:{}", file.display()),
         }
     }
 }
@@ -265,6 +292,10 @@ mod tests {
             "az://container",
             "embedded:/var/lib/nameservice",
             "memory:",
+            "dump:all.jsonl",
+            "dump:-",
+            "v1:fluree-nameservice?region=eu-central-1",
+            "item:old?endpoint=http%3A%2F%2Flocalhost%3A8000",
         ] {
             assert_eq!(url.parse::<Place>().unwrap().to_string(), url);
         }
@@ -276,7 +307,7 @@ mod tests {
             ("", "must be one of"),
             ("mydb", "must be one of"),
             ("ftp://x", "must be one of"),
-            ("v1:table", "no backend for `v1:`"),
+            ("v1:x", "3 to 255"),
             ("file:data", "file:///DIR"),
             ("file://data/x", "file:///DIR"),
             ("file:///x?region=a", "there is timeout_ms"),
@@ -290,6 +321,7 @@ mod tests {
             ("dynamodb://table?timeout_ms=0", "timeout_ms"),
             ("dynamodb://table?endpoint=localhost", "endpoint"),
             ("embedded:", "no directory"),
+            ("dump:", "no file"),
             ("memory:x", "nothing follows"),
         ] {
             let error = url.parse::<Place>().unwrap_err().to_string();

@@ -102,7 +102,7 @@ impl Store {
             return Ok(Some(Published::WrongKind { kind, source_type }));
         }
         if items::remembers(&config, &call.request_id) {
-            let first = items::integer(&config, ATTR_CONFIG_V) == Some(1);
+            let first = items::integer(&config, ATTR_CONFIG_V) == Some(publication.v().unwrap_or(1));
             let published = if first { Published::Created } else { Published::Updated };
             return Ok(found.record().map(|record| published(Box::new(record))));
         }
@@ -116,6 +116,9 @@ impl Store {
         if publication.expected_v().is_some_and(|expected| expected != v) {
             return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
         }
+        let Some(new_v) = publication.v_after(v) else {
+            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
+        };
         let now = self.now_ms();
         let mut references = match publication.dependencies() {
             Some(wanted) => References::change(&counted(meta), wanted),
@@ -124,12 +127,12 @@ impl Store {
         for _ in 0..MAX_PLANS {
             let mut actions = vec![
                 (Part::Meta, update_meta(address, publication, meta, now)),
-                (Part::Concern(ConcernKind::Config), update_config(address, publication, &config, v + 1, call, now)),
+                (Part::Concern(ConcernKind::Config), update_config(address, publication, &config, new_v, call, now)),
             ];
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PUBLISH, actions, attempts).await? {
                 Outcome::Applied(()) => {
-                    apply(&mut found, publication, v + 1, now);
+                    apply(&mut found, publication, new_v, now);
                     return Ok(found.record().map(|record| Published::Updated(Box::new(record))));
                 }
                 Outcome::Rejected(failed) => failed,
@@ -181,7 +184,7 @@ fn new_graph_source(
         let mut item = items::new_concern(address, *concern, &call.request_id, now);
         if *concern == ConcernKind::Config {
             item.insert(ATTR_CONFIG_JSON.to_owned(), config_text(publication));
-            item.insert(ATTR_CONFIG_V.to_owned(), number(1));
+            item.insert(ATTR_CONFIG_V.to_owned(), number(publication.v_after(0).unwrap_or(1)));
         }
         item
     });

@@ -15,7 +15,7 @@ use crate::{
     Embedded, OpenError,
     directory::Directory,
     feed::blocking,
-    log::{Readers, rows},
+    log::{Readers, rows, upstream_of},
 };
 
 /// Every code of a finding, and what it means.
@@ -56,6 +56,9 @@ pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Fin
     let path = directory.log();
     let failed = |source| OpenError::Sqlite { path: path.clone(), source };
     let connection = Connection::open(&path).map_err(failed)?;
+    if let Some(upstream) = upstream_of(&connection).map_err(failed)? {
+        return Err(OpenError::Replica { path: path.clone(), upstream });
+    }
     let (examined, problems) = look(&connection).map_err(failed)?;
     for mut problem in problems {
         if fix && let Some(repair) = &problem.repair {

@@ -12,7 +12,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::{open_error, rows};
+use super::{open_error, rows, upstream_of};
 use crate::{
     OpenError,
     state::{Record, State},
@@ -26,6 +26,12 @@ const CHUNKS: usize = 8;
 pub(super) fn load(connection: &Connection, path: &Path) -> Result<State, OpenError> {
     let failed = |source| open_error(path, source);
     let mut state = State::new();
+    let is_replica = upstream_of(connection).map_err(failed)?.is_some();
+    if is_replica {
+        let base = "SELECT base, base_at FROM replica";
+        let base = connection.query_row(base, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        (state.position, state.recorded_at) = base.map_err(failed)?;
+    }
     let last = "SELECT position, at FROM changes ORDER BY position DESC LIMIT 1";
     let mut last = connection.prepare(last).map_err(failed)?;
     let mut rows = last.query([]).map_err(failed)?;
@@ -33,7 +39,8 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<State, OpenEr
         state.position = row.get(0).map_err(failed)?;
         state.recorded_at = row.get(1).map_err(failed)?;
     }
-    let position = state.position;
+    // The records of a snapshot have no positions of their own.
+    let position = if is_replica { u64::MAX } else { state.position };
     thread::scope(|scope| {
         let (sender, records) = sync_channel(CHUNKS);
         let put = scope.spawn(move || put(state, &records));

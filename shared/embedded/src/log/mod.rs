@@ -48,6 +48,10 @@ const SCHEMA: &str = "
 
 /// How many changes are moved from `tail` to `log` together. Few in tests, so that they see it.
 const MOVED: usize = if cfg!(test) { 16 } else { 1024 };
+/// What a replica has besides: where its upstream is, and the position and time of the snapshot that it began with.
+const REPLICA_SCHEMA: &str =
+    "CREATE TABLE replica (upstream TEXT NOT NULL, base INTEGER NOT NULL, base_at INTEGER NOT NULL) STRICT;";
+
 /// The most expired changes that one transaction removes.
 const TRIM: usize = 256;
 /// How much is written to the write-ahead file between two attempts to move it into the database.
@@ -81,11 +85,13 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<Entry>,
     /// The records by their rows, as they are at the end; `None` where one was removed.
     pub(crate) records: BTreeMap<u64, Option<Arc<Record>>>,
+    /// Everything before is replaced: the log begins again after this position, at this time.
+    pub(crate) replaced: Option<(u64, i64)>,
 }
 
 impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.records.is_empty()
+        self.changes.is_empty() && self.records.is_empty() && self.replaced.is_none()
     }
 }
 
@@ -142,9 +148,47 @@ impl Log {
         directory.adopt(&path)
     }
 
+    /// Opens the log of a replica, and returns the state that it holds. A new one becomes the replica of this upstream.
+    pub(crate) fn open_replica(
+        path: &Path,
+        upstream: &str,
+        checkpoint_bytes: u64,
+        hook: Option<Arc<dyn Hook>>,
+    ) -> Result<(Self, State), OpenError> {
+        let failed = |source| open_error(path, source);
+        let connection =
+            connect(&torn_sector_safe(path), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI);
+        let connection = connection.map_err(failed)?;
+        if upstream_of(&connection).map_err(failed)?.is_none() {
+            let rows = "SELECT (SELECT count(*) FROM changes) + (SELECT count(*) FROM records)";
+            let rows: i64 = connection.query_row(rows, [], |row| row.get(0)).map_err(failed)?;
+            if rows > 0 {
+                return Err(OpenError::NoReplica { path: path.to_owned() });
+            }
+            let mark = || {
+                connection.pragma_update(None, "synchronous", "FULL")?;
+                connection.execute_batch(&format!("BEGIN IMMEDIATE; {REPLICA_SCHEMA}"))?;
+                connection.execute("INSERT INTO replica (upstream, base, base_at) VALUES (?1, 0, 0)", [upstream])?;
+                connection.execute_batch("COMMIT")
+            };
+            mark().map_err(failed)?;
+        }
+        drop(connection);
+        Self::open_as(path, Some(upstream), checkpoint_bytes, hook)
+    }
+
     /// Opens a log, and returns the state that it holds.
     pub(crate) fn open(
         path: &Path,
+        checkpoint_bytes: u64,
+        hook: Option<Arc<dyn Hook>>,
+    ) -> Result<(Self, State), OpenError> {
+        Self::open_as(path, None, checkpoint_bytes, hook)
+    }
+
+    fn open_as(
+        path: &Path,
+        upstream: Option<&str>,
         checkpoint_bytes: u64,
         hook: Option<Arc<dyn Hook>>,
     ) -> Result<(Self, State), OpenError> {
@@ -162,6 +206,12 @@ impl Log {
             connection.pragma_update(None, "cache_size", -32_768)
         };
         configure().map_err(failed)?;
+        let found = upstream_of(&connection).map_err(failed)?;
+        if let Some(found) = found
+            && upstream != Some(found.as_str())
+        {
+            return Err(OpenError::Replica { path: path.to_owned(), upstream: found });
+        }
         let state = load::load(&connection, path)?;
         connection.wal_hook(Some(|_, frames| {
             FRAMES.set(u64::try_from(frames).unwrap_or(0));
@@ -179,7 +229,8 @@ impl Log {
 
     /// Writes a batch, and returns once it is durable.
     pub(crate) fn commit(&mut self, batch: &Batch, expired_before: i64) -> Result<(), CommitError> {
-        let position = batch.changes.last().map_or(self.position, |last| last.position);
+        let base = batch.replaced.map_or(self.position, |(position, _)| position);
+        let position = batch.changes.last().map_or(base, |last| last.position);
         let unmoved = match self.write(batch, position, expired_before) {
             Ok(unmoved) => unmoved,
             Err(error) => {
@@ -219,6 +270,11 @@ impl Log {
         let rejected = |error: rusqlite::Error| CommitError::Rejected(error.into());
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(rejected)?;
         let connection = &self.connection;
+        if let Some((position, at)) = batch.replaced {
+            connection.execute_batch("DELETE FROM log; DELETE FROM tail; DELETE FROM records").map_err(rejected)?;
+            let base = "UPDATE replica SET base = ?1, base_at = ?2";
+            connection.execute(base, params![position, at]).map_err(rejected)?;
+        }
         let mut append = connection
             .prepare_cached("INSERT INTO tail (position, at, address, body) VALUES (?1, ?2, ?3, ?4)")
             .map_err(rejected)?;
@@ -238,7 +294,8 @@ impl Log {
                 }
             }
         }
-        let mut unmoved = self.unmoved + batch.changes.len();
+        let unmoved = if batch.replaced.is_some() { 0 } else { self.unmoved };
+        let mut unmoved = unmoved + batch.changes.len();
         if unmoved >= MOVED && !batch.is_empty() {
             let mut copy = connection.prepare_cached("INSERT INTO log SELECT * FROM tail").map_err(rejected)?;
             let mut clear = connection.prepare_cached("DELETE FROM tail").map_err(rejected)?;
@@ -332,6 +389,15 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(connection)
+}
+
+/// What the log is a replica of; `None` where it is none.
+pub(crate) fn upstream_of(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let mut tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'replica'")?;
+    if !tables.exists([])? {
+        return Ok(None);
+    }
+    connection.query_row("SELECT upstream FROM replica", [], |row| row.get(0)).map(Some)
 }
 
 /// Removes expired changes before a position, at most so many, the oldest first.

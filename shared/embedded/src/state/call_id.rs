@@ -61,6 +61,13 @@ fn from_hex(text: &str) -> Option<[u8; BYTES]> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ring(Arc<[CallId]>);
 
+impl Default for Ring {
+    /// A ring that remembers no call.
+    fn default() -> Self {
+        Self(Arc::from([]))
+    }
+}
+
 impl Ring {
     /// A ring that one call begins. Its clones share their memory: all concerns of a new record have one.
     pub(crate) fn begun_by(id: CallId) -> Self {

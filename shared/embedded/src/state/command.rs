@@ -3,11 +3,11 @@
 use nameservice_model::{
     Address, BranchCreated, Call, Committed, ConfigPush, ContentId, Created, Dropped, GraphSourcePublication, HeadPush,
     IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Published, Purged, PushOutcome,
-    Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
+    Record, Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
 };
 use serde_json::Value;
 
-use super::{call_id::CallId, portable::Portable};
+use super::{Replicated, call_id::CallId, portable::Portable};
 
 /// A write, and the call that it belongs to.
 #[derive(Clone, Debug)]
@@ -27,6 +27,15 @@ impl Command {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Action {
+    /// Replaces everything by the records of another nameservice. For replicas.
+    Adopt {
+        /// The records.
+        records: Vec<Record>,
+        /// The position of the other's feed that they are as of.
+        position: u64,
+    },
+    /// Takes changes of another nameservice, under its positions. For replicas.
+    Replicate(Vec<Replicated>),
     /// Creates a ledger.
     CreateLedger {
         /// Its address.
@@ -143,6 +152,8 @@ pub enum Action {
 #[must_use]
 #[non_exhaustive]
 pub enum Outcome {
+    /// What came from another nameservice is taken.
+    Replicated,
     /// Of the creation of a ledger.
     Created(Created),
     /// Of the creation of a branch.

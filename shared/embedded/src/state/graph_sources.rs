@@ -29,7 +29,7 @@ impl Step<'_> {
         }
         let mut source = self.new_record(address, RecordKind::GraphSource);
         source.origin = Some(Arc::new(self.origin(publication, wanted)));
-        set_config(&mut source.config, 1, publication);
+        set_config(&mut source.config, publication.v_after(0).unwrap_or(1), publication);
         let record = self.put(source).to_model();
         for target in wanted {
             self.count(target);
@@ -47,7 +47,8 @@ impl Step<'_> {
         }
         let v = there.config.v;
         if there.config.calls.remembers(self.call) {
-            let published = if v == 1 { Published::Created } else { Published::Updated };
+            let first = publication.v().unwrap_or(1);
+            let published = if v == first { Published::Created } else { Published::Updated };
             return Ok(published(Box::new(there.to_model())));
         }
         self.check_key(there.config.calls.knows_key_of(self.call), PUBLISH)?;
@@ -57,6 +58,9 @@ impl Step<'_> {
         if publication.expected_v().is_some_and(|expected| expected != v) {
             return Ok(Published::Conflict { actual: Some(there.config.value()) });
         }
+        let Some(new_v) = publication.v_after(v) else {
+            return Ok(Published::Conflict { actual: Some(there.config.value()) });
+        };
         let mut record = there.clone();
         let counted: Vec<Address> = there.dependencies().iter().map(|target| Address::stored(&**target)).collect();
         let wanted = publication.dependencies().unwrap_or(&counted);
@@ -67,7 +71,7 @@ impl Step<'_> {
             }
             record.origin = Some(Arc::new(self.origin(publication, wanted)));
         }
-        set_config(&mut record.config, v.saturating_add(1), publication);
+        set_config(&mut record.config, new_v, publication);
         self.remember(&mut record, ConcernKind::Config);
         let record = self.put(record).to_model();
         for target in wanted.iter().filter(|target| !counted.contains(target)) {

@@ -23,6 +23,7 @@ mod portable;
 mod purges;
 mod pushes;
 mod record;
+mod replicas;
 mod retractions;
 mod status;
 mod transactions;
@@ -36,6 +37,7 @@ pub use command::{Action, Command, Outcome};
 pub(crate) use lists::Walk;
 pub use portable::Portable;
 pub(crate) use record::{Origin, Record};
+pub use replicas::Replicated;
 
 use self::{call_id::CallId, orders::Orders};
 
@@ -84,6 +86,8 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
+    /// Everything before was replaced: the feed goes on after this position, of this time.
+    pub(crate) replaced: Option<(u64, i64)>,
 }
 
 /// A record after a command.
@@ -118,10 +122,15 @@ impl State {
 
     /// Applies a command. Deterministic: it depends on the state, the command and the time alone.
     pub fn apply(&mut self, command: &Command, now: Now) -> Applied {
+        match &command.action {
+            Action::Adopt { records, position } => return self.adopt(records, *position),
+            Action::Replicate(changes) => return self.take(changes),
+            _ => {}
+        }
         let mut step = Step { state: self, now, call: command.call, changes: Vec::new(), touched: Vec::new() };
         let outcome = step.run(&command.action);
         let Step { changes, touched, .. } = step;
-        Applied { outcome, changes, touched }
+        Applied { outcome, changes, touched, replaced: None }
     }
 
     pub(crate) fn get(&self, address: &Address) -> Option<&Arc<Record>> {
@@ -148,6 +157,8 @@ struct Step<'a> {
 impl Step<'_> {
     fn run(&mut self, action: &Action) -> Result<Outcome> {
         Ok(match action {
+            // They concern the state as a whole.
+            Action::Adopt { .. } | Action::Replicate(_) => Outcome::Replicated,
             Action::CreateLedger { address, head, config } => {
                 Outcome::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
             }

@@ -310,7 +310,7 @@ impl StatusItem {
 }
 
 impl LeaseItem {
-    fn value(&self) -> Option<Lease> {
+    pub(crate) fn value(&self) -> Option<Lease> {
         Some(Lease {
             // What was stored was a name.
             name: self.name.parse().ok()?,

@@ -7,6 +7,7 @@ mod durability;
 mod feed;
 mod files;
 mod outcomes;
+mod replicas;
 mod retention;
 mod snapshots;
 

@@ -1,0 +1,376 @@
+//! `copy`, `compare`, `export` and `import`: between two places.
+
+use std::{
+    io::{IsTerminal as _, stderr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use nameservice::{Nameservice, Place};
+use nameservice_embedded::Options as EmbeddedOptions;
+use nameservice_model::{Address, Backend, Limit, ListQuery};
+use nameservice_sync::{
+    BackendSource, Comparison, CopyOptions, DumpPlace, DumpSource, Mirrored, Progress, Report, Source,
+    report::{Entry, Records},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TargetArgs},
+    client::{self, Request},
+    failure::Failure,
+    output::{self, Output},
+    target::{Local, Missing},
+};
+
+/// How many addresses of one outcome are printed for a person.
+const SHOWN: usize = 20;
+
+pub(super) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let CopyArgs { from, to, take, follow, tokens } = args;
+    let from_token = tokens.from_token.or_else(|| target.token.clone());
+    let to_token = tokens.to_token.or_else(|| target.token.clone());
+    if let Place::Dump(file) = &to {
+        if follow || !take.force.is_empty() || take.dry_run {
+            return Err(Failure::Usage(
+                "a dump is always written whole: --follow, --force and --dry-run do not go with it".into(),
+            ));
+        }
+        let from = From::open(&from, take.prefix, from_token).await?;
+        let exported = exported(&from, file, output).await;
+        from.close().await;
+        return exported;
+    }
+    let from = From::open(&from, take.prefix.clone(), from_token).await?;
+    let to = To::open(&to, Missing::Create, to_token).await?;
+    let options = options(&take);
+    let done = match follow {
+        true => followed(&from, &to, &options, take.prefix.as_deref(), output).await,
+        false => copied(&from, &to, &options, output).await,
+    };
+    from.close().await;
+    to.close().await;
+    done
+}
+
+pub(super) async fn compare(args: CompareArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let CompareArgs { from, to, prefix, tokens } = args;
+    if matches!(to, Place::Legacy { .. }) {
+        return Err(Failure::Usage("name the older table first".into()));
+    }
+    if matches!((&from, &to), (Place::Dump(_), Place::Dump(_))) {
+        return Err(Failure::Usage("two dumps cannot be compared: import one into a directory, embedded:DIR".into()));
+    }
+    // A dump is read in order, while records are looked up at the other place.
+    let is_turned = matches!(to, Place::Dump(_));
+    let (first, second) = if is_turned { (to, from) } else { (from, to) };
+    let (mut first_token, mut second_token) = (tokens.from_token, tokens.to_token);
+    if is_turned {
+        std::mem::swap(&mut first_token, &mut second_token);
+    }
+    let first = From::open(&first, prefix.clone(), first_token.or_else(|| target.token.clone())).await?;
+    let second = To::open(&second, Missing::Reject, second_token.or_else(|| target.token.clone())).await?;
+    let compared = nameservice_sync::compare(&*first.source, second.backend(), prefix.as_deref(), true).await;
+    first.close().await;
+    second.close().await;
+    let mut compared = compared?;
+    if is_turned {
+        compared = turned(compared);
+    }
+    output.answer(&json!(compared), || comparison_words(&compared))?;
+    match compared.is_same() {
+        true => Ok(()),
+        false => Err(Failure::Differs("the places do not hold the same".into())),
+    }
+}
+
+/// The same comparison, of the second place with the first.
+fn turned(compared: Comparison) -> Comparison {
+    Comparison {
+        missing_there: compared.only_there,
+        only_there: compared.missing_there,
+        older_there: compared.newer_there,
+        newer_there: compared.older_there,
+        ..compared
+    }
+}
+
+pub(super) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let from = From::open(&target.library_place()?, args.prefix, target.token.clone()).await?;
+    let done = exported(&from, &args.file, output).await;
+    from.close().await;
+    done
+}
+
+pub(super) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), None).await?;
+    let to = To::open(&target.library_place()?, Missing::Create, target.token.clone()).await?;
+    let done = copied(&from, &to, &options(&args.take), output).await;
+    to.close().await;
+    done
+}
+
+fn options(take: &TakeArgs) -> CopyOptions {
+    CopyOptions::default().dry_run(take.dry_run).force(take.force.clone()).resets(take.resets)
+}
+
+fn dump_place(file: &Path) -> DumpPlace {
+    match file.as_os_str() == "-" {
+        true => DumpPlace::Stream,
+        false => DumpPlace::File(file.to_owned()),
+    }
+}
+
+/// A nameservice that is read or written, and what has to be closed after it.
+pub(super) struct To {
+    names: Nameservice,
+}
+
+impl To {
+    pub(super) async fn open(place: &Place, missing: Missing, token: Option<String>) -> Result<Self, Failure> {
+        if let Place::Embedded(directory) = place {
+            let local = Local::open(PathBuf::from(directory), missing, EmbeddedOptions::default()).await?;
+            return Ok(Self { names: Nameservice::over(local.names) });
+        }
+        if let Place::Service(url) = place {
+            // Asked once, so that one who is not there is named at once; what is sent later is repeated for a while.
+            client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
+        }
+        let mut options = nameservice::Options::default();
+        if let Some(token) = token {
+            options = options.token(token);
+        }
+        let names = nameservice::connect_with(place, options).await?;
+        Ok(Self { names })
+    }
+
+    pub(super) fn backend(&self) -> &Arc<dyn Backend> {
+        self.names.backend()
+    }
+
+    /// Closing the embedded backend waits for its writer, which must not be done on a thread that serves.
+    pub(super) async fn close(self) {
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+}
+
+/// What is copied from.
+struct From {
+    source: Box<dyn Source>,
+    names: Option<To>,
+    prefix: Option<String>,
+}
+
+impl From {
+    async fn open(place: &Place, prefix: Option<String>, token: Option<String>) -> Result<Self, Failure> {
+        if let Place::Dump(file) = place {
+            let source = DumpSource::open(dump_place(file), prefix.clone()).await?;
+            return Ok(Self { source: Box::new(source), names: None, prefix });
+        }
+        if matches!(place, Place::Legacy { .. }) {
+            let source = nameservice::legacy_table(place, prefix.clone()).await?;
+            return Ok(Self { source: Box::new(source), names: None, prefix });
+        }
+        let names = To::open(place, Missing::Reject, token).await?;
+        let source = BackendSource::new(names.backend().clone()).with_prefix(prefix.clone());
+        Ok(Self { source: Box::new(source), names: Some(names), prefix })
+    }
+
+    async fn close(self) {
+        drop(self.source);
+        if let Some(names) = self.names {
+            names.close().await;
+        }
+    }
+
+    /// How many records there are, where that is worth a look: for a person who waits.
+    async fn count(&self) -> Option<u64> {
+        let backend = self.names.as_ref()?.backend();
+        let visible =
+            |address: &Address| self.prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix));
+        let mut query = ListQuery { limit: Limit::new(1000).unwrap_or_default(), ..ListQuery::default() };
+        let mut count = 0;
+        loop {
+            let page = backend.list(&query, &visible).await.ok()?;
+            count += page.items.len() as u64;
+            match page.cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => return Some(count),
+            }
+        }
+    }
+}
+
+/// A bar on a terminal: records, how many a second, how long it will take.
+struct Bar(ProgressBar);
+
+impl Bar {
+    async fn begin(from: &From, output: Output) -> Self {
+        if output.is_json() || !stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = match from.count().await {
+            Some(count) => ProgressBar::new(count),
+            None => ProgressBar::no_length(),
+        };
+        let style = "{pos} of {len} records, {per_sec}, {eta} left{msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self(bar)
+    }
+
+    fn show(&self, progress: Progress) {
+        self.0.set_position(progress.read);
+        self.0.set_message(match progress.is_comparing {
+            true => "; comparing both sides".to_owned(),
+            false => format!("; {} written", progress.written),
+        });
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failure> {
+    let place = dump_place(file);
+    let bar = Bar::begin(from, output).await;
+    let exported = nameservice_sync::export(&*from.source, &place, &|progress| bar.show(progress)).await?;
+    drop(bar);
+    let answer = json!(exported);
+    let mut words = format!("wrote {} records to {place}", exported.records);
+    words.push_str(&list_words("could not be read", &exported.unreadable));
+    match place {
+        // The records went there.
+        DumpPlace::Stream => output::note(&if output.is_json() { answer.to_string() } else { words }),
+        DumpPlace::File(_) => output.answer(&answer, || words)?,
+    }
+    match exported.unreadable.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Differs("some of what is there could not be read".into())),
+    }
+}
+
+async fn copied(from: &From, to: &To, options: &CopyOptions, output: Output) -> Result<(), Failure> {
+    let bar = Bar::begin(from, output).await;
+    let report = nameservice_sync::copy(&*from.source, to.backend(), options, &|progress| bar.show(progress)).await?;
+    drop(bar);
+    output.answer(&json!(report), || report_words(&report))?;
+    match report.is_complete() {
+        true => Ok(()),
+        false => Err(Failure::Differs("the target does not hold everything that the source holds".into())),
+    }
+}
+
+async fn followed(
+    from: &From,
+    to: &To,
+    options: &CopyOptions,
+    prefix: Option<&str>,
+    output: Output,
+) -> Result<(), Failure> {
+    let mut is_first = true;
+    let mut failure = None;
+    let print = |mirrored: Mirrored| {
+        let printed = print_mirrored(&mirrored, std::mem::take(&mut is_first), output);
+        failure = printed.err();
+        failure.is_none()
+    };
+    let following = nameservice_sync::mirror(&*from.source, to.backend(), options, prefix, &|_| {}, print);
+    tokio::select! {
+        done = following => done?,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn print_mirrored(mirrored: &Mirrored, is_first: bool, output: Output) -> Result<(), Failure> {
+    let Mirrored { position, report, purged } = mirrored;
+    if output.is_json() {
+        let purged: Vec<&str> = purged.iter().map(Address::as_str).collect();
+        return output::print(&json!({"position": position, "report": report, "purged": purged}).to_string());
+    }
+    if is_first {
+        return output::print(&format!("{}\nat position {position}", report_words(report)));
+    }
+    let mut words = format!("at position {position}: {} copied", report.copied.count);
+    for (outcome, records) in left(report) {
+        words.push_str(&list_words(outcome, records));
+    }
+    for address in purged {
+        words.push_str(&format!("\n  {address} was purged at the source, and is left"));
+    }
+    output::print(&words)
+}
+
+fn left(report: &Report) -> [(&'static str, &Records); 5] {
+    [
+        ("newer at the target, left", &report.newer_there),
+        ("different at the same watermark, left", &report.diverged),
+        ("still behind: copy again", &report.behind),
+        ("could not be read", &report.unreadable),
+        ("rejected by the target", &report.rejected),
+    ]
+}
+
+fn report_words(report: &Report) -> String {
+    let verb = if report.dry_run { "would be copied" } else { "copied" };
+    let mut words = format!("{} {verb}, {} already there", report.copied.count, report.already_there);
+    if report.dry_run {
+        words.push_str(&list_words("would be copied", &report.copied));
+    }
+    for (outcome, records) in left(report) {
+        words.push_str(&list_words(outcome, records));
+    }
+    words.push_str(&list_words("keep addresses without a content id, in their config", &report.kept_addresses));
+    words
+}
+
+fn comparison_words(compared: &Comparison) -> String {
+    let mut words = format!("{} the same", compared.same);
+    for (outcome, records) in [
+        ("only at the first", &compared.missing_there),
+        ("only at the second", &compared.only_there),
+        ("newer at the first", &compared.older_there),
+        ("newer at the second", &compared.newer_there),
+        ("different at the same watermark", &compared.diverged),
+        ("could not be read", &compared.unreadable),
+    ] {
+        words.push_str(&list_words(outcome, records));
+    }
+    words
+}
+
+/// How many, and the first of them; nothing where there are none.
+pub(super) fn list_words(outcome: &str, records: &Records) -> String {
+    if records.is_empty() {
+        return String::new();
+    }
+    let mut words = format!("\n{} {outcome}:", records.count);
+    for entry in records.records.iter().take(SHOWN) {
+        words.push_str(&format!("\n  {}", entry_words(entry)));
+    }
+    let more = records.count.saturating_sub(records.records.len().min(SHOWN) as u64);
+    if more > 0 {
+        words.push_str(&format!("\n  and {more} more"));
+    }
+    words
+}
+
+fn entry_words(entry: &Entry) -> String {
+    let mut words = output::clean(&entry.address);
+    if let Some(reason) = &entry.reason {
+        words.push_str(&format!(": {}", output::clean(reason)));
+    }
+    for part in &entry.differences {
+        let value = |value: &Value| output::clean(&value.to_string());
+        words.push_str(&format!("\n    {}: {} and {}", part.concern, value(&part.source), value(&part.target)));
+    }
+    words
+}

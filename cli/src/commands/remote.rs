@@ -1,0 +1,147 @@
+//! `remote`: other nameservices that are fetched from, pulled from and pushed to.
+
+use std::path::PathBuf;
+
+use nameservice::Place;
+use nameservice_sync::{
+    remotes::{self, MoveOptions, Moved, Remote, Remotes, Tracking},
+    report::Records,
+};
+use serde_json::json;
+
+use super::copy::{To, list_words};
+use crate::{
+    args::{RemoteCommand, RemoteMoveArgs, TargetArgs},
+    failure::Failure,
+    output::Output,
+    serve::DEFAULT_DATA,
+    target::Missing,
+};
+
+pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let local = target.library_place()?;
+    // Beside the data; for a service or a table, where its data would be.
+    let directory = match &local {
+        Place::Embedded(directory) => directory.clone(),
+        _ => PathBuf::from(DEFAULT_DATA),
+    };
+    let mut list = Remotes::of(&directory)?;
+    match command {
+        RemoteCommand::Add { name, place, prefix, token_env } => {
+            if matches!(place, Place::Dump(_) | Place::Legacy { .. } | Place::Memory) {
+                return Err(Failure::Usage(
+                    "a remote is a nameservice that stays: a service, a table or a directory".into(),
+                ));
+            }
+            list.add(&name, Remote { url: place.to_string(), prefix, token_env })?;
+            output.answer(&json!({"added": name}), || format!("added {name}: {place}"))
+        }
+        RemoteCommand::Remove { name } => {
+            let removed = list.remove(&name)?;
+            Tracking::of(&directory)?.forget(&name)?;
+            output.answer(&json!({"removed": name}), || format!("removed {name}: {}", removed.url))
+        }
+        RemoteCommand::List => output.answer(&json!({"remotes": list.all()}), || match list.all().is_empty() {
+            true => "no remotes".to_owned(),
+            false => list.all().iter().map(|(name, remote)| format!("{name}  {}\n", remote.url)).collect(),
+        }),
+        RemoteCommand::Fetch { name } => {
+            let remote = list.get(&name)?;
+            let there = open(remote).await?;
+            let tracking = Tracking::of(&directory)?;
+            let fetched = remotes::fetch(there.backend(), remote.prefix.as_deref(), &tracking, &name).await;
+            there.close().await;
+            let fetched = fetched?;
+            output.answer(&json!(fetched), || {
+                let mut words =
+                    format!("{} records, {} changed, {} gone", fetched.records, fetched.changed, fetched.gone);
+                words.push_str(&list_words("could not be read", &fetched.unreadable));
+                words
+            })
+        }
+        RemoteCommand::Status { name } => {
+            let remote = list.get(&name)?;
+            let here = To::open(&local, Missing::Reject, target.token.clone()).await?;
+            let there = open(remote).await?;
+            let tracking = Tracking::of(&directory)?;
+            let prefix = remote.prefix.as_deref();
+            let status = remotes::status(here.backend(), Some(there.backend()), prefix, &tracking, &name).await;
+            here.close().await;
+            there.close().await;
+            let status = status?;
+            output.answer(&json!(status), || words("", &status))
+        }
+        RemoteCommand::Pull(args) => {
+            let name = args.name.clone();
+            let remote = list.get(&name)?;
+            let here = To::open(&local, Missing::Create, target.token.clone()).await?;
+            let there = open(remote).await?;
+            let tracking = Tracking::of(&directory)?;
+            let prefix = remote.prefix.as_deref();
+            // As git does: what is pulled is what is there now.
+            let moved = match remotes::fetch(there.backend(), prefix, &tracking, &name).await {
+                Ok(_) => {
+                    let options = options(&args);
+                    remotes::pull(here.backend(), Some(there.backend()), prefix, &tracking, &name, &options).await
+                }
+                Err(error) => Err(error),
+            };
+            here.close().await;
+            there.close().await;
+            finished("pulled", &moved?, output)
+        }
+        RemoteCommand::Push(args) => {
+            let remote = list.get(&args.name)?;
+            let here = To::open(&local, Missing::Reject, target.token.clone()).await?;
+            let there = open(remote).await?;
+            let tracking = Tracking::of(&directory)?;
+            let (prefix, options) = (remote.prefix.as_deref(), options(&args));
+            let moved = remotes::push(here.backend(), there.backend(), prefix, &tracking, &args.name, &options).await;
+            here.close().await;
+            there.close().await;
+            finished("pushed", &moved?, output)
+        }
+    }
+}
+
+fn options(args: &RemoteMoveArgs) -> MoveOptions {
+    MoveOptions::default().dry_run(args.dry_run).by_watermark(args.by_watermark).resets(args.resets)
+}
+
+async fn open(remote: &Remote) -> Result<To, Failure> {
+    let place: Place =
+        remote.url.parse().map_err(|error: nameservice::InvalidPlace| Failure::Usage(error.to_string()))?;
+    let token = match &remote.token_env {
+        None => None,
+        Some(variable) => Some(std::env::var(variable).map_err(|_| {
+            Failure::Usage(format!("the token for {} is expected in the environment variable {variable}", remote.url))
+        })?),
+    };
+    To::open(&place, Missing::Reject, token).await
+}
+
+fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {
+    output.answer(&json!(moved), || words(verb, moved))?;
+    match moved.is_settled() {
+        true => Ok(()),
+        false => Err(Failure::Differs("something is left to decide".into())),
+    }
+}
+
+fn words(verb: &str, moved: &Moved) -> String {
+    let mut words = format!("{} up to date", moved.up_to_date);
+    let verb = if moved.dry_run { format!("would be {verb}") } else { verb.to_owned() };
+    let lists: [(&str, &Records); 7] = [
+        (&verb, &moved.moved),
+        ("behind the remote", &moved.behind),
+        ("ahead of the remote", &moved.ahead),
+        ("diverged: nothing of them was written", &moved.diverged),
+        ("changed on the other side meanwhile: fetch again", &moved.overtaken),
+        ("purged on one side, left on the other", &moved.purged),
+        ("rejected", &moved.rejected),
+    ];
+    for (outcome, records) in lists {
+        words.push_str(&list_words(outcome, records));
+    }
+    words
+}

@@ -1,0 +1,160 @@
+//! `serve --upstream`: replicas of a service.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{Serving, run, spawn_serve, spawn_serve_with};
+
+pub(super) fn spawn_replica(data: &Path, upstream: &str) -> Serving {
+    spawn_serve_with(data, &["--listen", "127.0.0.1:0", "--upstream", upstream])
+}
+
+/// Status, headers in small letters, and body of a request.
+pub(super) fn ask(url: &str, method: &str, path: &str, body: &str) -> (u16, String, Value) {
+    let host = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// Waits for what comes without anybody's doing.
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn position(url: &str) -> u64 {
+    let (_, _, answer) = ask(url, "POST", "/v1/changes/compare", "{\"subscriptions\":{}}");
+    answer["position"].as_u64().unwrap_or(0)
+}
+
+pub(super) fn is_ready(url: &str) -> bool {
+    ask(url, "GET", "/v1/records", "").0 == 200
+}
+
+fn push(url: &str, t: i64) -> u16 {
+    let body = format!("{{\"new\":{{\"id\":\"{}\",\"t\":{t}}}}}", super::ID);
+    ask(url, "PUT", "/v1/heads/mydb", &body).0
+}
+
+fn head_t(url: &str) -> i64 {
+    ask(url, "GET", "/v1/records/mydb", "").2["head"]["t"].as_i64().unwrap_or(-1)
+}
+
+#[test]
+fn a_replica_answers_reads_and_forwards_writes_that_are_read_at_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let upstream = spawn_serve(&parent.path().join("upstream"));
+    for line in ["create mydb", "branch create mydb:dev --from main", "config mydb {\"password\":\"p\",\"n\":1}"] {
+        run(&["--url", &upstream.url], line);
+    }
+    let replica = spawn_replica(&parent.path().join("replica"), &upstream.url);
+    let chained = spawn_replica(&parent.path().join("chained"), &replica.url);
+    for url in [&replica.url, &chained.url] {
+        eventually("the first snapshot", || is_ready(url));
+    }
+    for t in 1..30 {
+        let url = if t % 2 == 0 { &replica.url } else { &chained.url };
+        assert_eq!(push(url, t), 200);
+        assert_eq!(head_t(url), t, "whoever writes at a replica reads it there");
+        assert_eq!(head_t(&upstream.url), t);
+    }
+    // Conflicts, stale writes and unknown records are the upstream's answers.
+    assert_eq!(run(&["--url", &replica.url], "push head mydb OTHER 3").0, 3);
+    assert_eq!(run(&["--url", &replica.url], "push head nowhere ID 1").0, 4);
+    assert_eq!(run(&["--url", &replica.url], "config mydb {\"password\":\"q\"}").0, 0);
+    for line in ["create x --source-type f:T --depends-on mydb", "retract x", "restore x", "purge x --yes"] {
+        assert_eq!(run(&["--url", &chained.url], line).0, 0, "{line}");
+    }
+    // The same positions, changes and records everywhere.
+    let end = position(&upstream.url);
+    for url in [&replica.url, &chained.url] {
+        eventually("the end of the feed", || position(url) == end);
+        let (of_upstream, of_replica) =
+            (ask(&upstream.url, "GET", "/v1/snapshot", ""), ask(url, "GET", "/v1/snapshot", ""));
+        assert_eq!(of_replica.2["records"], of_upstream.2["records"]);
+        let (code, _, answer) = ask(url, "GET", &format!("/v1/changes?after={}", end - 3), "");
+        let expected = ask(&upstream.url, "GET", &format!("/v1/changes?after={}", end - 3), "");
+        assert_eq!((code, answer), (200, expected.2));
+        let (_, head, _) = ask(url, "GET", "/v1/records/mydb", "");
+        assert_eq!(header(&head, "nameservice-position"), Some(end.to_string().as_str()));
+        assert!(header(&head, "age").is_some_and(|age| age.parse::<u64>().unwrap() < 20), "{head}");
+        assert_eq!(ask(url, "GET", "/v1/health", "").2["status"], "ok");
+    }
+    let doctor = run(&["--data", parent.path().join("replica").to_str().unwrap()], "list");
+    assert!(doctor.0 != 0 && doctor.2.contains("in use"), "{doctor:?}");
+}
+
+#[test]
+fn a_replica_goes_on_without_its_upstream_and_comes_back_to_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("upstream");
+    let mut upstream = spawn_serve(&data);
+    let listen = upstream.url.strip_prefix("http://").unwrap().to_owned();
+    run(&["--url", &upstream.url], "create mydb");
+    let replica_data = parent.path().join("replica");
+    let mut replica = spawn_replica(&replica_data, &upstream.url);
+    eventually("the first snapshot", || is_ready(&replica.url));
+    assert_eq!(push(&replica.url, 4), 200);
+    upstream.kill();
+    assert_eq!(head_t(&replica.url), 4);
+    assert_eq!(push(&replica.url, 5), 503);
+    eventually("the degraded health", || ask(&replica.url, "GET", "/v1/health", "").2["status"] == "degraded");
+    // It starts from its own disk.
+    replica.kill();
+    let replica = spawn_replica(&replica_data, &upstream.url);
+    assert_eq!(head_t(&replica.url), 4);
+    let (_, head, _) = ask(&replica.url, "GET", "/v1/records/mydb", "");
+    assert!(header(&head, "age").is_some(), "{head}");
+    assert_eq!(ask(&replica.url, "GET", "/v1/health", "").2["status"], "degraded");
+    let upstream = spawn_serve_with(&data, &["--listen", &listen]);
+    assert_eq!(push(&upstream.url, 6), 200);
+    eventually("what was missed", || head_t(&replica.url) == 6);
+    assert_eq!(push(&replica.url, 7), 200);
+    assert_eq!(head_t(&replica.url), 7);
+    assert_eq!(ask(&replica.url, "GET", "/v1/health", "").2["status"], "ok");
+}
+
+#[test]
+fn a_replica_whose_position_is_not_in_the_feed_begins_again() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut upstream = spawn_serve(&parent.path().join("first"));
+    let listen = upstream.url.strip_prefix("http://").unwrap().to_owned();
+    for line in ["create mydb", "create other", "create third"] {
+        run(&["--url", &upstream.url], line);
+    }
+    let replica = spawn_replica(&parent.path().join("replica"), &upstream.url);
+    eventually("the first snapshot", || is_ready(&replica.url));
+    upstream.kill();
+    // Another feed at the same place: its positions are others, and what the replica had is gone.
+    let upstream = spawn_serve_with(&parent.path().join("second"), &["--listen", &listen]);
+    run(&["--url", &upstream.url], "create fresh");
+    eventually("the other records", || {
+        ask(&replica.url, "GET", "/v1/records/fresh", "").0 == 200
+            && ask(&replica.url, "GET", "/v1/records/mydb", "").0 == 404
+    });
+    assert_eq!(position(&replica.url), position(&upstream.url));
+}

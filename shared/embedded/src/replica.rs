@@ -1,0 +1,55 @@
+//! The embedded nameservice as a copy of another one, under the positions of that one's feed.
+//!
+//! It takes no writes of its own. Its directory names the upstream, and is opened as a replica of it alone: as a
+//! nameservice of its own it would give positions that the upstream gives to other changes.
+
+use std::{path::Path, sync::Arc};
+
+use nameservice_model::{Call, Record, Result};
+
+use crate::{
+    Embedded, OpenError, Options, RECENT_BYTES, RECENT_BYTES_WITHOUT_LOG,
+    directory::Directory,
+    log::{Log, Readers},
+    state::{Action, Command, Replicated, State},
+    writer::Shared,
+};
+
+impl Embedded {
+    /// Opens the replica of a directory, which is made where it is missing. `upstream` names what it is a replica of.
+    pub fn open_replica(directory: impl AsRef<Path>, upstream: &str, options: Options) -> Result<Self, OpenError> {
+        let (directory, has_log) = Directory::any(directory.as_ref())?;
+        if !has_log {
+            Log::create(&directory)?;
+        }
+        let path = directory.log();
+        let (log, state) = Log::open_replica(&path, upstream, options.checkpoint_bytes, options.hook)?;
+        let shared = Shared::new(state, options.recent_bytes.unwrap_or(RECENT_BYTES), options.retention);
+        Self::start(shared, Some(log), Some((directory, Arc::new(Readers::new(&path)))), true)
+    }
+
+    /// Returns a replica without a directory.
+    pub fn memory_replica(options: Options) -> Result<Self, OpenError> {
+        let bytes = options.recent_bytes.unwrap_or(RECENT_BYTES_WITHOUT_LOG);
+        Self::start(Shared::new(State::new(), bytes, options.retention), None, None, true)
+    }
+
+    /// Whether it is a replica, which takes no writes but [`adopt`](Self::adopt) and [`replicate`](Self::replicate).
+    pub fn is_replica(&self) -> bool {
+        self.inner.is_replica
+    }
+
+    /// Replaces everything by a snapshot of the upstream, at this position of its feed.
+    pub async fn adopt(&self, records: Vec<Record>, position: u64) -> Result<()> {
+        self.follow("adopt a snapshot", Action::Adopt { records, position }).await
+    }
+
+    /// Takes changes of the upstream, which follow the position of the replica without a gap.
+    pub async fn replicate(&self, changes: Vec<Replicated>) -> Result<()> {
+        self.follow("take changes", Action::Replicate(changes)).await
+    }
+
+    async fn follow(&self, operation: &'static str, action: Action) -> Result<()> {
+        self.inner.writer.write(operation, Command::new(&Call::fresh(), action)).await.map(drop)
+    }
+}

@@ -1,0 +1,116 @@
+//! A replica in this process: reads without a request, and writes at the upstream.
+
+use std::{path::PathBuf, time::Duration};
+
+use nameservice_sync::{ReplicaBackend, ReplicaState};
+
+use crate::{Error, Nameservice, Result};
+
+/// Begins to be a replica of the service at this URL.
+///
+/// What is read comes from memory; what is written goes to the service, and is read here as soon as it is answered. The
+/// replica follows the service's changes until it is dropped.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), nameservice::Error> {
+/// let replica = nameservice::replica("https://ns.example.com").token("…").directory("./replica").start().await?;
+/// replica.ready().await;
+/// let head = replica.names().head("mydb")?.get().await?; // from memory
+/// let mut changes = replica.names().changes().address("mydb:*").follow()?;
+/// # Ok(()) }
+/// ```
+pub fn replica(url: impl Into<String>) -> StartReplica {
+    StartReplica { url: url.into(), token: None, directory: None, retention: None }
+}
+
+/// A replica that is to be started.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is started before `start`"]
+pub struct StartReplica {
+    url: String,
+    token: Option<String>,
+    directory: Option<PathBuf>,
+    retention: Option<Duration>,
+}
+
+impl StartReplica {
+    /// Sends this bearer token to the service.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Keeps the replica in this directory, so that it starts from there, also while the service is away. Without one it is
+    /// kept in memory.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Sets how long changes can be read from the replica.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    /// Starts it. The first snapshot is read afterwards: [`Replica::ready`] waits for it.
+    pub async fn start(self) -> Result<Replica> {
+        let failed = |source: nameservice_model::BoxError| Error::Connect { place: self.url.clone(), source };
+        let mut client = nameservice_client::Client::builder(&self.url);
+        if let Some(token) = &self.token {
+            client = client.token(token.clone());
+        }
+        let client = client.build().map_err(|error| failed(error.into()))?;
+        let mut options = nameservice_embedded::Options::default();
+        if let Some(retention) = self.retention {
+            options = options.with_retention(retention);
+        }
+        let replica = match &self.directory {
+            Some(directory) => nameservice_sync::Replica::open(directory, &self.url, client.clone(), options).await,
+            None => nameservice_sync::Replica::in_memory(client.clone(), options),
+        };
+        let replica = replica.map_err(|error| failed(error.into()))?;
+        let names = Nameservice::over(ReplicaBackend::new(replica.clone(), client));
+        Ok(Replica { replica, names })
+    }
+}
+
+/// A replica that runs. It stops following when its last clone, and that of its nameservice, is dropped.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    replica: nameservice_sync::Replica,
+    names: Nameservice,
+}
+
+impl Replica {
+    /// Returns the nameservice that reads from the replica and writes at the service.
+    pub fn names(&self) -> &Nameservice {
+        &self.names
+    }
+
+    /// Waits until there are records to read: those of the directory, or of the first snapshot.
+    pub async fn ready(&self) {
+        self.replica.ready().await;
+    }
+
+    /// Returns the position of the service's feed that the replica has come to.
+    pub fn position(&self) -> u64 {
+        self.replica.names().view().position()
+    }
+
+    /// Returns how long ago the service last gave a sign: what is read is at most so old, but for what is on its way.
+    /// `None` where it has given none since the start.
+    pub fn age(&self) -> Option<Duration> {
+        self.replica.age()
+    }
+
+    /// Returns how the replica stands to the service.
+    pub fn state(&self) -> ReplicaState {
+        self.replica.state()
+    }
+
+    /// Waits until the replica has come to a position, or for the given time; returns whether it has.
+    pub async fn reached(&self, position: u64, at_most: Duration) -> bool {
+        self.replica.reached(position, at_most).await
+    }
+}

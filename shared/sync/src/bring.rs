@@ -1,0 +1,353 @@
+//! Brings one record of a backend to what it is elsewhere, by the operations that every writer uses.
+//!
+//! Each write is a compare-and-set on the value that was judged: where another writer was faster, nothing is written and
+//! the record is judged again. So no value that is newer than the source's is ever replaced, at any moment a copy is cut
+//! off at.
+
+use nameservice_model::{
+    Address, Backend, BranchCreated, Call, ChangedPart, ConcernKind, Config, ConfigPush, Created, Error,
+    GraphSourcePublication, Head, HeadPush, Index, IndexPush, IndexRoot, InvalidPayload, MAX_GRAPHS, NewConfig,
+    NewGraphIndex, NewHead, NewIndex, NewStatus, Object, Published, PushOutcome, Record, RecordKind, Reset, ResetTo,
+    Restored, Retracted, Status, StatusPayload, StatusPush, is_redacted,
+};
+use serde_json::Value;
+
+use crate::judge::{Difference, Verdict, payload};
+
+/// A token that may not write a record is not shown the secrets of its config, which a copy must not replace.
+const REDACTED_CONFIG: &str = "its config is shown without its secrets: read it with a token that may write it";
+
+/// What came of one attempt.
+#[derive(Debug)]
+pub(crate) enum Brought {
+    /// Everything that was to be written is.
+    Done,
+    /// Something else was written meanwhile: judge it again.
+    Again,
+    /// The target does not take it, for this reason.
+    Rejected(String),
+    /// These records must be there first.
+    Needs(Vec<Address>),
+}
+
+/// Why a step was not done.
+enum Stop {
+    Is(Brought),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<InvalidPayload> for Stop {
+    fn from(invalid: InvalidPayload) -> Self {
+        Self::Is(Brought::Rejected(format!("it cannot be stored: {invalid}")))
+    }
+}
+
+type Step<T = ()> = Result<T, Stop>;
+
+fn again<T>() -> Step<T> {
+    Err(Stop::Is(Brought::Again))
+}
+
+fn rejected<T>(reason: impl Into<String>) -> Step<T> {
+    Err(Stop::Is(Brought::Rejected(reason.into())))
+}
+
+/// Writes a record that the target lacks.
+pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought, Error> {
+    done(async {
+        let created = match (source.kind, &source.source_branch) {
+            (RecordKind::GraphSource, _) => publish(to, source, Some(0)).await?,
+            (RecordKind::Ledger, None) => create_ledger(to, source).await?,
+            (RecordKind::Ledger, Some(parent)) => create_branch(to, source, parent).await?,
+        };
+        let differences = crate::judge::judge(source, &created);
+        write(to, source, created, &differences, |_| true).await
+    })
+    .await
+}
+
+/// Writes the parts of a record that are to be taken. Those that are newer at the target, or differ at the same
+/// watermark, are set back where they are taken.
+pub(crate) async fn update(
+    to: &dyn Backend,
+    source: &Record,
+    target: Record,
+    differences: &[Difference],
+    takes: impl Fn(&Difference) -> bool + Send + Sync,
+) -> Result<Brought, Error> {
+    done(write(to, source, target, differences, takes)).await
+}
+
+async fn done(steps: impl Future<Output = Step>) -> Result<Brought, Error> {
+    match steps.await {
+        Ok(()) => Ok(Brought::Done),
+        Err(Stop::Is(brought)) => Ok(brought),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+async fn create_ledger(to: &dyn Backend, source: &Record) -> Step<Record> {
+    let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
+    let config = new_config(&source.config)?;
+    match to.create_ledger(&Call::fresh(), &source.address, head.as_ref(), config.as_ref()).await? {
+        Created::Created(record) => Ok(*record),
+        _ => again(),
+    }
+}
+
+async fn create_branch(to: &dyn Backend, source: &Record, parent: &str) -> Step<Record> {
+    let parent = match source.address.with_branch(parent) {
+        Ok(parent) => parent,
+        Err(error) => return rejected(format!("the branch that it was made from has no address: {error}")),
+    };
+    let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
+    match to.create_branch(&Call::fresh(), &source.address, &parent, head.as_ref()).await? {
+        BranchCreated::Created(record) => Ok(*record),
+        BranchCreated::AlreadyExists => again(),
+        BranchCreated::UnknownSource => Err(Stop::Is(Brought::Needs(vec![parent]))),
+        _ => rejected(format!("a branch cannot start from {parent}, which has no commit there")),
+    }
+}
+
+/// Creates a graph source, or replaces its config and dependencies.
+async fn publish(to: &dyn Backend, source: &Record, expected_v: Option<i64>) -> Step<Record> {
+    let config = match &source.config.payload {
+        Some(config) if is_redacted(config) => return rejected(REDACTED_CONFIG),
+        Some(Value::Object(config)) => config.clone(),
+        None => Object::new(),
+        Some(_) => return rejected("its config is no JSON object"),
+    };
+    let mut dependencies = Vec::with_capacity(source.dependencies.len());
+    for text in &source.dependencies {
+        match Address::parse(text) {
+            Ok(address) if dependencies.contains(&address) => {}
+            Ok(address) => dependencies.push(address),
+            Err(error) => return rejected(format!("it depends on what has no address: {error}")),
+        }
+    }
+    let source_type = source.source_type.clone().unwrap_or_default();
+    let mut publication = GraphSourcePublication::new(source.address.clone(), source_type, config)?
+        .with_dependencies(dependencies)?
+        .with_v(source.config.v.max(expected_v.unwrap_or(0).saturating_add(1)))?;
+    if let Some(v) = expected_v {
+        publication = publication.expecting(v)?;
+    }
+    match to.publish_graph_source(&Call::fresh(), &publication).await? {
+        Published::Created(record) | Published::Updated(record) => Ok(*record),
+        Published::MissingDependencies(missing) => Err(Stop::Is(Brought::Needs(missing))),
+        Published::WrongKind { .. } => rejected("another kind of record has its address"),
+        _ => again(),
+    }
+}
+
+async fn write(
+    to: &dyn Backend,
+    source: &Record,
+    mut target: Record,
+    differences: &[Difference],
+    takes: impl Fn(&Difference) -> bool + Send + Sync,
+) -> Step {
+    let taken = |concern: ConcernKind| {
+        let found = differences.iter().find(|difference| difference.part == ChangedPart::Concern(concern));
+        found.filter(|difference| takes(difference)).map(|difference| difference.verdict)
+    };
+    let (head, index, config, status) =
+        (taken(ConcernKind::Head), taken(ConcernKind::Index), taken(ConcernKind::Config), taken(ConcernKind::Status));
+    if head.is_none() && index.is_none() && config.is_none() && status.is_none() {
+        return Ok(());
+    }
+    let judged_status_v = target.status.v;
+    if target.retracted {
+        target = restore(to, source, target, status.is_some()).await?;
+    }
+    // What a push refuses, a reset sets: a value that the source has gone back to, or one that is forced.
+    let t = |head: &Option<Head>| head.as_ref().map_or(0, |head| head.v);
+    let resets_head = head.is_some() && t(&source.head) <= t(&target.head);
+    let resets_index = index.is_some_and(|verdict| {
+        let id = |index: &Index| index.payload.as_ref().map(|root| root.id.clone());
+        let is_same_root = source.index.v == target.index.v && id(&source.index) == id(&target.index);
+        source.index.v < target.index.v || (is_same_root && verdict != Verdict::Older)
+    });
+    if source.kind == RecordKind::Ledger && (resets_head || resets_index) {
+        reset(to, source, &target, head.is_some(), index.is_some()).await?;
+    } else {
+        if head.is_some() {
+            push_head(to, source, &target).await?;
+        }
+        if index.is_some() {
+            push_index(to, source, &target.index).await?;
+        }
+    }
+    if config.is_some() {
+        push_config(to, source, &target).await?;
+    }
+    if status.is_some() {
+        push_status(to, source, &target, judged_status_v).await?;
+    }
+    Ok(())
+}
+
+/// A record that is retracted takes no pushes: it is live while they are made.
+async fn restore(to: &dyn Backend, source: &Record, target: Record, takes_status: bool) -> Step<Record> {
+    // Restoring and retracting add 1 to the status each: the source must be that far ahead, or the copy would be.
+    let needed = target.status.v + if source.retracted { 2 } else { 1 };
+    if !takes_status || source.status.v < needed {
+        return rejected("it is retracted there, and its status is as new as the source's");
+    }
+    match to.restore(&Call::fresh(), &source.address).await? {
+        Restored::Restored(record) => Ok(*record),
+        _ => again(),
+    }
+}
+
+async fn push_head(to: &dyn Backend, source: &Record, target: &Record) -> Step {
+    let Some(head) = &source.head else { return Ok(()) };
+    let expected = target.head.clone().unwrap_or_else(Head::unborn);
+    let push = HeadPush::cas(expected, new_head(head)?);
+    pushed(to.push_head(&Call::fresh(), &source.address, &push).await?)
+}
+
+/// Brings an index, and the named graphs that are newer at the source, as many in one push as it may have.
+async fn push_index(to: &dyn Backend, source: &Record, target: &Index) -> Step {
+    let Some(root) = &source.index.payload else { return Ok(()) };
+    let there = target.payload.as_ref();
+    let is_same_root = target.v == source.index.v && there.is_some_and(|there| there.id == root.id);
+    let newer: Vec<_> = newer_graphs(root, there).collect();
+    let mut expected =
+        Index::stored(target.v, there.map(|there| IndexRoot { graphs: Default::default(), ..there.clone() }));
+    let mut chunks = newer.chunks(MAX_GRAPHS);
+    let mut chunk = chunks.next();
+    if chunk.is_none() && is_same_root {
+        return Ok(());
+    }
+    loop {
+        let mut new = NewIndex::new(root.id.clone(), source.index.v)?;
+        for (name, graph) in chunk.unwrap_or_default() {
+            new = new.with_graph(name.clone(), graph.clone())?;
+        }
+        let push = IndexPush::cas(expected, new);
+        match to.push_index(&Call::fresh(), &source.address, &push).await? {
+            PushOutcome::Updated { value, .. } => {
+                expected = value.map(|root| IndexRoot { graphs: Default::default(), ..root });
+            }
+            other => return pushed(other),
+        }
+        chunk = chunks.next();
+        if chunk.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn newer_graphs<'a>(
+    source: &'a IndexRoot,
+    target: Option<&'a IndexRoot>,
+) -> impl Iterator<Item = (String, Option<NewGraphIndex>)> + 'a {
+    source.graphs.iter().filter_map(move |(name, graph)| {
+        let there = target.and_then(|target| target.graphs.get(name));
+        let new = match (graph, there) {
+            (None, Some(_)) => return None,
+            (None, None) => None,
+            (Some(graph), Some(Some(there))) if there.t >= graph.t => return None,
+            (Some(graph), _) => {
+                Some(NewGraphIndex::new(graph.id.clone(), graph.t).and_then(|new| new.with_rev(graph.rev)).ok()?)
+            }
+        };
+        Some((name.clone(), new))
+    })
+}
+
+/// Sets head and index to those of the source, backwards too, and then the named graphs, which a reset removes.
+async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, index: bool) -> Step {
+    let chosen_head = if head { source.head.as_ref() } else { target.head.as_ref() };
+    let chosen_index = if index { &source.index } else { &target.index };
+    let new_head = chosen_head.filter(|head| !head.is_unborn()).map(new_head).transpose()?;
+    let new_index = match &chosen_index.payload {
+        Some(root) => Some(NewIndex::new(root.id.clone(), chosen_index.v)?),
+        None => None,
+    };
+    match to.reset_head(&Call::fresh(), &source.address, &ResetTo::new(new_head, new_index)?).await? {
+        Reset::Reset { index, .. } => {
+            let record = Record { index: chosen_index.clone(), ..source.clone() };
+            push_index(to, &record, &index).await
+        }
+        _ => again(),
+    }
+}
+
+async fn push_config(to: &dyn Backend, source: &Record, target: &Record) -> Step {
+    if source.kind == RecordKind::GraphSource {
+        return publish(to, source, Some(target.config.v)).await.map(|_| ());
+    }
+    let v = source.config.v.max(target.config.v.saturating_add(1));
+    // Where the source has none, an empty one is the nearest that can be written.
+    let config = Config::stored(v, source.config.payload.clone().or_else(|| Some(Value::Object(Object::new()))));
+    let Some(new) = new_config(&config)? else { return Ok(()) };
+    let push = ConfigPush::cas(target.config.clone(), new);
+    pushed(to.push_config(&Call::fresh(), &source.address, &push).await?)
+}
+
+/// `judged_v` is the watermark that was judged, before a restoration has moved it.
+async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_v: i64) -> Step {
+    // Leases come and go without a copy: the watermark alone is compared, which every writer moves.
+    let expected = |v: i64| Status::stored(v, None);
+    let next = target.status.v.saturating_add(1);
+    if source.retracted {
+        // The retraction itself adds the last 1.
+        let before = source.status.v.saturating_sub(1);
+        if before > target.status.v {
+            let current = StatusPayload { state: live_state(target), meta: payload(&target.status).meta };
+            let new = NewStatus::new(current)?.with_v(before)?;
+            pushed(
+                to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new))
+                    .await?,
+            )?;
+        }
+        let reason = payload(&source.status).meta.get("reason").and_then(Value::as_str).map(str::to_owned);
+        return match to.retract(&Call::fresh(), &source.address, reason.as_deref()).await? {
+            Retracted::Retracted(_) | Retracted::Already(_) => Ok(()),
+            Retracted::HasDependents => rejected("it is retracted at the source, and others depend on it there"),
+            _ => again(),
+        };
+    }
+    let v = if source.status.v > judged_v { source.status.v } else { next };
+    if v <= target.status.v {
+        // A restoration has brought it there already.
+        return Ok(());
+    }
+    let new = NewStatus::new(payload(&source.status))?.with_v(v)?;
+    pushed(to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new)).await?)
+}
+
+/// A state that a push may bring, for the moment before a retraction.
+fn live_state(record: &Record) -> String {
+    let state = payload(&record.status).state;
+    if state == StatusPayload::RETRACTED { StatusPayload::READY.to_owned() } else { state }
+}
+
+fn pushed<T>(outcome: PushOutcome<T>) -> Step {
+    match outcome {
+        PushOutcome::Updated { .. } => Ok(()),
+        PushOutcome::WrongKind(_) => rejected("another kind of record has its address"),
+        _ => again(),
+    }
+}
+
+fn new_head(head: &Head) -> Result<NewHead, InvalidPayload> {
+    NewHead::try_from(head.clone())
+}
+
+fn new_config(config: &Config) -> Step<Option<NewConfig>> {
+    match &config.payload {
+        None => Ok(None),
+        Some(payload) if is_redacted(payload) => rejected(REDACTED_CONFIG),
+        Some(Value::Object(payload)) => Ok(Some(NewConfig::new(payload.clone())?.with_v(config.v.max(1))?)),
+        Some(_) => rejected("its config is no JSON object"),
+    }
+}

@@ -1,0 +1,52 @@
+use std::path::PathBuf;
+
+use nameservice_model::{BoxError, Error as BackendError};
+
+/// Why a copy, a comparison or a replica could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The source cannot be read.
+    #[error("the source cannot be read")]
+    Source(#[source] BackendError),
+    /// The target cannot be read or written.
+    #[error("the target cannot be used")]
+    Target(#[source] BackendError),
+    /// The target takes nothing: the first records that were to be written were all rejected.
+    #[error("the target took none of the first {count} records; the last reason: {reason}")]
+    Rejected {
+        /// How many.
+        count: u64,
+        /// Why the last one was rejected.
+        reason: String,
+    },
+    /// A dump is not what was written: it was cut off, edited, or is none.
+    #[error("{place} is not a complete dump: {reason}")]
+    Dump {
+        /// Which.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Standard input or output cannot be used.
+    #[error("cannot use the stream")]
+    Stream(#[source] std::io::Error),
+    /// What was asked for is not possible with these places.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Something else.
+    #[error(transparent)]
+    Other(BoxError),
+}
+
+/// The result of everything in this crate.
+pub type Result<T, E = SyncError> = std::result::Result<T, E>;

@@ -1,0 +1,190 @@
+//! How a record at one place compares with the record of the same address at another.
+
+use nameservice_api as api;
+use nameservice_model::{
+    ChangedPart, ConcernKind, Config, Index, IndexRoot, Record, RecordKind, Status, StatusPayload,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What a part of a record at the target is, beside the same part at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The source's is newer.
+    Older,
+    /// The target's is newer.
+    Newer,
+    /// They differ at the same watermark, or in what never changes.
+    Diverged,
+}
+
+/// A part of a record that is not the same at both places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Which part.
+    pub part: ChangedPart,
+    /// What the target's is.
+    pub verdict: Verdict,
+    /// The value at the source, as JSON.
+    pub source: Value,
+    /// The value at the target, as JSON.
+    pub target: Value,
+}
+
+/// Returns in which parts a record at the target differs from the source's. Counters, times and leases belong to the
+/// place that keeps them and are not compared; neither is how often an index was made again at the same `t`.
+pub fn judge(source: &Record, target: &Record) -> Vec<Difference> {
+    if !is_same_identity(source, target) {
+        return vec![Difference {
+            part: ChangedPart::Meta,
+            verdict: Verdict::Diverged,
+            source: identity(source),
+            target: identity(target),
+        }];
+    }
+    ConcernKind::ALL
+        .into_iter()
+        .filter_map(|concern| {
+            Some(Difference {
+                part: ChangedPart::Concern(concern),
+                verdict: verdict(concern, source, target)?,
+                source: shown(source, concern),
+                target: shown(target, concern),
+            })
+        })
+        .collect()
+}
+
+/// Returns what the differences of one record come to, the most serious of them; `None` where there are none.
+pub fn worst(differences: &[Difference]) -> Option<Verdict> {
+    differences.iter().map(|difference| difference.verdict).max()
+}
+
+/// What never changes in the life of a record.
+fn identity(record: &Record) -> Value {
+    json!({
+        "kind": record.kind.as_str(),
+        "source_type": record.source_type,
+        "source_branch": record.source_branch,
+    })
+}
+
+/// Whether two records are of one kind, type and origin.
+pub(crate) fn is_same_identity(a: &Record, b: &Record) -> bool {
+    (a.kind, &a.source_type, &a.source_branch) == (b.kind, &b.source_type, &b.source_branch)
+}
+
+/// Whether a concern holds the same at both places.
+pub(crate) fn is_same(concern: ConcernKind, a: &Record, b: &Record) -> bool {
+    verdict(concern, a, b).is_none() || verdict(concern, b, a).is_none()
+}
+
+/// What the concern of the target is, beside the source's; `None` where it is the same.
+fn verdict(concern: ConcernKind, source: &Record, target: &Record) -> Option<Verdict> {
+    match concern {
+        ConcernKind::Head => head(source, target),
+        ConcernKind::Index => index(&source.index, &target.index),
+        ConcernKind::Status => status(source, target),
+        ConcernKind::Config => config(source, target),
+    }
+}
+
+fn by_watermark(source: i64, target: i64) -> Verdict {
+    match source.cmp(&target) {
+        std::cmp::Ordering::Greater => Verdict::Older,
+        std::cmp::Ordering::Less => Verdict::Newer,
+        std::cmp::Ordering::Equal => Verdict::Diverged,
+    }
+}
+
+fn head(source: &Record, target: &Record) -> Option<Verdict> {
+    if source.kind != RecordKind::Ledger || source.head == target.head {
+        return None;
+    }
+    let t = |record: &Record| record.head.as_ref().map_or(0, |head| head.v);
+    Some(by_watermark(t(source), t(target)))
+}
+
+fn index(source: &Index, target: &Index) -> Option<Verdict> {
+    let id = |index: &Index| index.payload.as_ref().map(|root| root.id.clone());
+    if source.v != target.v || id(source) != id(target) {
+        return Some(by_watermark(source.v, target.v));
+    }
+    let (Some(source), Some(target)) = (&source.payload, &target.payload) else { return None };
+    graphs(source, target)
+}
+
+/// The named graphs have watermarks of their own. One that is older there can be written, whatever the others are.
+fn graphs(source: &IndexRoot, target: &IndexRoot) -> Option<Verdict> {
+    let verdicts = source.graphs.iter().filter_map(|(name, graph)| match (graph, target.graphs.get(name)) {
+        (None, Some(None)) => None,
+        (None, Some(Some(_))) => Some(Verdict::Newer),
+        (_, None) | (Some(_), Some(None)) => Some(Verdict::Older),
+        (Some(source), Some(Some(target))) if source.id == target.id && source.t == target.t => None,
+        (Some(source), Some(Some(target))) => Some(by_watermark(source.t, target.t)),
+    });
+    let more = target.graphs.keys().any(|name| !source.graphs.contains_key(name));
+    verdicts.chain(more.then_some(Verdict::Newer)).min()
+}
+
+fn config(source: &Record, target: &Record) -> Option<Verdict> {
+    // What a graph source depends on is published with its config.
+    let content = |record: &Record| (record.config.payload.clone(), sorted(&record.dependencies));
+    by_content((source.config.v, content(source)), (target.config.v, content(target)))
+}
+
+fn sorted(texts: &[String]) -> Vec<String> {
+    let mut texts = texts.to_vec();
+    texts.sort();
+    texts
+}
+
+/// A higher watermark over the same content is nothing that a copy could take away, or would have to bring.
+fn by_content<T: PartialEq>((source_v, source): (i64, T), (target_v, target): (i64, T)) -> Option<Verdict> {
+    if source == target && target_v >= source_v {
+        return None;
+    }
+    Some(by_watermark(source_v, target_v))
+}
+
+fn status(source: &Record, target: &Record) -> Option<Verdict> {
+    let reason =
+        |record: &Record| record.status.payload.as_ref().and_then(|payload| payload.meta.get("reason").cloned());
+    match (source.retracted, target.retracted) {
+        // When it was retracted is the place's own.
+        (true, true) if reason(source) == reason(target) => None,
+        // Retracted by a program that marks the record alone.
+        (true, false) if source.status.v == target.status.v => Some(Verdict::Older),
+        _ => by_content(
+            (source.status.v, (source.retracted, payload(&source.status))),
+            (target.status.v, (target.retracted, payload(&target.status))),
+        ),
+    }
+}
+
+/// The payload of a status without leases.
+pub(crate) fn payload(status: &Status) -> StatusPayload {
+    let payload = status.payload.clone().unwrap_or_else(|| StatusPayload::state(StatusPayload::READY));
+    payload.without_leases()
+}
+
+/// A concern as JSON, for reports.
+fn shown(record: &Record, concern: ConcernKind) -> Value {
+    match concern {
+        ConcernKind::Head => json!(record.head.clone().map(api::Head::from)),
+        ConcernKind::Index => json!(api::Index::from(record.index.clone())),
+        ConcernKind::Status => json!({"v": record.status.v, "payload": payload(&record.status)}),
+        ConcernKind::Config if record.kind == RecordKind::GraphSource => {
+            json!({
+                "v": record.config.v,
+                "payload": record.config.payload,
+                "dependencies": record.dependencies,
+            })
+        }
+        ConcernKind::Config => {
+            let Config { v, payload, .. } = &record.config;
+            json!({"v": v, "payload": payload})
+        }
+    }
+}

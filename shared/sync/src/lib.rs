@@ -1,0 +1,39 @@
+//! Everything between two places: copies, comparisons, dumps.
+//!
+//! A place to read from is a [`Source`]: a backend ([`BackendSource`]) or a dump ([`DumpSource`]). A place to write to is
+//! a backend, or a dump by [`export`].
+//!
+//! - [`copy`] writes what is missing or older at the target and leaves what is newer there or differs. Every write is a
+//!   compare-and-set, so a copy can be cut off and repeated at any point, beside writers on both sides.
+//! - [`compare`] says what differs; [`mirror`] goes on with the changes after a copy.
+//! - [`export`] writes a dump, which is also how much of the source is read: its head names the position of the feed.
+
+mod bring;
+mod compare;
+mod copy;
+mod dump;
+mod error;
+mod follow;
+mod history;
+mod judge;
+pub mod legacy;
+#[cfg(feature = "dynamodb")]
+mod legacy_table;
+pub mod remotes;
+mod replica;
+mod replica_backend;
+pub mod report;
+mod source;
+
+pub use compare::compare;
+pub use copy::{CopyOptions, Observer, Progress, copy};
+pub use dump::{DumpPlace, DumpSource, Exported, export};
+pub use error::{Result, SyncError};
+pub use follow::{Mirrored, mirror};
+pub use judge::{Difference, Verdict, judge, worst};
+#[cfg(feature = "dynamodb")]
+pub use legacy_table::LegacyTable;
+pub use replica::{Replica, ReplicaState};
+pub use replica_backend::ReplicaBackend;
+pub use report::{Comparison, Report};
+pub use source::{BackendSource, Found, Reading, Source};

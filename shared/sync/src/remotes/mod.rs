@@ -1,0 +1,17 @@
+//! Remotes: other nameservices whose records are followed and answered to by hand, as git does with commits.
+//!
+//! - [`Remotes`] is the list of them, a TOML file.
+//! - [`Tracking`] remembers of each record what the remote had when it was fetched, and the value at which both sides last
+//!   were the same. It is an SQLite file beside the list.
+//! - [`fetch`] brings the tracking up to date, [`status`] compares, [`pull`] moves local records to what was fetched, and
+//!   [`push`] moves the remote's to the local ones.
+
+mod list;
+mod ops;
+mod standing;
+mod tracking;
+
+pub use list::{Remote, Remotes};
+pub use ops::{Fetched, MoveOptions, Moved, fetch, pull, push, status};
+pub use standing::{Standing, StandingOf};
+pub use tracking::Tracking;

@@ -1,0 +1,366 @@
+//! A nameservice that is a copy of another one: it reads a snapshot, follows the changes under the upstream's positions,
+//! and answers reads from memory.
+//!
+//! What a replica has at a position is what the upstream had at it. While the upstream cannot be reached, reads go on, and
+//! [`Replica::age`] says how old they may be. A position that the upstream's feed no longer holds is replaced by a new
+//! snapshot.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nameservice_client::{ChangeFilter, Client, Event};
+use nameservice_embedded::{Embedded, OpenError, Options, Replicated};
+use nameservice_model::{
+    Address, Change, ChangeFeed as _, ChangePayload, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService as _,
+    Record, Result, chain, is_redacted,
+};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+/// How many records a page of a snapshot has.
+const PAGE: Limit = match Limit::new(1000) {
+    Ok(limit) => limit,
+    Err(_) => Limit::ONE,
+};
+/// How many changes are taken together.
+const BATCH: usize = 1024;
+/// Pauses while the upstream cannot be used: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// The service writes to a stream at least every fifteen seconds: after so long without a sign the answer is unknown.
+const FRESH: Duration = Duration::from_secs(20);
+
+/// How a replica stands to its upstream.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ReplicaState {
+    /// It has no records yet: the first snapshot is being read.
+    Starting,
+    /// It follows the upstream.
+    Following,
+    /// The upstream cannot be reached or used, for this reason.
+    Detached(String),
+}
+
+/// A replica that runs. It stops following when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    names: Embedded,
+    shared: Arc<Shared>,
+    _task: Arc<Task>,
+}
+
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: watch::Sender<ReplicaState>,
+    /// When the upstream last gave a sign; at the start, when that is not known.
+    heard: Mutex<Option<Instant>>,
+    is_ready: AtomicBool,
+}
+
+impl Shared {
+    fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn set(&self, state: ReplicaState) {
+        self.state.send_if_modified(|current| {
+            let is_news = *current != state;
+            *current = state;
+            is_news
+        });
+    }
+
+    fn detach(&self, error: &Error) {
+        self.set(ReplicaState::Detached(chain(error)));
+    }
+}
+
+impl Replica {
+    /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps. What the
+    /// directory has is served at once, also while the upstream is away.
+    pub async fn open(
+        directory: &Path,
+        upstream: &str,
+        client: Client,
+        options: Options,
+    ) -> std::result::Result<Self, OpenError> {
+        let (directory, url) = (directory.to_owned(), upstream.trim_end_matches('/').to_owned());
+        let opened = tokio::task::spawn_blocking(move || Embedded::open_replica(directory, &url, options));
+        let names = opened.await.map_err(|error| OpenError::Thread(error.into()))??;
+        Ok(Self::start(names, client))
+    }
+
+    /// Starts a replica of a service, in the memory of this process.
+    pub fn in_memory(client: Client, options: Options) -> std::result::Result<Self, OpenError> {
+        Ok(Self::start(Embedded::memory_replica(options)?, client))
+    }
+
+    fn start(names: Embedded, client: Client) -> Self {
+        let has_state = names.view().position() > 0;
+        let initial = if has_state { ReplicaState::Detached("not reached yet".into()) } else { ReplicaState::Starting };
+        let shared = Arc::new(Shared {
+            state: watch::Sender::new(initial),
+            heard: Mutex::default(),
+            is_ready: AtomicBool::new(has_state),
+        });
+        let follower = Follower { names: names.clone(), client, shared: shared.clone(), is_fresh: !has_state };
+        let task = Arc::new(Task(tokio::spawn(follower.run())));
+        Self { names, shared, _task: task }
+    }
+
+    /// Returns what the replica has: a backend to read from. It takes no writes.
+    pub fn names(&self) -> &Embedded {
+        &self.names
+    }
+
+    /// Returns how it stands to its upstream.
+    pub fn state(&self) -> ReplicaState {
+        self.shared.state.borrow().clone()
+    }
+
+    /// Whether it has records to answer from: those of its directory, or of the first snapshot.
+    pub fn is_ready(&self) -> bool {
+        self.shared.is_ready.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has records to answer from.
+    pub async fn ready(&self) {
+        let mut state = self.shared.state.subscribe();
+        // The sender is kept here, so this ends by the condition alone.
+        let _ = state.wait_for(|_| self.is_ready()).await;
+    }
+
+    /// Returns how long ago the upstream last gave a sign: what is read is at most so old, but for what is on its way.
+    /// `None` where it has given none since the start.
+    pub fn age(&self) -> Option<Duration> {
+        let heard = *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.map(|heard| heard.elapsed())
+    }
+
+    /// Whether it follows its upstream without a long silence.
+    pub fn is_fresh(&self) -> bool {
+        self.state() == ReplicaState::Following && self.age().is_some_and(|age| age < FRESH)
+    }
+
+    /// Waits until it has come to a position, or for the given time; returns whether it has.
+    pub async fn reached(&self, position: u64, at_most: Duration) -> bool {
+        let reach = async {
+            loop {
+                let here = self.names.view().position();
+                if here >= position {
+                    return;
+                }
+                // It waits in memory, and cannot fail.
+                let _ = self.names.wait(here, at_most).await;
+            }
+        };
+        timeout(at_most, reach).await.is_ok()
+    }
+}
+
+/// Keeps the replica up with its upstream.
+struct Follower {
+    names: Embedded,
+    client: Client,
+    shared: Arc<Shared>,
+    /// A snapshot comes first.
+    is_fresh: bool,
+}
+
+/// Why following has ended.
+enum End {
+    /// What follows is not in the feed.
+    Gone,
+    Failed(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let mut pause = PAUSES.0;
+        loop {
+            let begun = Instant::now();
+            let end = match self.is_fresh {
+                true => match self.snapshot().await {
+                    Ok(()) => {
+                        self.is_fresh = false;
+                        pause = PAUSES.0;
+                        continue;
+                    }
+                    Err(error) => End::Failed(error),
+                },
+                false => self.follow().await,
+            };
+            match end {
+                End::Gone => {
+                    tracing::info!("the upstream's feed does not hold what follows: reading a snapshot");
+                    self.is_fresh = true;
+                    continue;
+                }
+                End::Failed(error) => {
+                    tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");
+                    self.shared.detach(&error);
+                }
+            }
+            if begun.elapsed() > PAUSES.1 {
+                pause = PAUSES.0;
+            }
+            sleep(pause).await;
+            pause = PAUSES.1.min(pause * 2);
+        }
+    }
+
+    /// Replaces everything by what the upstream has.
+    async fn snapshot(&mut self) -> Result<()> {
+        // Taken before the first page: what changes meanwhile is in the feed after it.
+        let position = self.client.position().await?;
+        let mut records: Vec<Record> = Vec::new();
+        let mut cursor: Option<Cursor> = None;
+        loop {
+            let page = self.client.snapshot(PAGE, cursor.as_ref(), &|_| true).await?;
+            self.shared.hear();
+            records.extend(page.items);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let count = records.len();
+        self.names.adopt(records, position).await?;
+        tracing::info!(records = count, position, "read a snapshot of the upstream");
+        self.shared.is_ready.store(true, Ordering::Release);
+        self.shared.set(ReplicaState::Following);
+        Ok(())
+    }
+
+    /// Takes changes as they come.
+    async fn follow(&mut self) -> End {
+        match self.check_position().await {
+            Ok(()) => {}
+            Err(end) => return end,
+        }
+        let after = self.names.view().position();
+        let shared = self.shared.clone();
+        let mut following = self.client.follow(ChangeFilter::default(), Some(after)).on_contact(move || shared.hear());
+        let (events, mut incoming) = mpsc::channel(4 * BATCH);
+        let pump = tokio::spawn(async move {
+            loop {
+                let event = following.next().await;
+                let is_over = !matches!(event, Ok(Event::Change(_)));
+                if events.send(event).await.is_err() || is_over {
+                    return;
+                }
+            }
+        });
+        let _pump = Task(pump);
+        self.shared.set(ReplicaState::Following);
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            batch.clear();
+            if incoming.recv_many(&mut batch, BATCH).await == 0 {
+                return End::Failed(Error::Unavailable { operation: "follow the upstream", source: None });
+            }
+            let mut end = None;
+            let mut changes = Vec::with_capacity(batch.len());
+            for event in batch.drain(..) {
+                match event {
+                    Ok(Event::Change(change)) => changes.push(*change),
+                    Ok(_) => end = Some(End::Gone),
+                    Err(error) => end = Some(End::Failed(error)),
+                }
+            }
+            if let Err(error) = self.take(changes).await {
+                return End::Failed(error);
+            }
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// A position that the upstream has not reached is of a feed that was lost.
+    async fn check_position(&self) -> std::result::Result<(), End> {
+        let there = self.client.position().await?;
+        self.shared.hear();
+        if there < self.names.view().position() { Err(End::Gone) } else { Ok(()) }
+    }
+
+    async fn take(&self, changes: Vec<Change>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let position = self.names.view().position();
+        let mut taken = Vec::with_capacity(changes.len());
+        // A stream that was opened again may repeat its last change.
+        for change in changes.into_iter().filter(|change| change.position > position) {
+            let payload = match needs_record(&change) {
+                true => self.whole_payload(&change).await?,
+                false => None,
+            };
+            taken.push(Replicated { change, payload });
+        }
+        if taken.is_empty() { Ok(()) } else { self.names.replicate(taken).await }
+    }
+
+    /// Reads what the change leaves out from the upstream's record. `None` where that has moved on: the change that says
+    /// so is on its way.
+    async fn whole_payload(&self, change: &Change) -> Result<Option<Value>> {
+        let ChangedPart::Concern(concern) = change.part else { return Ok(None) };
+        let Some(record) = self.lookup(&change.address).await? else { return Ok(None) };
+        let (v, payload) = match concern {
+            ConcernKind::Config => (record.config.v, record.config.payload),
+            ConcernKind::Status => {
+                let payload = record.status.payload.map(|status| {
+                    let mut members = status.meta;
+                    members.insert("state".to_owned(), Value::String(status.state));
+                    Value::Object(members)
+                });
+                (record.status.v, payload)
+            }
+            ConcernKind::Head | ConcernKind::Index => {
+                let index = nameservice_api::Index::from(record.index.clone());
+                (record.index.v, serde_json::to_value(index).ok())
+            }
+        };
+        Ok(payload.filter(|_| v == change.watermark))
+    }
+
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
+        let record = self.client.lookup(address).await?;
+        self.shared.hear();
+        Ok(record)
+    }
+}
+
+/// Whether the change does not carry its payload whole.
+fn needs_record(change: &Change) -> bool {
+    match &change.payload {
+        ChangePayload::Omitted => true,
+        ChangePayload::Value(value) => is_redacted(value),
+        ChangePayload::None => false,
+    }
+}

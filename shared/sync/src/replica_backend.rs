@@ -1,0 +1,233 @@
+//! A replica as a backend: reads from memory, writes at the upstream.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nameservice_client::Client;
+use nameservice_model::{
+    Address, AdminPublisher, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
+    ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
+    HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
+    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record,
+    RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPublisher,
+    StatusPush, Transaction, TransactionPublisher, Visible,
+};
+use serde_json::Value;
+
+use crate::Replica;
+
+/// How long a write waits until the replica shows it.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// A replica and the way to its upstream: what is read comes from this process, what is written goes to the upstream and is
+/// read here as soon as it is answered.
+#[derive(Clone, Debug)]
+pub struct ReplicaBackend {
+    replica: Replica,
+    client: Client,
+}
+
+impl ReplicaBackend {
+    /// Returns the backend of a replica, which writes through this client.
+    pub fn new(replica: Replica, client: Client) -> Self {
+        Self { replica, client }
+    }
+
+    /// Returns the replica.
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Waits until the replica has what the upstream has now: the write that was just answered is in it.
+    async fn settled<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Ok(position) = self.client.position().await {
+            // One that is cut off from the feed shows it later; the write itself is done.
+            self.replica.reached(position, SETTLE).await;
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl GraphSourceLookup for ReplicaBackend {
+    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
+        self.replica.names().graph_source(address).await
+    }
+}
+
+#[async_trait]
+impl NameService for ReplicaBackend {
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
+        self.replica.names().lookup(address).await
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
+        self.replica.names().lookup_all(addresses).await
+    }
+
+    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
+        self.replica.names().list(query, visible).await
+    }
+
+    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
+        self.replica.names().snapshot(limit, after, visible).await
+    }
+
+    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
+        self.replica.names().dependents(address).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.replica.names().ping().await
+    }
+}
+
+#[async_trait]
+impl Publisher for ReplicaBackend {
+    async fn create_ledger(
+        &self,
+        call: &Call,
+        address: &Address,
+        head: Option<&NewHead>,
+        config: Option<&NewConfig>,
+    ) -> Result<Created> {
+        self.settled(self.client.create_ledger(call, address, head, config).await).await
+    }
+
+    async fn create_branch(
+        &self,
+        call: &Call,
+        branch: &Address,
+        source: &Address,
+        at: Option<&NewHead>,
+    ) -> Result<BranchCreated> {
+        self.settled(self.client.create_branch(call, branch, source, at).await).await
+    }
+
+    async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
+        self.settled(self.client.retract(call, address, reason).await).await
+    }
+
+    async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
+        self.settled(self.client.restore(call, address).await).await
+    }
+}
+
+#[async_trait]
+impl AdminPublisher for ReplicaBackend {
+    async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
+        self.settled(self.client.purge(call, address).await).await
+    }
+
+    async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
+        self.settled(self.client.drop_branch(call, address).await).await
+    }
+
+    async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        self.settled(self.client.reset_head(call, address, to).await).await
+    }
+}
+
+#[async_trait]
+impl RefPublisher for ReplicaBackend {
+    async fn head(&self, address: &Address) -> Result<Option<Head>> {
+        self.replica.names().head(address).await
+    }
+
+    async fn index(&self, address: &Address) -> Result<Option<Index>> {
+        self.replica.names().index(address).await
+    }
+
+    async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
+        self.settled(self.client.push_head(call, address, push).await).await
+    }
+
+    async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
+        self.settled(self.client.push_index(call, address, push).await).await
+    }
+}
+
+#[async_trait]
+impl StatusPublisher for ReplicaBackend {
+    async fn status(&self, address: &Address) -> Result<Option<Status>> {
+        self.replica.names().status(address).await
+    }
+
+    async fn push_status(
+        &self,
+        call: &Call,
+        address: &Address,
+        push: &StatusPush,
+    ) -> Result<PushOutcome<StatusPayload>> {
+        self.settled(self.client.push_status(call, address, push).await).await
+    }
+}
+
+#[async_trait]
+impl ConfigPublisher for ReplicaBackend {
+    async fn config(&self, address: &Address) -> Result<Option<Config>> {
+        self.replica.names().config(address).await
+    }
+
+    async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>> {
+        self.settled(self.client.push_config(call, address, push).await).await
+    }
+}
+
+#[async_trait]
+impl GraphSourcePublisher for ReplicaBackend {
+    async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published> {
+        self.settled(self.client.publish_graph_source(call, publication).await).await
+    }
+}
+
+#[async_trait]
+impl LeasePublisher for ReplicaBackend {
+    async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
+        self.settled(self.client.acquire_lease(call, address, request).await).await
+    }
+
+    async fn refresh_lease(
+        &self,
+        call: &Call,
+        address: &Address,
+        request: &LeaseRequest,
+        token: i64,
+    ) -> Result<Leased> {
+        self.settled(self.client.refresh_lease(call, address, request, token).await).await
+    }
+
+    async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
+        self.settled(self.client.release_lease(call, address, claim).await).await
+    }
+}
+
+#[async_trait]
+impl TransactionPublisher for ReplicaBackend {
+    async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed> {
+        self.settled(self.client.commit(call, transaction).await).await
+    }
+}
+
+#[async_trait]
+impl ChangeFeed for ReplicaBackend {
+    async fn position(&self) -> Result<u64> {
+        self.replica.names().position().await
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.replica.names().is_immediate()
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
+        self.replica.names().changes(after, limit).await
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        self.replica.names().wait(after, at_most).await
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        self.replica.names().history(address, query).await
+    }
+}

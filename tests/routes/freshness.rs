@@ -1,0 +1,94 @@
+//! Reads that must be at least so fresh, over a table and over the embedded backend.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use nameservice_cli::routes;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth, service};
+use nameservice_tests::pump::pump;
+use tower::ServiceExt as _;
+
+use super::*;
+
+#[tokio::test]
+async fn a_record_is_shown_once_it_is_as_fresh_as_asked() {
+    let service = Service::start().await;
+    born(&service, "mydb", 4).await;
+    for query in
+        ["min_t=4", "min_t=4&concern=head", "min_t=0&concern=index", "min_v=1&concern=status", "min_position=0"]
+    {
+        service.get(&format!("/v1/records/mydb?{query}")).await.expect(200);
+    }
+    for (query, record) in [("min_t=5", true), ("min_t=1&concern=index", true), ("min_v=1&concern=config", true)] {
+        let problem = service.get(&format!("/v1/records/mydb?{query}")).await;
+        assert!(problem.headers.contains_key("retry-after"));
+        let problem = problem.problem(503, "not-yet");
+        assert_eq!(problem["record"]["head"]["t"] == 4, record, "{query}");
+    }
+    let problem = service.get("/v1/records/nobody?min_t=1").await.problem(503, "not-yet");
+    assert_eq!(problem["record"], json!(null));
+    service.get("/v1/records/nobody").await.problem(404, "unknown-record");
+    // The feed of a table follows its writes, and only those who ask pay for its position.
+    let problem = service.get("/v1/records/mydb?min_position=9").await.problem(503, "not-yet");
+    assert_eq!(problem["position"], 0);
+    pump(&service.table).await;
+    service.get("/v1/records/mydb?min_position=1").await.expect(200);
+    for path in ["/v1/records", "/v1/snapshot"] {
+        service.get(&format!("{path}?min_position=1")).await.expect(200);
+        service.get(&format!("{path}?min_position=1000")).await.problem(503, "not-yet");
+    }
+    assert_eq!(service.get("/v1/records/mydb").await.header("nameservice-position"), None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_names_the_parameter() {
+    let service = Service::start().await;
+    for (query, field) in [
+        ("min_t=1&concern=status", "concern"),
+        ("min_v=1&concern=head", "concern"),
+        ("min_v=1", "concern"),
+        ("concern=head", "concern"),
+        ("min_t=1&min_v=1&concern=head", "min_v"),
+        ("min_t=1&wait=21", "wait"),
+    ] {
+        refuses(service.get(&format!("/v1/records/mydb?{query}")).await, "invalid-parameter", field);
+    }
+    refuses(service.get("/v1/snapshot?wait=21").await, "invalid-parameter", "wait");
+    refuses(service.get("/v1/records?min_position=-1").await, "invalid-parameter", "min_position");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_who_waits_is_answered_by_the_write() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    let backend = Arc::new(names.clone());
+    let router = service(routes::router(), App::new(backend.clone(), backend, Auth::Open));
+    let ask = |method: &'static str, path: &str, body: Value| {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let (router, request) = (router.clone(), request.body(Body::from(body.to_string())).unwrap());
+        async move {
+            let response = router.oneshot(request).await.unwrap();
+            let position =
+                response.headers().get("nameservice-position").map(|value| value.to_str().unwrap().to_owned());
+            let (status, body) = (response.status().as_u16(), response.into_body().collect().await.unwrap().to_bytes());
+            (status, position, serde_json::from_slice::<Value>(&body).unwrap())
+        }
+    };
+    let created = ask("POST", "/v1/ledgers", json!({ "address": "mydb", "head": commit(1) })).await;
+    assert_eq!((created.0, created.1), (201, Some(names.position().await.unwrap().to_string())));
+    let waiting = tokio::spawn(ask("GET", "/v1/records/mydb?min_t=2&wait=20", json!(null)));
+    let begun = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    ask("PUT", "/v1/heads/mydb", json!({ "new": commit(2) })).await;
+    let (status, position, record) = waiting.await.unwrap();
+    assert_eq!((status, record["head"]["t"].as_i64()), (200, Some(2)));
+    assert!(position.is_some() && begun.elapsed() < Duration::from_secs(4));
+    // One whose time is over is shown what there is.
+    let begun = tokio::time::Instant::now();
+    let (status, _, problem) = ask("GET", "/v1/records/mydb?min_t=3&wait=7", json!(null)).await;
+    assert_eq!((status, problem["record"]["head"]["t"].as_i64()), (503, Some(2)));
+    assert_eq!(begun.elapsed().as_secs(), 7);
+    let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99&wait=1", json!(null)).await;
+    assert_eq!(status, 503);
+}
