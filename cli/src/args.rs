@@ -119,6 +119,12 @@ pub struct TargetArgs {
     /// The directory or bucket that --at or --fluree-config has named.
     #[arg(skip)]
     pub files: Option<Place>,
+    /// The AWS region that --at has named.
+    #[arg(skip)]
+    pub region: Option<String>,
+    /// The time limit of one operation that --at has named.
+    #[arg(skip)]
+    pub timeout: Option<Duration>,
 }
 
 /// The commands.

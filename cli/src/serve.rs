@@ -274,7 +274,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             stored.names.compare().await.map_err(|source| Failure::Files(source.into()))?;
             Opened::Files(stored)
         }
-        place => Opened::open(place, target.table.as_deref(), Missing::Create, retention).await?,
+        place => Opened::open(place, target.table_options(), Missing::Create, retention).await?,
     };
     let consuming = match &opened {
         Opened::Embedded(_) | Opened::Files(_) => None,

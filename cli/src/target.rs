@@ -10,7 +10,7 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
 };
-use nameservice_dynamo::endpoint_config;
+use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
@@ -67,6 +67,17 @@ pub struct Local {
     directory: Option<PathBuf>,
 }
 
+/// Which table is meant, and how it is reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableOptions<'a> {
+    /// Its name; by default, that which Fluree uses.
+    pub name: Option<&'a str>,
+    /// The AWS region; by default, that of the environment or the profile.
+    pub region: Option<&'a str>,
+    /// How long after the first attempt of an operation another may begin.
+    pub timeout: Option<Duration>,
+}
+
 /// What may be missing where data is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
@@ -103,14 +114,12 @@ impl TargetArgs {
             }
             Some(nameservice::Place::Service(url)) => self.url = Some(url),
             Some(nameservice::Place::Embedded(directory)) => self.data = Some(directory),
-            Some(nameservice::Place::DynamoDb { table, region: None, endpoint, .. }) => {
+            Some(nameservice::Place::DynamoDb { table, region, endpoint, timeout }) => {
                 self.table = Some(table);
                 self.aws = endpoint.is_none();
                 self.endpoint_url = endpoint;
-            }
-            Some(nameservice::Place::DynamoDb { region: Some(region), .. }) => {
-                let reason = format!("set the region with AWS_REGION={region} or in the profile");
-                return Err(Failure::Usage(reason));
+                self.region = region;
+                self.timeout = Some(timeout);
             }
             Some(place) => return Err(Failure::Usage(format!("`{place}` is for serve alone"))),
         }
@@ -124,9 +133,9 @@ impl TargetArgs {
         }
         let table = |endpoint| nameservice::Place::DynamoDb {
             table: self.table.clone().unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned()),
-            region: None,
+            region: self.region.clone(),
             endpoint,
-            timeout: DYNAMODB_TIMEOUT,
+            timeout: self.timeout.unwrap_or(DYNAMODB_TIMEOUT),
         };
         Ok(match self.place()? {
             Some(Place::Data(directory)) => nameservice::Place::Embedded(directory),
@@ -136,6 +145,11 @@ impl TargetArgs {
             Some(Place::Aws) => table(None),
             None => nameservice::Place::Service(self.service_url()?),
         })
+    }
+
+    /// Which table is meant, and how it is reached.
+    pub fn table_options(&self) -> TableOptions<'_> {
+        TableOptions { name: self.table.as_deref(), region: self.region.as_deref(), timeout: self.timeout }
     }
 
     /// The URL of the service that is meant where no table is named.
@@ -169,7 +183,7 @@ impl TargetArgs {
         let Some(place) = self.place()? else {
             return client::remote(&self.service_url()?, self.token.clone());
         };
-        let opened = Opened::open(place, self.table.as_deref(), missing, None).await?;
+        let opened = Opened::open(place, self.table_options(), missing, None).await?;
         if let Opened::Table(table) = &opened {
             table.ping().await?;
         }
@@ -182,7 +196,7 @@ impl Opened {
     /// given.
     pub async fn open(
         place: Place,
-        table: Option<&str>,
+        table: TableOptions<'_>,
         missing: Missing,
         retention: Option<Duration>,
     ) -> Result<Self, Failure> {
@@ -266,8 +280,8 @@ impl Local {
 
 impl Table {
     /// Connects to a table, which need not exist.
-    async fn open(place: Place, name: Option<&str>) -> Result<Self, Failure> {
-        let name = name.unwrap_or(Store::DEFAULT_TABLE).to_owned();
+    async fn open(place: Place, options: TableOptions<'_>) -> Result<Self, Failure> {
+        let name = options.name.unwrap_or(Store::DEFAULT_TABLE).to_owned();
         let (client, streams) = match &place {
             Place::Endpoint(url) => {
                 let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -277,13 +291,17 @@ impl Table {
                 (endpoint_client(url), aws_sdk_dynamodbstreams::Client::new(&endpoint_config(url)))
             }
             _ => {
-                let config = aws_config().await?;
+                let config = aws_config(options.region).await?;
                 (sdk_client(&config), aws_sdk_dynamodbstreams::Client::new(&config))
             }
         };
         let source = Source { tables: client.clone(), streams, table: name.clone() };
         let feed = Feed::new(client.clone(), Feed::table_of(&name));
-        Ok(Self { store: Store::new(client, name.as_str()), feed, source, name, place })
+        let mut store = Store::new(client, name.as_str());
+        if let Some(deadline) = options.timeout {
+            store = store.with_retry_policy(RetryPolicy { deadline, ..RetryPolicy::default() });
+        }
+        Ok(Self { store, feed, source, name, place })
     }
 
     /// Where it is.
@@ -370,9 +388,13 @@ async fn notice_after<T>(after: Duration, future: impl Future<Output = T>, notic
 }
 
 /// How AWS is reached: as its own command line finds it.
-pub(crate) async fn aws_config() -> Result<aws_config::SdkConfig, Failure> {
+pub(crate) async fn aws_config(region: Option<&str>) -> Result<aws_config::SdkConfig, Failure> {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-    let config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http).load().await;
+    let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
+    if let Some(region) = region {
+        config = config.region(aws_config::Region::new(region.to_owned()));
+    }
+    let config = config.load().await;
     if config.region().is_none() {
         return Err(Failure::Usage("no AWS region is configured: set AWS_REGION, or one in the profile".into()));
     }
@@ -393,6 +415,16 @@ mod tests {
             notice_after(NOTICE_AFTER, request, || was_noticed.set(true)).await;
             assert_eq!(was_noticed.get(), noticed, "{takes} ms");
         }
+    }
+
+    #[test]
+    fn a_url_names_table_region_and_time_limit() {
+        let at = "dynamodb://names?region=eu-central-1&timeout_ms=250".parse().unwrap();
+        let target = TargetArgs { at: Some(at), ..TargetArgs::default() }.resolved().unwrap();
+        let TableOptions { name, region, timeout } = target.table_options();
+        assert_eq!((name, region), (Some("names"), Some("eu-central-1")));
+        assert_eq!(timeout, Some(Duration::from_millis(250)));
+        assert_eq!(target.place().unwrap(), Some(Place::Aws));
     }
 
     #[test]

@@ -84,7 +84,7 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
     };
     let data = match place {
         Some(Place::Data(directory)) => Some(Data::Directory(directory)),
-        Some(place) => match Opened::open(place, target.table.as_deref(), Missing::Reject, None).await? {
+        Some(place) => match Opened::open(place, target.table_options(), Missing::Reject, None).await? {
             Opened::Table(table) => Some(Data::Table(table)),
             Opened::Files(stored) => Some(Data::Files(stored)),
             Opened::Embedded(_) => None,
@@ -95,7 +95,7 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         Some(url) => {
             let config = match &target.endpoint_url {
                 Some(near) => endpoint_config(near),
-                None => aws_config().await?,
+                None => aws_config(target.region.as_deref()).await?,
             };
             Some(Queue { client: aws_sdk_sqs::Client::new(&config), url: url.clone() })
         }

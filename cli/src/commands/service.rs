@@ -31,7 +31,7 @@ pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Fail
     if let Place::Data(directory) = &place {
         return init_directory(directory.clone(), output).await;
     }
-    let table = match Opened::open(place, target.table.as_deref(), Missing::Create, None).await? {
+    let table = match Opened::open(place, target.table_options(), Missing::Create, None).await? {
         Opened::Table(table) => table,
         // A directory is made by opening it; a bucket is made by whoever pays for it.
         Opened::Files(stored) => {

@@ -29,7 +29,10 @@ impl Deref for Made {
 
 async fn unmade() -> Made {
     let engine = Engine::start();
-    match Opened::open(Place::Endpoint(engine.url().to_owned()), None, Missing::Create, None).await.unwrap() {
+    match Opened::open(Place::Endpoint(engine.url().to_owned()), Default::default(), Missing::Create, None)
+        .await
+        .unwrap()
+    {
         Opened::Table(table) => Made { table, _engine: engine },
         other => panic!("an endpoint is a table: {other:?}"),
     }

@@ -6,11 +6,11 @@ mod copy;
 mod engine;
 #[cfg(unix)]
 mod feed;
-#[cfg(unix)]
-mod serving;
 mod migration;
 mod regions;
 mod replica;
+#[cfg(unix)]
+mod serving;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -181,7 +181,7 @@ fn spawn_serve_with(data: &Path, options: &[&str]) -> Serving {
 }
 
 async fn start_in_process(place: Place, auth: Auth) -> Service {
-    let opened = Opened::open(place, None, Missing::Create, None).await.unwrap();
+    let opened = Opened::open(place, Default::default(), Missing::Create, None).await.unwrap();
     if let Opened::Table(table) = &opened {
         table.ensure().await.unwrap();
     }

@@ -69,9 +69,9 @@ pub use names::Nameservice;
 #[cfg(feature = "sync")]
 pub use nameservice_sync::ReplicaState;
 
+pub use place::{Cloud, InvalidPlace, Place};
 #[cfg(feature = "sync")]
 pub use replica::{Replica, StartReplica, replica};
-pub use place::{Cloud, InvalidPlace, Place};
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;

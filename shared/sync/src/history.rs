@@ -21,7 +21,13 @@ pub(crate) async fn has_passed(
     elsewhere: &Record,
 ) -> Result<bool, Error> {
     let Some((watermark, wanted)) = value(elsewhere, concern) else { return Ok(false) };
-    let mut query = HistoryQuery { after: 0, part: Some(ChangedPart::Concern(concern)), limit: PAGE, before: None, newest_first: false };
+    let mut query = HistoryQuery {
+        after: 0,
+        part: Some(ChangedPart::Concern(concern)),
+        limit: PAGE,
+        before: None,
+        newest_first: false,
+    };
     let mut last_match = false;
     for _ in 0..PAGES {
         let history = feed.history(address, &query).await?;

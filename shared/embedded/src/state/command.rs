@@ -2,8 +2,8 @@
 
 use nameservice_model::{
     Address, BranchCreated, Call, Committed, ConfigPush, ContentId, Created, Dropped, GraphSourcePublication, HeadPush,
-    IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Published, Purged, PushOutcome,
-    Record, Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
+    IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Published, Purged, PushOutcome, Record,
+    Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
 };
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, Identity, Object, Record as ModelRecord,
-    RecordKind, StatusPayload, is_lease_member,
+    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, Identity, Object,
+    Record as ModelRecord, RecordKind, StatusPayload, is_lease_member,
 };
 use serde_json::Value;
 
