@@ -248,7 +248,7 @@ impl Served {
 }
 
 async fn open() -> Box<Table> {
-    let opened = Opened::open(Place::Endpoint(engine::start()), None, Missing::Create, None).await;
+    let opened = Opened::open(Place::Endpoint(engine::start()), Default::default(), Missing::Create, None).await;
     let Opened::Table(table) = opened.unwrap_or_else(|failure| panic!("{failure}")) else { panic!("it is a table") };
     table.ensure().await.unwrap_or_else(|failure| panic!("{failure}"));
     table
