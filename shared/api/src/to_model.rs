@@ -261,7 +261,7 @@ mod tests {
     fn a_record_is_the_same_after_the_wire() {
         let record: Record = serde_json::from_value(json!({
             "address": "mydb:main", "kind": "ledger", "name": "mydb", "branch": "main", "retracted": false,
-            "updated_at": "2026-01-01T00:00:00Z", "branches": 1, "dependents": 0, "head": {"id": ID, "t": 3},
+            "updated_at": "2026-01-01T00:00:00.000Z", "branches": 1, "dependents": 0, "head": {"id": ID, "t": 3},
             "index": {"id": ID, "t": 2, "rev": 1, "graphs": {"g": null}},
             "status": {"v": 2, "payload": {"state": "indexing", "index_lock": {"holder": "i1"}}},
             "config": {"v": 0, "payload": null},
