@@ -52,22 +52,28 @@ async fn put(client: &Client, table: &str, rows: &[Value]) {
     }
 }
 
+/// Makes a row of a table with this key.
+type Row = fn(&str, usize) -> Value;
+
 /// A row of the first layout. Every fifth is retracted, every third has an address without a content id.
 fn first_layout(key: &str, n: usize) -> Value {
-    let commit =
-        if n % 3 == 0 { format!("fluree:s3://b/commits/{n}.json") } else { format!("fluree:s3://b/{ID}.json") };
+    let commit = if n.is_multiple_of(3) {
+        format!("fluree:s3://b/commits/{n}.json")
+    } else {
+        format!("fluree:s3://b/{ID}.json")
+    };
     json!({
         key: format!("db{n}:main"), "ledger_name": format!("db{n}"), "branch": "main", "commit_address": commit,
         "commit_t": n + 1, "index_address": format!("fluree:ipfs://{ID}"), "index_t": n + 1,
-        "status": if n % 5 == 0 { "retracted" } else { "ready" }, "updated_at": 1_705_312_200,
+        "status": if n.is_multiple_of(5) { "retracted" } else { "ready" }, "updated_at": 1_705_312_200,
     })
 }
 
 /// A single item: ledgers, and virtual graphs that depend on them and come before them in the scan as often as not.
 fn single_item(key: &str, n: usize) -> Value {
-    if n % 4 == 0 {
+    if n.is_multiple_of(4) {
         return json!({
-            key: format!("vg:search{n}:main"), "v": 2, "type": if n % 8 == 0 { "vg:bm25" } else { "vg:jdbc" },
+            key: format!("vg:search{n}:main"), "v": 2, "type": if n.is_multiple_of(8) { "vg:bm25" } else { "vg:jdbc" },
             "name": format!("search{n}"), "branch": "main", "deps": [format!("db{}:main", n + 1)], "head": null,
             "head_v": 0, "index_v": 2, "index": {"address": format!("s3://b/{ID}"), "sync_t": 4}, "retracted": false,
             "status_v": 6, "status": {"state": "ready", "lag": 1}, "config_v": 3, "config": {"k1": 1.2, "n": n},
@@ -90,8 +96,8 @@ fn tables_of_every_older_shape_are_copied_and_the_rest_is_reported() {
     let client = endpoint_client(engine.url());
     let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
     let parent = tempfile::tempdir().unwrap();
-    let row: [(&str, fn(&str, usize) -> Value); 2] = [("v1", first_layout), ("item", single_item)];
-    for (layout, row) in row {
+    let layouts: [(&str, Row); 2] = [("v1", first_layout), ("item", single_item)];
+    for (layout, row) in layouts {
         for key in ["ledger_alias", "pk"] {
             let name = format!("{layout}-{key}");
             let mut rows: Vec<Value> = (0..ROWS).map(|n| row(key, n)).collect();

@@ -197,7 +197,7 @@ async fn no_older_value_wins_under_writers_on_both_sides_and_kills() {
     let writer = |names: Embedded, offset: usize| async move {
         for t in 2..120_i64 {
             for (i, name) in NAMES.iter().enumerate() {
-                if (t as usize + i + offset) % 3 == 0 {
+                if (t as usize + i + offset).is_multiple_of(3) {
                     let new = NewHead::new(id(offset), t * 2 + offset as i64).unwrap();
                     let _ = names.push_head(&Call::fresh(), &at(name), &HeadPush::monotonic(new)).await.unwrap();
                 }
