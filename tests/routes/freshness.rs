@@ -59,7 +59,7 @@ async fn what_cannot_be_asked_names_the_parameter() {
     refuses(service.get("/v1/records?min_position=-1").await, "invalid-parameter", "min_position");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_reader_who_waits_is_answered_by_the_write() {
     let names = Embedded::memory(Options::default()).unwrap();
     let backend = Arc::new(names.clone());
@@ -78,17 +78,15 @@ async fn a_reader_who_waits_is_answered_by_the_write() {
     let created = ask("POST", "/v1/ledgers", json!({ "address": "mydb", "head": commit(1) })).await;
     assert_eq!((created.0, created.1), (201, Some(names.position().await.unwrap().to_string())));
     let waiting = tokio::spawn(ask("GET", "/v1/records/mydb?min_t=2&wait=20", json!(null)));
-    let begun = tokio::time::Instant::now();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
     ask("PUT", "/v1/heads/mydb", json!({ "new": commit(2) })).await;
     let (status, position, record) = waiting.await.unwrap();
     assert_eq!((status, record["head"]["t"].as_i64()), (200, Some(2)));
-    assert!(position.is_some() && begun.elapsed() < Duration::from_secs(4));
+    assert!(position.is_some());
     // One whose time is over is shown what there is.
-    let begun = tokio::time::Instant::now();
-    let (status, _, problem) = ask("GET", "/v1/records/mydb?min_t=3&wait=7", json!(null)).await;
+    let (status, _, problem) = ask("GET", "/v1/records/mydb?min_t=3&wait=1", json!(null)).await;
     assert_eq!((status, problem["record"]["head"]["t"].as_i64()), (503, Some(2)));
-    assert_eq!(begun.elapsed().as_secs(), 7);
-    let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99&wait=1", json!(null)).await;
+    let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99", json!(null)).await;
     assert_eq!(status, 503);
 }
