@@ -131,8 +131,8 @@ fn remotes_are_fetched_pulled_and_pushed() {
         ("push head mydb:dev OTHER 9", 0, "at t 9"),
     ] {
         let (found, stdout, stderr) = run(&target, line);
-        let told = if code == 0 { &stdout } else { &stderr };
-        assert!(found == code && told.contains(words), "{line}: {found} {stdout}{stderr}");
+        let printed = if code == 0 { &stdout } else { &stderr };
+        assert!(found == code && printed.contains(words), "{line}: {found} {stdout}{stderr}");
     }
     assert!(run(&remote, "show mydb").1.contains("at t 8"));
     // A push that has not seen what is there writes nothing.
