@@ -1,6 +1,7 @@
 //! The keys of callers' tokens: in a file, or at a URL.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -30,8 +31,8 @@ pub(crate) fn source(place: &str) -> Result<Arc<dyn KeySource>, BoxError> {
 }
 
 /// A URL that answers with a key set. It is fetched again every five minutes.
-#[derive(Debug)]
 struct KeyUrl {
+    url: Url,
     transport: Http,
     path: String,
     fetched_at: Mutex<Instant>,
@@ -41,11 +42,17 @@ impl KeyUrl {
     fn new(url: &Url) -> Result<Self, BoxError> {
         let path = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         let transport = Http::new(&url.origin().ascii_serialization())?;
-        Ok(Self { transport, path, fetched_at: Mutex::new(Instant::now()) })
+        Ok(Self { url: url.clone(), transport, path, fetched_at: Mutex::new(Instant::now()) })
     }
 
     fn touch(&self) {
         *self.fetched_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl fmt::Debug for KeyUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.as_str())
     }
 }
 

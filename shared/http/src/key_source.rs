@@ -26,7 +26,6 @@ pub trait KeySource: fmt::Debug + Send + Sync {
 }
 
 /// A file that holds a key set. It is read again when it changes.
-#[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
     last: Mutex<LastRead>,
@@ -47,6 +46,12 @@ impl KeyFile {
 
     fn last(&self) -> MutexGuard<'_, LastRead> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for KeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
     }
 }
 

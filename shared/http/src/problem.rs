@@ -373,7 +373,7 @@ impl Problem {
 
     /// The store does not answer.
     pub fn unavailable(failure: Error) -> Self {
-        Self::new(Kind::Unavailable, "the store did not answer, and nothing was written: try again")
+        Self::new(Kind::Unavailable, "cannot reach the store; nothing was written: try again")
             .header(header::RETRY_AFTER, RETRY_AFTER)
             .caused_by(failure)
     }
