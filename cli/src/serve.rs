@@ -155,11 +155,11 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     if let Some(base_path) = base_path {
         router = below(base_path, router);
     }
-    let told_to_stop = shutdown.clone();
+    let stopping = shutdown.clone();
     let server = tokio::spawn(async move {
         // Made once: a router as such is made anew for every connection, and kept by it.
         let router = router.into_make_service();
-        axum::serve(listener, router).with_graceful_shutdown(async move { told_to_stop.begun().await }).await
+        axum::serve(listener, router).with_graceful_shutdown(async move { stopping.begun().await }).await
     });
     Ok(Service { address, base, shutdown, server })
 }

@@ -258,7 +258,7 @@ impl LeasePublisher for Files {
 #[async_trait]
 impl TransactionPublisher for Files {
     async fn commit(&self, _: &Call, _: &Transaction) -> Result<Committed> {
-        let reason = "several files cannot be written in one step: push each concern by itself";
+        let reason = "several files cannot be written in one step: push each concern separately";
         Err(unsupported(Capability::Transactions, reason))
     }
 }

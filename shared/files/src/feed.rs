@@ -44,7 +44,7 @@ struct Following {
     log: Embedded,
     /// The files as they were last seen.
     seen: Mutex<HashMap<String, Seen>>,
-    /// Whoever reads a record and tells the log of it holds its lock: the log never goes back to what was read before.
+    /// Held while a record is read and its change is logged, so that the log never returns to an older value.
     locks: Vec<Mutex<()>>,
     task: JoinHandle<()>,
     _watcher: Option<RecommendedWatcher>,

@@ -59,7 +59,7 @@ use crate::{
 
 /// How long an operation may take.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a directory is compared that does not say by itself when it changes, and one that does, to be sure.
+/// How often a directory is compared: one that sends no notifications, and one that does, as a safeguard.
 const DIRECTORY_INTERVAL: Duration = Duration::from_secs(2);
 /// How often a bucket is compared.
 const BUCKET_INTERVAL: Duration = Duration::from_secs(5);

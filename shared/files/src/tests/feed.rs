@@ -16,7 +16,7 @@ fn kinds(changes: &[Change]) -> Vec<(String, String, ChangeKind, i64)> {
 
 #[tokio::test]
 async fn what_another_program_writes_is_in_the_feed_after_a_look() {
-    // A bucket says nothing by itself.
+    // A bucket sends no notifications.
     let store = Arc::new(InMemory::new());
     let (ours, theirs) = (bucket(store.clone()), bucket(store));
     ours.compare().await.unwrap();
