@@ -15,6 +15,7 @@ mod http1;
 mod load;
 mod process;
 mod readers;
+mod table;
 
 use std::{
     io,
@@ -34,6 +35,8 @@ use crate::{
 
 /// Records that are read, and, from the first on, pushed.
 const RECORDS: usize = 1_000;
+/// How often a ratio is measured.
+const ROUNDS: usize = 5;
 /// Connections where a measurement does not vary them.
 const MANY: usize = 32;
 
@@ -47,6 +50,12 @@ enum Part {
     Slow,
     Million,
     Idle,
+    /// Writers beside event streams
+    Streams,
+    /// Pushes over --dynamodb-url with the stream consumer in the process
+    Consumer,
+    /// The same without it (over a fresh engine: one that emulates DynamoDB slows down as its stream grows)
+    NoConsumer,
 }
 
 /// Measures the service beside its peers.
@@ -98,6 +107,8 @@ enum Subject<'a> {
     Embedded,
     /// The service over a DynamoDB at this URL.
     DynamoDb(&'a str),
+    /// The same, where another process consumes the table's stream.
+    WithoutConsumer(&'a str),
     Etcd,
 }
 
@@ -105,7 +116,7 @@ impl Subject<'_> {
     fn name(self) -> &'static str {
         match self {
             Self::Embedded => "nameservice",
-            Self::DynamoDb(_) => "nameservice over DynamoDB",
+            Self::DynamoDb(_) | Self::WithoutConsumer(_) => "nameservice over DynamoDB",
             Self::Etcd => "etcd",
         }
     }
@@ -160,6 +171,15 @@ async fn run(arguments: &Arguments) -> io::Result<()> {
     if bench.does(Part::Idle) {
         bench.idle().await?;
     }
+    if bench.does(Part::Streams) {
+        bench.streams(&subjects).await?;
+    }
+    if let Some(url) = arguments.dynamodb_url.as_deref() {
+        let subjects = [(Part::Consumer, Subject::DynamoDb(url)), (Part::NoConsumer, Subject::WithoutConsumer(url))];
+        for (_, subject) in subjects.into_iter().filter(|(part, _)| bench.does(*part)) {
+            bench.over_a_table(subject).await?;
+        }
+    }
     Ok(())
 }
 
@@ -207,11 +227,17 @@ impl Bench<'_> {
                 command.args(["--initial-cluster", &format!("default={peers}")]);
                 command
             }
-            Subject::Embedded | Subject::DynamoDb(_) => {
+            Subject::Embedded | Subject::DynamoDb(_) | Subject::WithoutConsumer(_) => {
                 let mut command = Command::new(&self.program);
                 command.arg("serve").args(["--listen", &format!("127.0.0.1:{port}")]).env("RUST_LOG", "error");
+                // Each server has a table of its own, as it has a directory of its own.
+                let table: String =
+                    directory.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
                 match subject {
-                    Subject::DynamoDb(url) => command.args(["--endpoint-url", url]),
+                    Subject::DynamoDb(url) => command.args(["--endpoint-url", url, "--table", &table]),
+                    Subject::WithoutConsumer(url) => {
+                        command.args(["--endpoint-url", url, "--table", &table, "--no-consumer"])
+                    }
                     _ => command.arg("--data").arg(&data),
                 };
                 command
@@ -266,7 +292,7 @@ impl Bench<'_> {
                 continue;
             }
             heading(
-                title,
+                &format!("{title}, the median of {ROUNDS}"),
                 &["connections", "server", "requests/s", "p50 ms", "p99 ms", "CPU of the server", "RSS MiB"],
             );
             let mut servers = Vec::new();
@@ -275,14 +301,20 @@ impl Bench<'_> {
                 servers.push((*subject, self.with_records(*subject, &directory, None).await?));
             }
             for &connections in &self.arguments.connections {
-                let mut rates = Vec::new();
-                for (subject, server) in &servers {
-                    let cpu = server.cpu();
-                    let figures = match part {
-                        Part::Pushes => measure(server.port, pushers(subject.peer(), connections), self.time()).await?,
-                        _ => measure(server.port, readers_of(subject.peer(), connections), self.time()).await?,
-                    };
-                    let cpu = (server.cpu() - cpu) / self.arguments.seconds as f64;
+                let mut rounds: Vec<Vec<(Figures, f64)>> = vec![Vec::new(); servers.len()];
+                // Other work on the machine comes and goes: the servers take turns.
+                for _ in 0..ROUNDS {
+                    for ((subject, server), rounds) in servers.iter().zip(&mut rounds) {
+                        let (cpu, peer) = (server.cpu(), subject.peer());
+                        let figures = match part {
+                            Part::Pushes => measure(server.port, pushers(peer, connections), self.time()).await?,
+                            _ => measure(server.port, readers_of(peer, connections), self.time()).await?,
+                        };
+                        rounds.push((figures, (server.cpu() - cpu) / self.arguments.seconds as f64));
+                    }
+                }
+                for ((subject, server), rounds) in servers.iter().zip(&rounds) {
+                    let (figures, cpu) = median(rounds, |(figures, _)| figures.rate());
                     row(&[
                         connections.to_string(),
                         subject.name().into(),
@@ -292,10 +324,12 @@ impl Bench<'_> {
                         format!("{:.0} %", cpu * 100.0),
                         format!("{:.0}", server.rss()),
                     ]);
-                    rates.push((*subject, figures.rate()));
                 }
-                if let [(_, ours), .., (Subject::Etcd, theirs)] | [(_, ours), (Subject::Etcd, theirs), ..] = rates[..] {
-                    row(&[connections.to_string(), "× etcd".into(), format!("{:.1}", ours / theirs)]);
+                if let Some(etcd) = servers.iter().position(|(subject, _)| *subject == Subject::Etcd) {
+                    let pairs = rounds[0].iter().zip(&rounds[etcd]);
+                    let ratios: Vec<_> = pairs.map(|((ours, _), (theirs, _))| ours.rate() / theirs.rate()).collect();
+                    let ratio = median(&ratios, |ratio| *ratio);
+                    row(&[connections.to_string(), "× etcd".into(), format!("{ratio:.1}")]);
                 }
             }
             println!();
@@ -307,13 +341,27 @@ impl Bench<'_> {
     }
 
     async fn hot(&self, subjects: &[Subject<'_>]) -> io::Result<()> {
-        heading("one record, 32 compare-and-set writers", &["server", "useful pushes/s", "answers/s"]);
+        heading(
+            &format!("one record, 32 compare-and-set writers, the median of {ROUNDS}"),
+            &["server", "useful pushes/s", "answers/s", "least and most pushes/s"],
+        );
         for subject in subjects {
             let server = self.with_records(*subject, &format!("{}-hot", subject.name()), None).await?;
-            let clients = (0..MANY).map(|writer| Push::new(subject.peer(), name(0)).by(writer));
-            let figures = measure(server.port, clients, self.time()).await?;
-            let answers = figures.answers as f64 / self.arguments.seconds as f64;
-            row(&[subject.name().into(), format!("{:.0}", figures.rate()), format!("{answers:.0}")]);
+            let mut rounds = Vec::new();
+            for _ in 0..ROUNDS {
+                let clients = (0..MANY).map(|writer| Push::new(subject.peer(), name(0)).by(writer));
+                let figures = measure(server.port, clients, self.time()).await?;
+                rounds.push((figures.rate(), figures.answers as f64 / self.arguments.seconds as f64));
+            }
+            let (rate, answers) = *median(&rounds, |(rate, _)| *rate);
+            let rates = || rounds.iter().map(|(rate, _)| *rate);
+            let (least, most) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
+            row(&[
+                subject.name().into(),
+                format!("{rate:.0}"),
+                format!("{answers:.0}"),
+                format!("{least:.0} and {most:.0}"),
+            ]);
             server.kill().await?;
         }
         println!();
@@ -360,25 +408,34 @@ impl Bench<'_> {
         println!();
         server.kill().await?;
 
-        heading("pushes of 32 writers beside readers", &["readers", "pushes/s", "kept", "events/s", "RSS MiB"]);
+        heading(
+            &format!("pushes of 32 writers beside readers, the median of {ROUNDS}"),
+            &["readers", "pushes/s alone", "beside them", "kept", "events/s", "RSS MiB"],
+        );
         let server = self.with_records(Subject::Embedded, "fan-out", None).await?;
-        let mut alone = None;
         for (what, count, filter) in [
-            ("none", 0, readers::Filter::Nothing),
             ("10,000 whose filters match nothing", 10_000, readers::Filter::Nothing),
             ("100 that follow a record each", 100, readers::Filter::One),
             ("100 that follow everything", 100, readers::Filter::All),
         ] {
-            let reading = readers::Readers::start(server.port, count, filter).await?;
-            let figures = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?;
-            let events = reading.stop().await as f64 / self.arguments.seconds as f64;
-            let alone = *alone.get_or_insert(figures.rate());
+            // Other work on the machine comes and goes: each rate stands beside one of its own time.
+            let mut pairs = Vec::new();
+            for _ in 0..ROUNDS {
+                let alone = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?.rate();
+                let reading = readers::Readers::start(server.port, count, filter).await?;
+                let beside = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?.rate();
+                let rss = server.rss();
+                let events = reading.stop().await as f64 / self.arguments.seconds as f64;
+                pairs.push((beside / alone, alone, beside, events, rss));
+            }
+            let (kept, alone, beside, events, rss) = *median(&pairs, |(kept, ..)| *kept);
             row(&[
                 what.into(),
-                format!("{:.0}", figures.rate()),
-                format!("{:.0} %", figures.rate() / alone * 100.0),
+                format!("{alone:.0}"),
+                format!("{beside:.0}"),
+                format!("{:.0} %", kept * 100.0),
                 format!("{events:.0}"),
-                format!("{:.0}", server.rss()),
+                format!("{rss:.0}"),
             ]);
         }
         println!();
@@ -425,11 +482,22 @@ impl Bench<'_> {
         row(&["created".into(), format!("{:.0}/s", count as f64 / begun.elapsed().as_secs_f64())]);
         row(&["RSS once created".into(), format!("{:.0} MiB", server.rss())]);
         server.kill().await?;
+        let begun = Instant::now();
         let server = self.start(Subject::Embedded, "million", None).await?;
-        row(&["started after kill -9 in".into(), format!("{:.1} s", server.started_in.as_secs_f64())]);
+        // It listens before it has read its log, and answers then.
+        let (mut connection, mut text) = (http1::Connection::open(server.port).await?, Vec::new());
+        http1::request("GET", &format!("/v1/records/{}", name(count - 1)), "", &mut text);
+        let status = connection.exchange(&text).await?.status;
+        row(&["first answer after kill -9".into(), format!("{status} in {:.1} s", begun.elapsed().as_secs_f64())]);
         row(&["RSS once started".into(), format!("{:.0} MiB", server.rss())]);
         let figures = measure(server.port, pushers(Peer::Nameservice, MANY), self.time()).await?;
         row(&["pushes at 32 connections".into(), format!("{:.0}/s", figures.rate())]);
+        let (mut connection, mut text, begun) =
+            (http1::Connection::open(server.port).await?, Vec::new(), Instant::now());
+        http1::request("GET", "/fluree/nameservice/snapshot", "", &mut text);
+        let mib = connection.exchange(&text).await?.body.len() as f64 / 1024.0 / 1024.0;
+        row(&["Fluree's snapshot".into(), format!("{mib:.0} MiB in {:.1} s", begun.elapsed().as_secs_f64())]);
+        row(&["RSS after that".into(), format!("{:.0} MiB", server.rss())]);
         println!();
         server.kill().await
     }
@@ -448,6 +516,13 @@ impl Bench<'_> {
         println!();
         Ok(())
     }
+}
+
+/// The middle one of several rounds.
+fn median<T>(rounds: &[T], by: impl Fn(&T) -> f64) -> &T {
+    let mut order: Vec<&T> = rounds.iter().collect();
+    order.sort_by(|one, other| by(one).total_cmp(&by(other)));
+    order[order.len() / 2]
 }
 
 fn name(n: usize) -> String {

@@ -21,8 +21,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    /// How long it took to listen.
-    pub(crate) started_in: Duration,
 }
 
 /// Returns a free port.
@@ -44,7 +42,7 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Ok(Self { child, port, started_in: begun.elapsed() })
+        Ok(Self { child, port })
     }
 
     /// Kills it with SIGKILL.
