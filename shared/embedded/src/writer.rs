@@ -23,14 +23,12 @@ use crate::{
     contention::{Held, lost},
     log::{Batch, CommitError, Entry, Log, rows},
     pace::Pace,
-    queue::{Job, Queue, Waited},
+    queue::{Job, MAX_GROUP, Queue, Waited},
     recent::Recent,
     snapshots::Snapshots,
     state::{Applied, Command, Now, Outcome, State},
 };
 
-/// The most commands of one group.
-pub(crate) const MAX_GROUP: usize = 1024;
 /// How many commands are taken at a time.
 const TAKEN: usize = 32;
 /// A group ends once its changes have so many bytes.
@@ -88,11 +86,15 @@ impl Shared {
     }
 
     fn publish(&self, state: State, entries: Vec<Entry>, expired_before: Option<i64>) {
-        let position = state.position();
         // Changes first: who sees the position finds them.
         self.recent.append(entries, expired_before);
         self.published.store(Arc::new(state));
         self.snapshots.drop_unused();
+    }
+
+    /// Wakes those who wait for the published position to move.
+    fn announce(&self) {
+        let position = self.published.load().position();
         self.moved.send_if_modified(|last| std::mem::replace(last, position) != position);
     }
 }
@@ -286,6 +288,8 @@ impl Run {
                     // Who has gone away does not hear the outcome.
                     let _ = answer.send(outcome);
                 }
+                // The writers of a group go before its readers.
+                self.shared.announce();
                 if let Some(log) = &mut self.log
                     && let Err(error) = log.checkpoint_if_due()
                 {

@@ -46,7 +46,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 const KEPT: usize = 1024;
 /// After each round the hub rests, so that what comes meanwhile goes out together: so long for each reader it has
 /// reached, and so many times as long as the read took.
-const REST_FOR_EACH: Duration = Duration::from_micros(100);
+const REST_FOR_EACH: Duration = Duration::from_micros(200);
 const REST_FOR_READING: u32 = 3;
 const MAX_REST: Duration = Duration::from_millis(100);
 /// A shorter rest is none: timers count milliseconds.
