@@ -7,6 +7,7 @@
 
 mod answers;
 pub mod changes;
+mod check;
 pub mod fluree;
 mod from_model;
 mod invalid;

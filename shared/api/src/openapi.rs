@@ -5,8 +5,8 @@ use utoipa::{
 
 use crate::{
     Listed, Record, Summary,
+    check::Check,
     requests::{ConfigPush, HeadPush, IndexPush, StatusPush},
-    transactions::Check,
 };
 
 /// Returns the schema of a map whose values may be null, which the derive macro cannot express.

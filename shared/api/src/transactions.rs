@@ -8,6 +8,7 @@ use super::{
         self, ConfigPush, ExpectedConfig, ExpectedIndex, ExpectedStatus, HeadPush, HeadValue, IndexPush, StatusPush,
     },
 };
+pub use crate::check::{Check, ConcernName};
 use crate::{Invalid, json::from_slice_at};
 use nameservice_model::{
     self as model, Committed, ConcernState, Lease, MAX_OPERATIONS, OperationKind, OperationOutcome,
@@ -26,33 +27,6 @@ pub struct Transaction {
     /// At most 48, no two about the same concern of the same record.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::openapi::Operation>, min_items = 1, max_items = 48))]
     pub(crate) operations: Vec<Members>,
-}
-
-/// The value that must be stored now.
-#[derive(Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Check {
-    /// Which concern.
-    pub concern: ConcernName,
-    /// Its value, as a push of that concern expects it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    pub expected: Box<RawValue>,
-}
-
-/// One of the four concerns.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ConcernName {
-    /// Where the latest commit is.
-    Head,
-    /// Where the latest index is.
-    Index,
-    /// The state.
-    Status,
-    /// The configuration.
-    Config,
 }
 
 /// The members of an object, each once. An operation is read in two steps: what it is and where, then the rest as the

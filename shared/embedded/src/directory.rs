@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{OpenError, log::FORMAT};
+use crate::OpenError;
 
 /// The file that holds everything.
 pub(crate) const LOG_FILE: &str = "nameservice.log.db";
@@ -19,6 +19,8 @@ const FORMER_FILE: &str = "nameservice.db";
 
 /// `application_id` of a log in the header of the SQLite file: "flns".
 pub(crate) const APPLICATION_ID: u32 = 0x666c_6e73;
+/// The format of the file, its `user_version`.
+pub(crate) const FORMAT: u32 = 2;
 
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::writer::MAX_GROUP;
+use crate::queue::MAX_GROUP;
 
 /// The longest time for which a group waits for those who were just answered.
 const MAX_GATHERING: Duration = Duration::from_millis(5);

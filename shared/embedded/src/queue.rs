@@ -11,6 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::state::{Command, Outcome};
 
+/// The most commands that are written together.
+pub(crate) const MAX_GROUP: usize = 1024;
+
 /// A command, and who waits for its outcome.
 pub(crate) struct Job {
     pub(crate) command: Command,

@@ -42,7 +42,7 @@ struct Row {
 fn name_of(event_id: &str, record: &str) -> String {
     match event_id.len() {
         1..=MAX_EVENT_ID => event_id.to_owned(),
-        _ => Sha256::digest(record).iter().fold("sha256:".to_owned(), |name, byte| format!("{name}{byte:02x}")),
+        _ => format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(record))),
     }
 }
 

@@ -13,7 +13,7 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-use crate::{Files, engine::Plan, names, storage::failed};
+use crate::{Files, names, plan::Plan, storage::failed};
 
 /// How many records are read at a time.
 const TOGETHER: usize = 32;

@@ -29,6 +29,7 @@ mod feed;
 mod fluree_config;
 mod names;
 mod outcomes;
+mod plan;
 mod scan;
 mod storage;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use nameservice_model::{
     Retracted,
 };
 
-use crate::engine::Plan;
+use crate::plan::Plan;
 
 /// An outcome after attempts whose answers were lost. What says that nothing was written is not known to be true then.
 pub(crate) fn judged(plan: &Plan, outcome: Outcome, lost: Option<Error>) -> Result<Outcome> {

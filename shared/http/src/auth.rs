@@ -13,6 +13,7 @@ use nameservice_model::{Address, AddressGlob, Object};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+pub use crate::scope::Scope;
 use crate::{filter::Visible, problem::Problem, verifier::Verifier};
 
 /// The claim that narrows a token to addresses: a list of globs, or one.
@@ -25,33 +26,6 @@ const FLUREE_LEDGERS_CLAIM: &str = "fluree.storage.ledgers";
 const FLUREE_ALL_EVENTS_CLAIM: &str = "fluree.events.all";
 /// Fluree's claim of access to the events of the records listed.
 const FLUREE_LEDGERS_EVENTS_CLAIM: &str = "fluree.events.ledgers";
-
-/// What an operation needs. Each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Follow Fluree's events.
-    Events,
-    /// Look at records.
-    Read,
-    /// Create, push, retract, restore.
-    Write,
-    /// Purge, drop, reset, overwrite.
-    Admin,
-}
-
-impl Scope {
-    /// Those that a token can name.
-    const NAMED: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
-
-    /// The name in a token.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Events | Self::Read => "nameservice:read",
-            Self::Write => "nameservice:write",
-            Self::Admin => "nameservice:admin",
-        }
-    }
-}
 
 /// How callers are recognised.
 #[derive(Debug)]

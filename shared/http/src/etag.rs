@@ -3,8 +3,6 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest, Sha256};
 
-use crate::extract::hex;
-
 /// Names one representation.
 #[derive(Clone, Debug)]
 pub struct ETag(String);
@@ -12,7 +10,7 @@ pub struct ETag(String);
 impl ETag {
     /// The tag of these bytes.
     pub fn of(representation: &[u8]) -> Self {
-        Self(format!("\"{}\"", hex(&Sha256::digest(representation))))
+        Self(format!("\"{}\"", base16ct::lower::encode_string(&Sha256::digest(representation))))
     }
 
     /// As a header.

@@ -276,11 +276,6 @@ fn hash<'a, const N: usize>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; N
     std::array::from_fn(|i| digest[i])
 }
 
-/// Bytes as lower-case hexadecimal text.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A JSON body.
 #[derive(Debug)]
 pub struct Body<T>(pub T);

@@ -19,6 +19,7 @@ pub mod problem;
 pub mod refusals;
 mod request_log;
 pub mod respond;
+mod scope;
 mod service;
 mod signatures;
 mod verifier;

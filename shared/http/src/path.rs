@@ -4,7 +4,11 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+/// What is escaped in a path: all but what RFC 3986 leaves unreserved, and what addresses hold.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b':').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Where somebody who does not know the routes is led: to the documentation, or, under the name that other services give
 /// it, to the check of health. Relative to the path, since a gateway may have a stage before it.
 const ENTRANCES: [(&str, &str); 5] =
@@ -31,20 +35,15 @@ fn accepts_html(headers: &HeaderMap) -> bool {
 /// Escapes a path. The gateway hands it over decoded, a function URL as it was sent: an escape that is there stays
 /// (no address holds a `%`, so nothing is lost), a lone `%` is escaped.
 pub fn escape_path(path: &str) -> String {
-    let bytes = path.as_bytes();
-    let is_escape = |i: usize| bytes.get(i + 1..i + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-    let mut text = String::with_capacity(path.len() + 1);
-    if !path.starts_with('/') {
-        text.push('/');
-    }
-    for (i, byte) in bytes.iter().enumerate() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b':' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(*byte));
-            }
-            b'%' if is_escape(i) => text.push('%'),
-            byte => text.push_str(&format!("%{byte:02X}")),
-        }
+    let mut text = if path.starts_with('/') { String::new() } else { "/".to_owned() };
+    for (n, part) in path.split('%').enumerate() {
+        let is_escape = part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+        text.push_str(match n {
+            0 => "",
+            _ if is_escape => "%",
+            _ => "%25",
+        });
+        text.extend(utf8_percent_encode(part, ESCAPED));
     }
     text
 }

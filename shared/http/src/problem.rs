@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
 pub use nameservice_api::{ProblemDocument, ProblemKind as Kind, problem::TYPE_BASE};
 
-use crate::auth::Scope;
+use crate::scope::Scope;
 
 /// How long a client should wait before it tries again, in seconds, where the service could not serve.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");

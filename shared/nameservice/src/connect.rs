@@ -1,4 +1,4 @@
-use crate::{Error, Nameservice, Place, Result};
+use crate::{Nameservice, Place, Result, error::cannot_open};
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -78,9 +78,4 @@ pub async fn legacy_table(place: &Place, prefix: Option<String>) -> Result<names
     };
     let client = crate::dynamodb::client(region.as_deref(), endpoint.as_deref()).await.map_err(cannot_open(place))?;
     Ok(nameservice_sync::LegacyTable::new(client, table, prefix))
-}
-
-pub(crate) fn cannot_open<E: Into<nameservice_model::BoxError>>(place: &Place) -> impl Fn(E) -> Error {
-    let place = place.to_string();
-    move |source| Error::Connect { place: place.clone(), source: source.into() }
 }

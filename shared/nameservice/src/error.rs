@@ -1,11 +1,11 @@
 use std::convert::Infallible;
 
 use nameservice_model::{
-    BranchCreated, Committed, Created, Error as BackendError, InvalidAddress, InvalidContentId, InvalidGlob,
+    BoxError, BranchCreated, Committed, Created, Error as BackendError, InvalidAddress, InvalidContentId, InvalidGlob,
     InvalidLimit, InvalidPayload, Leased, Published, PushOutcome, Released, Reset, Restored, Retracted,
 };
 
-use crate::InvalidPlace;
+use crate::{InvalidPlace, Place};
 
 /// The result of everything that [`Nameservice`](crate::Nameservice) and its handles do.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -162,4 +162,10 @@ rejections! {
     }
     Released: { Released::Lost { .. } => LeaseLost, Released::Unknown => Unknown, Released::Retracted => Retracted }
     Committed: { Committed::Rejected(_) => TransactionRejected }
+}
+
+/// Returns how a backend's own error becomes one that names the place.
+pub(crate) fn cannot_open<E: Into<BoxError>>(place: &Place) -> impl Fn(E) -> Error {
+    let place = place.to_string();
+    move |source| Error::Connect { place: place.clone(), source: source.into() }
 }

@@ -1,6 +1,6 @@
 use nameservice_files::{Bucket, BucketOptions, Files, FlureePlace, Options, fluree_place};
 
-use crate::{Cloud, Place, Result, connect::cannot_open};
+use crate::{Cloud, Place, Result, error::cannot_open};
 
 /// Opens the files at a place: those of a directory (which is created, where that is wanted) or of a bucket.
 pub async fn files(place: &Place, create: bool, options: Options) -> Result<Files> {

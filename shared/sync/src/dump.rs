@@ -61,10 +61,6 @@ struct End {
     sha256: String,
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Where a dump is: a file, or a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DumpPlace {
@@ -153,7 +149,8 @@ async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: Observe
         }
         observe(Progress { read, written: dump.exported.records, is_comparing: false });
     }
-    let end = End { records: dump.exported.records, sha256: hex(&dump.hash.clone().finalize()) };
+    let end =
+        End { records: dump.exported.records, sha256: base16ct::lower::encode_string(&dump.hash.clone().finalize()) };
     dump.line(&Last { end })?;
     dump.to.flush().map_err(SyncError::Stream)?;
     Ok(dump.exported)
@@ -360,7 +357,8 @@ impl Lines {
             return Err(self.broken(&format!("it was cut off after {} records", self.records)));
         }
         if let Ok(Last { end }) = serde_json::from_slice(&text) {
-            let found = End { records: self.records, sha256: hex(&self.hash.clone().finalize()) };
+            let found =
+                End { records: self.records, sha256: base16ct::lower::encode_string(&self.hash.clone().finalize()) };
             if end != found {
                 return Err(self.broken("it was edited: its records do not match the count and the hash of its end"));
             }
@@ -393,7 +391,7 @@ mod tests {
             text.push_str(record);
             text.push('\n');
         }
-        let sha256 = hex(&Sha256::digest(&text));
+        let sha256 = base16ct::lower::encode_string(&Sha256::digest(&text));
         let end = Last { end: End { records: records.len() as u64, sha256 } };
         text.push_str(&serde_json::to_string(&end).unwrap());
         text.push('\n');

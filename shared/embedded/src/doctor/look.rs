@@ -5,12 +5,23 @@ use std::collections::{BTreeMap, HashMap};
 use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Finding, Severity};
 use rusqlite::Connection;
 
-use super::Examined;
 use crate::{log::rows, state::Record};
 
 /// How many lines of SQLite's own report are shown.
 const LINES: u32 = 20;
 const RESTORE: &str = "stop the service and restore a backup";
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Examined {
+    /// Records.
+    pub records: u64,
+    /// Changes.
+    pub changes: u64,
+    /// The position of the last change.
+    pub position: u64,
+}
 
 /// A finding, and its repair where there is a safe one.
 pub(super) struct Problem {

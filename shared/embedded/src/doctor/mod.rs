@@ -10,6 +10,7 @@ use std::path::Path;
 use nameservice_model::{Finding, Fix, Result, Severity};
 use rusqlite::Connection;
 
+pub use self::look::Examined;
 use self::look::{Problem, Repair, look};
 use crate::{
     Embedded, OpenError,
@@ -32,18 +33,6 @@ pub const CODES: &[(&str, &str)] = &[
     ("reference-dangling", "a graph source depends on a record that does not exist"),
     ("branch-orphaned", "the source of a branch does not exist"),
 ];
-
-/// What was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Examined {
-    /// Records.
-    pub records: u64,
-    /// Changes.
-    pub changes: u64,
-    /// The position of the last change.
-    pub position: u64,
-}
 
 /// Examines the log of a directory that no process uses, gives what it finds to `found`, and repairs what can be repaired
 /// safely if `fix` says so.

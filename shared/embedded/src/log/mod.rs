@@ -30,12 +30,9 @@ pub(crate) use reader::{HistoryRange, Readers};
 
 use crate::{
     OpenError,
-    directory::{APPLICATION_ID, Directory},
+    directory::{APPLICATION_ID, Directory, FORMAT},
     state::{Record, State},
 };
-
-/// The format of the file, its `user_version`.
-pub(crate) const FORMAT: u32 = 2;
 
 const SCHEMA: &str = "
     CREATE TABLE log (position INTEGER PRIMARY KEY, at INTEGER NOT NULL, address TEXT NOT NULL, body BLOB NOT NULL) STRICT;

@@ -1,4 +1,4 @@
-//! What a change and a record are in the log's file. [`super::FORMAT`] names this form: a change of it is a new format.
+//! What a change and a record are in the log's file. [`FORMAT`](crate::directory::FORMAT) names this form: a change of it is a new format.
 
 use jiff::Timestamp;
 use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, RecordKind};

@@ -41,20 +41,8 @@ impl From<&RequestId> for CallId {
 }
 
 fn from_hex(text: &str) -> Option<[u8; BYTES]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * BYTES {
-        return None;
-    }
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
     let mut bytes = [0; BYTES];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0])? << 4 | value(pair[1])?;
-    }
-    Some(bytes)
+    (base16ct::lower::decode(text, &mut bytes).ok()?.len() == BYTES).then_some(bytes)
 }
 
 /// The last calls that wrote a concern, the newest first.
@@ -81,7 +69,7 @@ impl Ring {
 
     /// The calls as text, the newest first.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.0.iter().map(|call| call.0.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
+        self.0.iter().map(|call| base16ct::lower::encode_string(&call.0)).collect()
     }
 
     /// Remembers a call, and forgets the oldest of more than four.

@@ -9,7 +9,10 @@ use nameservice_model::NameService;
 use rusqlite::Connection;
 
 use super::{at, head_of, open, pushed};
-use crate::{BackupError, Embedded, OpenError, Options, directory::LOG_FILE, log::FORMAT};
+use crate::{
+    BackupError, Embedded, OpenError, Options,
+    directory::{FORMAT, LOG_FILE},
+};
 
 /// The files of a directory with what is in them, less the lock.
 fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
