@@ -153,7 +153,7 @@ def check_commands(pages, program):
 def check_names(pages):
     sources = "\n".join(
         pathlib.Path(path).read_text()
-        for pattern in ("shared/**/*.rs", "functions/**/*.rs", "cli/**/*.rs", "tests/**/*.rs", "infra/*.tf", ".ci/*")
+        for pattern in ("shared/**/*.rs", "functions/**/*.rs", "cli/**/*.rs", "tests/**/*.rs", "infra/**/*.tf", ".ci/*")
         for path in glob.glob(str(ROOT / pattern), recursive=True)
         if os.path.isfile(path) and "/target/" not in path
     )

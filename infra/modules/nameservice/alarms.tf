@@ -1,5 +1,5 @@
 locals {
-  tables = { table = aws_dynamodb_table.this.name, feed = aws_dynamodb_table.feed.name }
+  tables = { table = local.table.name, feed = aws_dynamodb_table.feed.name }
 
   # The operations with DynamoDB metrics: the actions of all functions, and transactions, which have no action of their own.
   operations = sort(distinct(concat(
@@ -97,6 +97,7 @@ resource "aws_cloudwatch_metric_alarm" "metric" {
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
+  tags                = local.tags
 }
 
 resource "aws_cloudwatch_metric_alarm" "operations" {
@@ -110,6 +111,7 @@ resource "aws_cloudwatch_metric_alarm" "operations" {
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
+  tags                = local.tags
 
   metric_query {
     id          = "sum"
@@ -146,6 +148,7 @@ resource "aws_cloudwatch_metric_alarm" "latency" {
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
+  tags                = local.tags
 
   metric_query {
     id          = "slowest"

@@ -1,9 +1,12 @@
 # The module with its defaults. Resources are mocked (mock_provider), so that computed values are known.
 
-mock_provider "aws" {}
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+}
 
 variables {
-  region       = "eu-central-1"
   jwt_issuer   = "https://issuer.example/"
   jwt_audience = "nameservice"
   jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"

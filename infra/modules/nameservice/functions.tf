@@ -285,11 +285,11 @@ locals {
 
   # The resources that `actions` may name.
   resources = {
-    table               = aws_dynamodb_table.this.arn
-    "gsi1-kind"         = "${aws_dynamodb_table.this.arn}/index/gsi1-kind"
-    "source-type-index" = "${aws_dynamodb_table.this.arn}/index/source-type-index"
-    "state-index"       = "${aws_dynamodb_table.this.arn}/index/state-index"
-    stream              = aws_dynamodb_table.this.stream_arn
+    table               = local.table.arn
+    "gsi1-kind"         = "${local.table.arn}/index/gsi1-kind"
+    "source-type-index" = "${local.table.arn}/index/source-type-index"
+    "state-index"       = "${local.table.arn}/index/state-index"
+    stream              = local.table.stream_arn
     feed                = aws_dynamodb_table.feed.arn
     "by-address"        = "${aws_dynamodb_table.feed.arn}/index/by-address"
     topic               = aws_sns_topic.changes.arn

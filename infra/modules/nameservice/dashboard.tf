@@ -57,12 +57,12 @@ locals {
     },
     {
       title   = "Table: latency by operation (ms)"
-      metrics = [for operation in local.operations : ["AWS/DynamoDB", "SuccessfulRequestLatency", "TableName", aws_dynamodb_table.this.name, "Operation", operation]]
+      metrics = [for operation in local.operations : ["AWS/DynamoDB", "SuccessfulRequestLatency", "TableName", local.table.name, "Operation", operation]]
       stat    = "Average"
     },
     {
       title   = "Table: throttled requests"
-      metrics = [for operation in local.operations : ["AWS/DynamoDB", "ThrottledRequests", "TableName", aws_dynamodb_table.this.name, "Operation", operation]]
+      metrics = [for operation in local.operations : ["AWS/DynamoDB", "ThrottledRequests", "TableName", local.table.name, "Operation", operation]]
       stat    = "Sum"
     },
   ]
@@ -79,7 +79,7 @@ resource "aws_cloudwatch_dashboard" "this" {
         y          = floor(index / 2) * 6
         width      = 12
         height     = 6
-        properties = merge(widget, { region = var.region, period = 300, view = "timeSeries" })
+        properties = merge(widget, { region = local.region, period = 300, view = "timeSeries" })
       }
     ]
   })

@@ -1,6 +1,6 @@
 # From the table's stream to the feed, and from the feed to the topic.
 resource "aws_lambda_event_source_mapping" "changes" {
-  event_source_arn  = aws_dynamodb_table.this.stream_arn
+  event_source_arn  = local.table.stream_arn
   function_name     = aws_lambda_function.this["stream_consumer"].arn
   starting_position = "TRIM_HORIZON"
   # The feed is one sequence: parallel batches of a shard would only contend for its counter.
@@ -29,5 +29,7 @@ resource "aws_lambda_event_source_mapping" "changes" {
 resource "aws_sqs_queue" "dead_letters" {
   name                      = "${var.name}-dead-letters"
   message_retention_seconds = 1209600
-  sqs_managed_sse_enabled   = true
+  sqs_managed_sse_enabled   = var.kms_key_arn == null ? true : null
+  kms_master_key_id         = var.kms_key_arn
+  tags                      = local.tags
 }

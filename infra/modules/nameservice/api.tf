@@ -16,6 +16,10 @@ resource "aws_apigatewayv2_api" "this" {
   name          = var.name
   description   = "Versioned pointers to the heads, indexes, states and configurations of ledgers and graph sources."
   protocol_type = "HTTP"
+  tags          = local.tags
+
+  # Callers use the domain alone, so that what stands in front of it cannot be passed by.
+  disable_execute_api_endpoint = try(var.domain.only, false)
 
   dynamic "cors_configuration" {
     for_each = length(var.cors_allow_origins) > 0 ? [local.cors] : []
@@ -99,6 +103,7 @@ resource "aws_apigatewayv2_stage" "this" {
   api_id      = aws_apigatewayv2_api.this.id
   name        = "$default"
   auto_deploy = true
+  tags        = local.tags
 
   default_route_settings {
     detailed_metrics_enabled = true
@@ -131,4 +136,6 @@ resource "aws_cloudwatch_log_group" "api" {
   #checkov:skip=CKV_AWS_338:See the functions' log groups.
   name              = "/aws/apigateway/${var.name}"
   retention_in_days = var.log_retention_in_days
+  kms_key_id        = var.kms_key_arn
+  tags              = local.tags
 }

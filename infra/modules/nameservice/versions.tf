@@ -11,10 +11,10 @@ terraform {
   }
 }
 
-provider "aws" {
-  region = var.region
+# The provider is the caller's: its region is the deployment's.
+data "aws_region" "current" {}
 
-  default_tags {
-    tags = merge({ Application = "nameservice", Deployment = var.name }, var.tags)
-  }
+locals {
+  region = data.aws_region.current.id
+  tags   = merge({ Application = "nameservice", Deployment = var.name }, var.tags)
 }

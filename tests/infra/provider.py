@@ -3,9 +3,9 @@
     python3 provider.py PACKAGE -- terraform validate
 
 PACKAGE is an unpacked copy of the npm package @cdktn/provider-aws, which is generated from the schema of the provider
-release that its README names. The schema is read from its JavaScript, for the resources that the module in the parent
-folder uses: names, types, nesting, and what is required. That is enough for `terraform validate`, and for
-`terraform test` with `mock_provider`. The provider's own checks of values are not part of a schema and are not made.
+release that its README names. The schema is read from its JavaScript, for the resources and data sources that infra/ uses: names,
+types, nesting, and what is required. That is enough for `terraform validate`, and for `terraform test` with `mock_provider`.
+The provider's own checks of values are not part of a schema and are not made.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ from tf.gen import grpc_stdio_pb2_grpc as stdio_rpc
 from tf.gen import tfplugin_pb2 as pb
 from tf.gen import tfplugin_pb2_grpc as rpc
 
-MODULE = pathlib.Path(__file__).resolve().parent.parent
+INFRA = pathlib.Path(__file__).resolve().parent.parent.parent / "infra"
 
 FLAGS = re.compile(r"// (\w+) - computed: (true|false), optional: (true|false), required: (true|false)")
 CLASS = re.compile(r"^class (\w+) extends .*?^exports\.\1 = \1;", re.S | re.M)
@@ -102,21 +102,21 @@ def attribute(name, type_, computed, optional, required):
     )
 
 
-def resource(package, name):
-    folder = package / "lib" / name.removeprefix("aws_").replace("_", "-")
+def resource(package, name, kind=""):
+    folder = package / "lib" / (kind + name.removeprefix("aws_").replace("_", "-"))
     file = Package(folder / "index.js")
     return file.schema(next(c for c, body in file.classes.items() if f'tfResourceType = "{name}"' in body))
 
 
 class Provider(rpc.ProviderServicer):
     def __init__(self, package):
-        used = set()
-        for file in MODULE.glob("*.tf"):
-            used.update(re.findall(r'^resource "(aws_\w+)"', file.read_text(), re.M))
+        texts = [file.read_text() for file in INFRA.rglob("*.tf")]
+        used = lambda kind: sorted({name for text in texts for name in re.findall(rf'^{kind} "(aws_\w+)"', text, re.M)})
         provider = Package(package / "lib" / "provider" / "index.js")
         self.schema = pb.GetProviderSchema.Response(
             provider=provider.schema("AwsProvider"),
-            resource_schemas={name: resource(package, name) for name in sorted(used)},
+            resource_schemas={name: resource(package, name) for name in used("resource")},
+            data_source_schemas={name: resource(package, name, "data-aws-") for name in used("data")},
         )
 
     def GetProviderSchema(self, request, context):
@@ -127,6 +127,9 @@ class Provider(rpc.ProviderServicer):
 
     def ValidateResourceConfig(self, request, context):
         return pb.ValidateResourceConfig.Response()
+
+    def ValidateDataResourceConfig(self, request, context):
+        return pb.ValidateDataResourceConfig.Response()
 
     def ConfigureProvider(self, request, context):
         return pb.ConfigureProvider.Response()

@@ -1,14 +1,3 @@
-variable "region" {
-  description = "AWS region of all resources, for example `eu-central-1`."
-  type        = string
-  nullable    = false
-
-  validation {
-    condition     = can(regex("^[a-z]{2,4}(-[a-z]+)+-[0-9]$", var.region))
-    error_message = "This is not the name of a region, such as eu-central-1."
-  }
-}
-
 variable "name" {
   description = "Prefix of the names of all resources except the tables. Deployments in the same account and region need different names."
   type        = string
@@ -22,7 +11,7 @@ variable "name" {
 }
 
 variable "tags" {
-  description = "Tags of every resource, in addition to `Application` and `Deployment`."
+  description = "Tags of every resource that can have tags, in addition to `Application` and `Deployment`."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -39,6 +28,82 @@ variable "table_name" {
   validation {
     condition     = can(regex("^[A-Za-z0-9_.-]{3,250}$", var.table_name))
     error_message = "3 to 250 letters, digits, hyphens, underscores or dots: `-feed` is appended to it."
+  }
+}
+
+variable "existing_table" {
+  description = <<-EOT
+    A nameservice table that others own, such as the Terraform configuration of Fluree's servers, instead of one of the module's own:
+    - `name`, `arn`.
+    - `stream_arn`: of its stream, which must be on, with new and old images.
+
+    What the table lacks (indexes, TTL, recovery) is reported by `nameservice doctor --aws`. To have the module own a table that exists,
+    import it instead.
+  EOT
+  type = object({
+    name       = string
+    arn        = string
+    stream_arn = string
+  })
+  default = null
+
+  validation {
+    condition     = var.existing_table == null || try(strcontains(var.existing_table.stream_arn, "/stream/"), false)
+    error_message = "The table has no stream: the change feed is filled from it. Turn it on with new and old images: aws dynamodb update-table --table-name … --stream-specification StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES"
+  }
+}
+
+variable "provisioned_capacity" {
+  description = <<-EOT
+    Provisioned capacity of the tables, in units; on demand where it is null. Cheaper from about a fifth of sustained use upwards.
+    - `table`, `feed`: `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load;
+      `index_read`, `index_write` is the fixed capacity of each of its indexes. An index that is written faster than its capacity
+      throttles the writes of its table, so `index_write` is `write_max` where it is not given.
+    - `target_utilization`: percentage of the capacity that autoscaling aims at.
+  EOT
+  type = object({
+    table = object({
+      read_min    = number
+      read_max    = number
+      write_min   = number
+      write_max   = number
+      index_read  = optional(number, 5)
+      index_write = optional(number)
+    })
+    feed = object({
+      read_min    = number
+      read_max    = number
+      write_min   = number
+      write_max   = number
+      index_read  = optional(number, 5)
+      index_write = optional(number)
+    })
+    target_utilization = optional(number, 70)
+  })
+  default = null
+
+  validation {
+    condition = var.provisioned_capacity == null || alltrue([
+      for units in try([var.provisioned_capacity.table, var.provisioned_capacity.feed], []) :
+      units.read_min >= 1 && units.read_min <= units.read_max && units.write_min >= 1 && units.write_min <= units.write_max
+    ])
+    error_message = "A minimum is at least 1, and at most its maximum."
+  }
+
+  validation {
+    condition     = var.provisioned_capacity == null || try(var.provisioned_capacity.target_utilization >= 20 && var.provisioned_capacity.target_utilization <= 90, false)
+    error_message = "DynamoDB allows a target of 20 to 90 percent."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "ARN of a customer-managed KMS key that encrypts tables, topic, queue and logs, instead of keys that AWS manages. Its policy must let CloudWatch Logs use it (`logs.<region>.amazonaws.com`), and the roles of Fluree's servers that share the table."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key_arn))
+    error_message = "The ARN of a key is required, arn:aws:kms:<region>:<account>:key/<id>: policies cannot name aliases."
   }
 }
 
@@ -76,10 +141,20 @@ variable "feed_retention_in_days" {
 # --- functions ---
 
 variable "artifacts" {
-  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it. Set another release's folder to roll back."
+  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it, or the prefix of these keys in `artifacts_bucket`, such as `nameservice/1.4.0`. Set another release's to roll back."
   type        = string
-  default     = "../target/lambda"
   nullable    = false
+
+  validation {
+    condition     = can(regex("[^/]$", var.artifacts))
+    error_message = "A folder, or a prefix, without a slash at its end."
+  }
+}
+
+variable "artifacts_bucket" {
+  description = "S3 bucket in the deployment's region that holds the archives. Functions are replaced when the prefix in `artifacts` changes: give every release one of its own."
+  type        = string
+  default     = null
 }
 
 variable "architecture" {
@@ -139,6 +214,39 @@ variable "event_stream_concurrency" {
   validation {
     condition     = var.event_stream_concurrency == -1 || var.event_stream_concurrency >= 1
     error_message = "At least 1, or -1 for no reservation."
+  }
+}
+
+variable "x_ray" {
+  description = "Whether the functions send traces of their invocations to AWS X-Ray."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "vpc" {
+  description = <<-EOT
+    Runs the functions in a VPC:
+    - `subnet_ids`, `security_group_ids`: of the functions. They need to reach DynamoDB, and the stream consumer SNS and SQS, on port 443.
+    - `endpoints`: creates endpoints for these three: a gateway endpoint in `route_table_ids`, and interface endpoints in the subnets with
+      `security_group_ids`, which must admit port 443 from the functions. Without it the subnets need endpoints or a NAT gateway already.
+      The gateway endpoint admits this deployment's tables only; set `shared` where others in the VPC use it too.
+  EOT
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+    endpoints = optional(object({
+      vpc_id             = string
+      route_table_ids    = list(string)
+      security_group_ids = list(string)
+      shared             = optional(bool, false)
+    }))
+  })
+  default = null
+
+  validation {
+    condition     = var.vpc == null || try(length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0, false)
+    error_message = "At least one subnet and one security group are required."
   }
 }
 
@@ -209,6 +317,36 @@ variable "cors_allow_origins" {
   validation {
     condition     = alltrue([for origin in var.cors_allow_origins : origin == "*" || can(regex("^https?://[^/]+$", origin))])
     error_message = "An origin is a scheme and a host without a path, such as https://console.example.com, or *."
+  }
+}
+
+variable "domain" {
+  description = <<-EOT
+    A domain name of the API's own:
+    - `name`, `certificate_arn`: the name, and the ARN of a certificate for it in the deployment's region.
+    - `zone_id`: the Route 53 zone in which to create its record. Without it, create one for the output `domain_target`.
+    - `base_path`: path below which the API is served, such as `names`; none by default.
+    - `only`: whether the address that the gateway assigns stops working.
+
+    The event streams stay at `events_url`: a function URL has no domain name of its own.
+  EOT
+  type = object({
+    name            = string
+    certificate_arn = string
+    zone_id         = optional(string)
+    base_path       = optional(string)
+    only            = optional(bool, false)
+  })
+  default = null
+
+  validation {
+    condition     = var.domain == null || can(regex("^[a-z0-9-]+(\\.[a-z0-9-]+)+$", var.domain.name))
+    error_message = "A host name in lower case, such as names.example.com."
+  }
+
+  validation {
+    condition     = try(var.domain.base_path, null) == null || can(regex("^[A-Za-z0-9$_.+!*'()/-]+$", var.domain.base_path)) && !can(regex("^/|/$|^v1$|^v1/|^fluree", var.domain.base_path))
+    error_message = "A path without slashes around it, such as names; it must not begin like the service's own routes, v1 and fluree."
   }
 }
 

@@ -1,8 +1,10 @@
 # The change feed, the counter that numbers its changes, and the ids of stream records that were appended already.
 resource "aws_dynamodb_table" "feed" {
   #checkov:skip=CKV_AWS_119:See the table whose changes it holds.
-  name                        = "${var.table_name}-feed"
-  billing_mode                = "PAY_PER_REQUEST"
+  name                        = "${local.table.name}-feed"
+  billing_mode                = local.billing_mode
+  read_capacity               = local.capacity.feed.read
+  write_capacity              = local.capacity.feed.write
   hash_key                    = "id"
   range_key                   = "position"
   deletion_protection_enabled = var.deletion_protection
@@ -28,6 +30,8 @@ resource "aws_dynamodb_table" "feed" {
     hash_key        = "address"
     range_key       = "position"
     projection_type = "ALL"
+    read_capacity   = local.capacity.feed.index_read
+    write_capacity  = local.capacity.feed.index_write
   }
 
   # Set by the consumer: seven days for changes by default, two for the ids of stream records.
@@ -42,6 +46,13 @@ resource "aws_dynamodb_table" "feed" {
   }
 
   server_side_encryption {
-    enabled = true
+    enabled     = true
+    kms_key_arn = var.kms_key_arn
+  }
+
+  tags = local.tags
+
+  lifecycle {
+    ignore_changes = [read_capacity, write_capacity]
   }
 }

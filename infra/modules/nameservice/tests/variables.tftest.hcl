@@ -1,9 +1,12 @@
 # What the variables change, and which values they reject.
 
-mock_provider "aws" {}
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+}
 
 variables {
-  region       = "eu-central-1"
   jwt_issuer   = "https://issuer.example/"
   jwt_audience = "nameservice"
   jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"
@@ -41,7 +44,7 @@ run "another_deployment" {
   }
 
   assert {
-    condition     = aws_dynamodb_table.this.name == "staging-ns" && aws_dynamodb_table.feed.name == "staging-ns-feed" && !aws_dynamodb_table.this.deletion_protection_enabled && !aws_dynamodb_table.feed.deletion_protection_enabled
+    condition     = aws_dynamodb_table.this[0].name == "staging-ns" && aws_dynamodb_table.feed.name == "staging-ns-feed" && !aws_dynamodb_table.this[0].deletion_protection_enabled && !aws_dynamodb_table.feed.deletion_protection_enabled
     error_message = "Both tables follow the variables."
   }
 
@@ -64,12 +67,6 @@ run "another_deployment" {
     condition     = aws_cloudwatch_metric_alarm.metric["head_push-p99"].threshold == 250 && aws_cloudwatch_metric_alarm.metric["iterator-age"].threshold == 60000 && alltrue([for alarm in merge(aws_cloudwatch_metric_alarm.metric, aws_cloudwatch_metric_alarm.operations, aws_cloudwatch_metric_alarm.latency) : length(alarm.alarm_actions) == 1])
     error_message = "A given threshold replaces the default, and every alarm has the action."
   }
-}
-
-run "no_region" {
-  command = plan
-  variables { region = "Frankfurt" }
-  expect_failures = [var.region]
 }
 
 run "a_name_too_long_for_roles" {
@@ -124,4 +121,74 @@ run "no_concurrency_at_all" {
   command = plan
   variables { long_poll_concurrency = 0 }
   expect_failures = [var.long_poll_concurrency]
+}
+
+run "a_table_without_a_stream" {
+  command = plan
+  variables {
+    existing_table = { name = "t", arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/t", stream_arn = "" }
+  }
+  expect_failures = [var.existing_table]
+}
+
+run "a_minimum_above_its_maximum" {
+  command = plan
+  variables {
+    provisioned_capacity = {
+      table = { read_min = 10, read_max = 5, write_min = 1, write_max = 1 }
+      feed  = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+    }
+  }
+  expect_failures = [var.provisioned_capacity]
+}
+
+run "a_target_that_autoscaling_does_not_have" {
+  command = plan
+  variables {
+    provisioned_capacity = {
+      table              = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+      feed               = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+      target_utilization = 95
+    }
+  }
+  expect_failures = [var.provisioned_capacity]
+}
+
+run "an_alias_of_a_key" {
+  command = plan
+  variables { kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:alias/nameservice" }
+  expect_failures = [var.kms_key_arn]
+}
+
+run "a_vpc_without_subnets" {
+  command = plan
+  variables {
+    vpc = { subnet_ids = [], security_group_ids = ["sg-1"] }
+  }
+  expect_failures = [var.vpc]
+}
+
+run "a_domain_with_a_scheme" {
+  command = plan
+  variables {
+    domain = { name = "https://names.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
+  }
+  expect_failures = [var.domain]
+}
+
+run "a_base_path_that_looks_like_a_route" {
+  command = plan
+  variables {
+    domain = { name = "names.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1", base_path = "v1" }
+  }
+  expect_failures = [var.domain]
+}
+
+run "a_prefix_with_a_slash_at_its_end" {
+  command = plan
+  variables {
+    artifacts        = "nameservice/1.4.0/"
+    artifacts_bucket = "releases"
+  }
+  expect_failures = [var.artifacts]
 }

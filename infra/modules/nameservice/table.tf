@@ -1,8 +1,12 @@
 # The table that this service and Fluree's servers share. shared/store/src/schema.rs documents it; tests/infra compares the two.
 resource "aws_dynamodb_table" "this" {
-  #checkov:skip=CKV_AWS_119:Encrypted with the key that AWS manages. A customer-managed key would be billed per request, and each function and Fluree server would need a grant on it.
+  #checkov:skip=CKV_AWS_119:Encrypted with the key that AWS manages, unless kms_key_arn is set.
+  count = var.existing_table == null ? 1 : 0
+
   name                        = var.table_name
-  billing_mode                = "PAY_PER_REQUEST"
+  billing_mode                = local.billing_mode
+  read_capacity               = local.capacity.table.read
+  write_capacity              = local.capacity.table.write
   hash_key                    = "pk"
   range_key                   = "sk"
   deletion_protection_enabled = var.deletion_protection
@@ -40,6 +44,8 @@ resource "aws_dynamodb_table" "this" {
     range_key          = "pk"
     projection_type    = "INCLUDE"
     non_key_attributes = ["name", "branch", "source_type", "dependencies", "retracted"]
+    read_capacity      = local.capacity.table.index_read
+    write_capacity     = local.capacity.table.index_write
   }
 
   global_secondary_index {
@@ -48,6 +54,8 @@ resource "aws_dynamodb_table" "this" {
     range_key          = "pk"
     projection_type    = "INCLUDE"
     non_key_attributes = ["name", "branch", "source_type", "dependencies", "retracted"]
+    read_capacity      = local.capacity.table.index_read
+    write_capacity     = local.capacity.table.index_write
   }
 
   global_secondary_index {
@@ -55,6 +63,8 @@ resource "aws_dynamodb_table" "this" {
     hash_key        = "status"
     range_key       = "pk"
     projection_type = "KEYS_ONLY"
+    read_capacity   = local.capacity.table.index_read
+    write_capacity  = local.capacity.table.index_write
   }
 
   # Fluree's commit log rows expire.
@@ -69,6 +79,23 @@ resource "aws_dynamodb_table" "this" {
   }
 
   server_side_encryption {
-    enabled = true
+    enabled     = true
+    kms_key_arn = var.kms_key_arn
+  }
+
+  tags = local.tags
+
+  lifecycle {
+    # Set by autoscaling. On demand there is neither.
+    ignore_changes = [read_capacity, write_capacity]
+  }
+}
+
+locals {
+  # The table, made here or by others.
+  table = {
+    name       = var.existing_table == null ? aws_dynamodb_table.this[0].name : var.existing_table.name
+    arn        = var.existing_table == null ? aws_dynamodb_table.this[0].arn : var.existing_table.arn
+    stream_arn = var.existing_table == null ? aws_dynamodb_table.this[0].stream_arn : var.existing_table.stream_arn
   }
 }

@@ -2,5 +2,6 @@
 # branch, kind, concern and source_type.
 resource "aws_sns_topic" "changes" {
   name              = "${var.name}-changes"
-  kms_master_key_id = "alias/aws/sns"
+  kms_master_key_id = coalesce(var.kms_key_arn, "alias/aws/sns")
+  tags              = local.tags
 }
