@@ -301,14 +301,54 @@ def terraform(_program):
     for name, body in sorted(blocks("output", "outputs.tf")):
         lines.append(f"| `{name}` | {words(body['description'])} |")
     outputs = "\n".join(lines)
-    path = module / "README.md"
+    return {module / "README.md": between(module / "README.md", {"inputs": inputs, "outputs": outputs})}
+
+
+# --- monthly costs ---
+
+DAYS = 30
+# Dollars beside the operations: alarms on 100 metrics at most (the module's tests hold them to that), and a dashboard.
+IDLE = 100 * 0.10 + 3
+# A reader that waits all month: 256 MB of a function, as infra/README.md has its price, and a look a second.
+GIGABYTE_SECOND, READ_UNIT = 0.0000133334, 0.125 / 1e6
+READER = DAYS * 86_400 * (0.25 * GIGABYTE_SECOND + READ_UNIT)
+# Name, a day's operations by the names of the table in infra/README.md, how changes reach the feed, waiting readers.
+PROFILES = [
+    ("a team", {"push a head": 10_000, "push an index": 500, "take a lease": 1_000, "read a record": 50_000}, "a single change", 2),
+    ("a company", {"push a head": 500_000, "push an index": 20_000, "take a lease": 40_000, "read a record": 2_000_000}, "a single change", 10),
+    ("a platform", {"push a head": 8_640_000, "push an index": 200_000, "take a lease": 400_000, "read a record": 43_200_000}, "a change among 21", 50),
+]
+
+
+def costs(_program):
+    prices = {}
+    for line in (ROOT / "infra/README.md").read_text().splitlines():
+        if row := re.fullmatch(r"\| ([^|]+) \| [\d.]+ \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", line):
+            prices[row[1]] = float(row[2])
+    lines = [
+        "| | heads, indexes, leases, reads a day | waiting readers | writes | changes | reads | readers | alarms | a month |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, daily, change, readers in PROFILES:
+        spent = {operation: count * DAYS / 1e6 * prices[operation] for operation, count in daily.items()}
+        reads = spent.pop("read a record")
+        changes = (sum(daily.values()) - daily["read a record"]) * DAYS / 1e6 * prices[change]
+        parts = [sum(spent.values()), changes, reads, readers * READER, IDLE]
+        counts = ", ".join(f"{count:,}" for count in daily.values())
+        shown = " | ".join(f"${part:,.0f}" for part in [*parts, sum(parts)])
+        lines.append(f"| {name} | {counts} | {readers} | {shown} |")
+    return {ROOT / "docs/costs.md": between(ROOT / "docs/costs.md", {"costs": "\n".join(lines)})}
+
+
+def between(path, tables):
+    """The text of a page with these tables between their marks."""
     text = path.read_text()
-    for name, table in (("inputs", inputs), ("outputs", outputs)):
+    for name, table in tables.items():
         marked = re.compile(rf"(<!-- {name}: made by .ci/generate -->\n).*?(<!-- end of {name} -->)", re.S)
         if not marked.search(text):
             sys.exit(f"{path} has no place for {name}")
         text = marked.sub(lambda m: f"{m[1]}\n{table}\n\n{m[2]}", text)
-    return {path: text}
+    return text
 
 
 # --- the clients ---
@@ -436,7 +476,7 @@ def python_operations(api, names):
     return "".join(lines)
 
 
-PARTS = {"openapi": openapi, "http": http, "cli": cli, "terraform": terraform, "typescript": typescript, "python": python}
+PARTS = {"openapi": openapi, "http": http, "cli": cli, "terraform": terraform, "costs": costs, "typescript": typescript, "python": python}
 
 
 def main():

@@ -55,7 +55,7 @@ variable "existing_table" {
 
 variable "provisioned_capacity" {
   description = <<-EOT
-    Provisioned capacity of the tables, in units; on demand where it is null. Cheaper from about a fifth of sustained use upwards.
+    Provisioned capacity of the tables, in units; on demand where it is null. Cheaper where the load uses more than about 30 % of it all the time.
     - `table`, `feed`: `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load;
       `index_read`, `index_write` is the fixed capacity of each of its indexes. An index that is written faster than its capacity
       throttles the writes of its table, so `index_write` is `write_max` where it is not given.

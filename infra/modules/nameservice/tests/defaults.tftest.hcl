@@ -164,6 +164,11 @@ run "alarms" {
   }
 
   assert {
+    condition     = length(aws_cloudwatch_metric_alarm.metric) + length(aws_cloudwatch_metric_alarm.operations) * length(local.operations) + length(aws_cloudwatch_metric_alarm.latency) * length(local.operations) <= 100
+    error_message = "docs/costs.md counts alarms on 100 metrics at most: .ci/generate.py has the number."
+  }
+
+  assert {
     condition     = alltrue([for name in ["change_list", "change_stream", "stream_consumer"] : !contains(keys(local.prompt), name)])
     error_message = "Functions that wait have no duration alarm."
   }
