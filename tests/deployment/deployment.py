@@ -1,4 +1,4 @@
-"""Deploys infra/ to an emulated AWS and calls it as clients do.
+"""Deploys the module of infra/ to an emulated AWS and calls it as clients do.
 
     python3 deployment.py BINARIES OLDER_PROVIDER TOOLS
 
@@ -58,6 +58,7 @@ terraform {{
 
 OVERRIDE = """
 provider "aws" {
+  region                      = "%(region)s"
   access_key                  = "test"
   secret_key                  = "test"
   skip_credentials_validation = true
@@ -223,9 +224,8 @@ class Deployment:
             "CHECKPOINT_DISABLE": "1",
         }
         endpoints = "\n".join(f'    {service} = "{cloud.url}"' for service in SERVICES)
-        (self.module / "zz_test_override.tf").write_text(REQUIRED + OVERRIDE % {"endpoints": endpoints})
+        (self.module / "zz_test_override.tf").write_text(REQUIRED + OVERRIDE % {"region": REGION, "endpoints": endpoints})
         variables = {
-            "region": REGION,
             "artifacts": str(folder / "artifacts"),
             "architecture": "x86_64",
             "deletion_protection": False,
@@ -242,7 +242,7 @@ class Deployment:
         (folder / "schema" / "main.tf").write_text(REQUIRED)
         self.terraform("init", folder="schema")
         (folder / "schema.json").write_text(self.terraform("providers", "schema", "-json", folder="schema"))
-        copy = [older_provider, ROOT / "infra", self.module, folder / "schema.json"]
+        copy = [older_provider, ROOT / "infra" / "modules" / "nameservice", self.module, folder / "schema.json"]
         self.dropped = subprocess.run(copy, check=True, capture_output=True, text=True).stdout
 
     def terraform(self, *arguments, folder="module"):

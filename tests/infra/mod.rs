@@ -3,5 +3,5 @@
 mod costs;
 mod functions;
 mod permissions;
-
+mod snippets;
 mod tables;

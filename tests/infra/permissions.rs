@@ -354,10 +354,10 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
         }
     }
     assert!(recorder.seen.is_empty(), "not in local.functions: {:?}", recorder.seen.keys());
-    assert!(differences.is_empty(), "infra/functions.tf:\n{}", differences.join("\n"));
+    assert!(differences.is_empty(), "infra/modules/nameservice/functions.tf:\n{}", differences.join("\n"));
 }
 
-/// There are no other policies than those that infra/tests compares with the list.
+/// There are no other policies than those that the module's own tests compare with the list.
 #[test]
 fn roles_get_their_permissions_from_nowhere_else() {
     let resources = infra::MODULE.iter().filter(|block| block.ident.as_str() == "resource");
@@ -365,6 +365,6 @@ fn roles_get_their_permissions_from_nowhere_else() {
     assert_eq!(iam.collect::<Vec<_>>(), ["aws_iam_role", "aws_iam_role_policy"]);
     let role = infra::resource("aws_iam_role", "this");
     let arguments: BTreeSet<_> = role.attributes().map(|attribute| attribute.key.as_str()).collect();
-    assert_eq!(arguments, BTreeSet::from(["assume_role_policy", "for_each", "name", "permissions_boundary"]));
+    assert_eq!(arguments, BTreeSet::from(["assume_role_policy", "for_each", "name", "permissions_boundary", "tags"]));
     assert_eq!(role.blocks().count(), 0);
 }

@@ -11,20 +11,20 @@ use nameservice_views::{self as feed, KeyType, Projection};
 
 /// Keys, indexes and expiry of a table.
 #[derive(Debug, PartialEq)]
-struct Shape {
-    keys: (String, String),
+pub(super) struct Shape {
+    pub keys: (String, String),
     /// Attributes that are keys of the table or an index, all of them strings.
-    texts: BTreeSet<String>,
-    indexes: BTreeMap<String, Index>,
-    ttl: String,
-    stream: Option<String>,
+    pub texts: BTreeSet<String>,
+    pub indexes: BTreeMap<String, Index>,
+    pub ttl: String,
+    pub stream: Option<String>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Index {
-    keys: (String, String),
+pub(super) struct Index {
+    pub keys: (String, String),
     /// `None` projects everything, an empty set only the keys.
-    carries: Option<BTreeSet<String>>,
+    pub carries: Option<BTreeSet<String>>,
 }
 
 fn text(body: &Body, name: &str) -> String {
@@ -40,10 +40,14 @@ fn keys(body: &Body) -> (String, String) {
     (text(body, "hash_key"), text(body, "range_key"))
 }
 
-/// Returns the shape of a table in the module. Panics unless it is on demand, encrypted, and restorable.
+/// Returns the shape of a table in the module. Panics unless it is on demand by default, encrypted, and restorable.
 fn shape(name: &str) -> Shape {
     let table = resource("aws_dynamodb_table", name);
-    assert_eq!(text(table, "billing_mode"), "PAY_PER_REQUEST");
+    assert_eq!(table.get_attribute("billing_mode").unwrap().value.to_string().trim(), "local.billing_mode");
+    assert_eq!(
+        local("billing_mode").to_string().trim(),
+        r#"var.provisioned_capacity == null ? "PAY_PER_REQUEST" : "PROVISIONED""#
+    );
     let block = |name: &'static str| &table.get_blocks(name).next().unwrap_or_else(|| panic!("no {name}")).body;
     assert!(is_on(block("point_in_time_recovery"), "enabled"));
     assert!(is_on(block("server_side_encryption"), "enabled"));
@@ -84,20 +88,24 @@ fn owned(texts: &[&str]) -> BTreeSet<String> {
     texts.iter().map(ToString::to_string).collect()
 }
 
-#[test]
-fn the_table_is_the_one_that_the_store_has_drawn() {
+/// The shape of the table, as the store has drawn it.
+pub(super) fn drawn() -> Shape {
     let indexes = INDEXES.iter().map(|index| {
         (index.name.to_owned(), Index { keys: pair(index.hash, ATTR_PK), carries: Some(owned(index.include)) })
     });
     let hashes = INDEXES.iter().map(|index| index.hash);
-    let expected = Shape {
+    Shape {
         keys: pair(ATTR_PK, ATTR_SK),
         texts: [ATTR_PK, ATTR_SK].into_iter().chain(hashes).map(ToOwned::to_owned).collect(),
         indexes: indexes.collect(),
         ttl: ATTR_TTL.to_owned(),
         stream: Some("NEW_AND_OLD_IMAGES".to_owned()),
-    };
-    assert_eq!(shape("this"), expected);
+    }
+}
+
+#[test]
+fn the_table_is_the_one_that_the_store_has_drawn() {
+    assert_eq!(shape("this"), drawn());
 }
 
 #[test]
@@ -129,7 +137,7 @@ fn the_table_of_the_feed_is_the_one_that_the_feed_has_drawn() {
     };
     assert_eq!(shape("feed"), expected);
     let name = resource("aws_dynamodb_table", "feed").get_attribute("name").unwrap().value.to_string();
-    assert_eq!(name.trim().trim_matches('"'), Feed::table_of("${var.table_name}"));
+    assert_eq!(name.trim().trim_matches('"'), Feed::table_of("${local.table.name}"));
 }
 
 /// Permissions name indexes: each name is that of one index of one table.
@@ -139,15 +147,15 @@ fn every_index_can_be_named_in_a_permission() {
     let resources: BTreeMap<String, &Expression> =
         resources.iter().map(|(name, value)| (key(name), value.expr())).collect();
     let mut expected = BTreeMap::from([
-        ("table".to_owned(), "aws_dynamodb_table.this.arn".to_owned()),
-        ("stream".to_owned(), "aws_dynamodb_table.this.stream_arn".to_owned()),
+        ("table".to_owned(), "local.table.arn".to_owned()),
+        ("stream".to_owned(), "local.table.stream_arn".to_owned()),
         ("feed".to_owned(), "aws_dynamodb_table.feed.arn".to_owned()),
         ("topic".to_owned(), "aws_sns_topic.changes.arn".to_owned()),
         ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
     ]);
-    for table in ["this", "feed"] {
+    for (table, arn) in [("this", "local.table.arn"), ("feed", "aws_dynamodb_table.feed.arn")] {
         for name in shape(table).indexes.keys() {
-            expected.insert(name.clone(), format!(r#""${{aws_dynamodb_table.{table}.arn}}/index/{name}""#));
+            expected.insert(name.clone(), format!(r#""${{{arn}}}/index/{name}""#));
         }
     }
     let found = resources

@@ -1,4 +1,4 @@
-//! The Terraform module under `infra/`, as far as Rust has to agree with it. It is parsed, never evaluated: what is looked
+//! The Terraform module under `infra/modules/nameservice`, as far as Rust has to agree with it. It is parsed, never evaluated: what is looked
 //! for here is written out there.
 
 use std::{
@@ -42,7 +42,7 @@ pub type Actions = BTreeMap<String, BTreeSet<String>>;
 
 /// Every block of every file of the module.
 pub static MODULE: LazyLock<Vec<Block>> = LazyLock::new(|| {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/modules/nameservice");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "tf"));
     files.sort();

@@ -148,7 +148,7 @@ impl Service {
                 let may = |function: &str| infra::FUNCTIONS[function].allows(&resource, &action);
                 assert!(
                     may(function) || self.streams.load(SeqCst) && may("change_stream"),
-                    "{function} needs {action} on {resource}, and infra/functions.tf does not allow it"
+                    "{function} needs {action} on {resource}, and infra/modules/nameservice/functions.tf does not allow it"
                 );
             }
         }

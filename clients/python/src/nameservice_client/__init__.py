@@ -1,0 +1,50 @@
+"""Client of the nameservice: typed operations, events, leases and conflicts.
+
+from nameservice_client import Nameservice
+
+with Nameservice() as names:
+    names.ledger_create({"address": "mydb"})
+    names.update_head("mydb", lambda head: {"id": commit, "t": head["t"] + 1})
+    for change in names.events(after=0, address=["mydb:*"]):
+        print(change["position"], change["concern"], change["watermark"])
+"""
+
+from . import models
+from .client import Nameservice
+from .errors import (
+    AlreadyExists,
+    Conflict,
+    HasDependents,
+    LeaseHeld,
+    LeaseLost,
+    NameserviceError,
+    NotAllowed,
+    NotYet,
+    OutcomeUnknown,
+    PositionExpired,
+    Retracted,
+    TransactionRejected,
+    Unavailable,
+    UnknownRecord,
+)
+from .lease import Lease
+
+__all__ = [
+    "AlreadyExists",
+    "Conflict",
+    "HasDependents",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "Nameservice",
+    "NameserviceError",
+    "NotAllowed",
+    "NotYet",
+    "OutcomeUnknown",
+    "PositionExpired",
+    "Retracted",
+    "TransactionRejected",
+    "Unavailable",
+    "UnknownRecord",
+    "models",
+]

@@ -1,0 +1,91 @@
+"""A lease that is kept while a block runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from . import models
+from .errors import LeaseLost, NameserviceError, UnknownRecord
+
+if TYPE_CHECKING:
+    from .client import Nameservice
+
+
+class Lease:
+    """A lease, refreshed in the background at a third of its duration.
+
+    `claim` goes into every push that must not happen without the lease: `{"new": …, "lease": lease.claim}`. Long work calls
+    `check()` between its steps; it raises `LeaseLost` once the lease is lost or its deadline has passed without a refresh.
+    """
+
+    def __init__(
+        self, names: Nameservice, address: str, name: str, holder: str, ttl_seconds: int, target_t: int | None, wait: int
+    ) -> None:
+        self._names = names
+        self._address, self._name, self._holder = address, name, holder
+        self._ttl, self._target_t, self._wait = ttl_seconds, target_t, wait
+        self._token = 0
+        self._deadline = 0.0
+        self._ended = threading.Event()
+        self._lost: NameserviceError | None = None
+        self._keeper = threading.Thread(target=self._keep, name=f"lease {name} of {address}", daemon=True)
+
+    @property
+    def token(self) -> int:
+        """The fencing token: it grows with every holder."""
+        return self._token
+
+    @property
+    def claim(self) -> models.Claim:
+        """What a push carries to be rejected once the lease is lost."""
+        return {"name": self._name, "holder": self._holder, "token": self._token}
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None or time.monotonic() >= self._deadline
+
+    def check(self) -> None:
+        """Raises `LeaseLost` if the lease is lost."""
+        if self.is_lost:
+            raise LeaseLost(409, {"type": "/lease-lost", "detail": f"{self._name} of {self._address} is lost"}) from self._lost
+
+    def __enter__(self) -> Lease:
+        self._take(None)
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._keeper.join()
+        try:
+            self._names.lease_release(self._address, name=self._name, holder=self._holder, token=self._token)
+        except (LeaseLost, UnknownRecord):
+            # Others have it, or the record is gone: there is nothing to give back.
+            pass
+
+    def _take(self, token: int | None) -> None:
+        # The deadline counts from before the request, on a clock that steps of the time of day do not move.
+        asked = time.monotonic()
+        body: models.Wanted = {"name": self._name, "holder": self._holder, "ttl_seconds": self._ttl}
+        if token is not None:
+            body["token"] = token
+        if self._target_t is not None:
+            body["target_t"] = self._target_t
+        held = self._names.lease_acquire(self._address, body, wait=self._wait if token is None and self._wait else None)
+        self._token = held["token"]
+        self._deadline = asked + self._ttl
+        if token is None and self._wait:
+            # It is unknown when the wait ended: a refresh begins a duration whose start is known.
+            self._take(self._token)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._ttl / 3):
+            try:
+                self._take(self._token)
+            except NameserviceError as error:
+                if isinstance(error, LeaseLost) or error.status in (401, 403, 404, 410):
+                    self._lost = error
+                    return
+                # Anything else may pass: the deadline decides.

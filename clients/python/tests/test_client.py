@@ -1,0 +1,309 @@
+"""The client against a running service: NAMESERVICE_URL."""
+
+import base64
+import hashlib
+import itertools
+import json
+import threading
+import uuid
+
+import httpx
+import pytest
+
+from nameservice_client import (
+    AlreadyExists,
+    Conflict,
+    HasDependents,
+    LeaseHeld,
+    LeaseLost,
+    Nameservice,
+    NameserviceError,
+    NotYet,
+    OutcomeUnknown,
+    PositionExpired,
+    TransactionRejected,
+    Unavailable,
+    UnknownRecord,
+)
+
+
+def cid(n):
+    digest = hashlib.sha256(str(n).encode()).digest()
+    return "b" + base64.b32encode(b"\x01\x55\x12\x20" + digest).decode().lower().rstrip("=")
+
+
+def head(n):
+    return {"id": cid(n), "t": n}
+
+
+UNBORN = {"id": None, "t": 0}
+
+
+class Cutting(httpx.HTTPTransport):
+    """Delivers a number of requests and loses their answers, or (before=True) loses the requests."""
+
+    def __init__(self, cuts, *, before=False, answer=None):
+        super().__init__()
+        self.cuts, self.before, self.answer, self.sent = cuts, before, answer, []
+
+    def handle_request(self, request):
+        self.sent.append(request)
+        if self.cuts == 0:
+            return super().handle_request(request)
+        self.cuts -= 1
+        if not self.before:
+            super().handle_request(request).read()
+        if self.answer:
+            return httpx.Response(self.answer[0], json=self.answer[1])
+        raise httpx.ReadError("cut", request=request)
+
+
+def through(names, transport, **options):
+    return Nameservice(names._url, transport=transport, **options)
+
+
+def test_a_new_ledger_is_unborn(names, address):
+    record = names.record_get(address)
+    assert record["address"] == address
+    assert record["head"] == UNBORN
+    assert record["status"]["payload"]["state"] == "ready"
+
+
+def test_an_address_may_hold_slashes_and_a_branch(names):
+    name = f"python/{uuid.uuid4().hex}/a b"
+    assert names.ledger_create({"address": f"{name}:release/v1"})["branch"] == "release/v1"
+    assert names.record_get(f"{name}:release/v1")["name"] == name
+
+
+def test_a_push_that_expects_another_value_is_a_conflict_with_the_stored_one(names, address):
+    assert names.head_push(address, {"expected": UNBORN, "new": head(1)})["status"] == "updated"
+    with pytest.raises(Conflict) as rejected:
+        names.head_push(address, {"expected": UNBORN, "new": head(2)})
+    assert rejected.value.actual == head(1)
+    assert rejected.value.status == 409
+
+
+def test_an_older_value_is_stale(names, address):
+    names.index_push(address, {"new": head(5)})
+    assert names.index_push(address, {"new": head(4)})["status"] == "stale"
+
+
+def test_rejections_have_their_exceptions(names, address):
+    with pytest.raises(AlreadyExists):
+        names.ledger_create({"address": address})
+    with pytest.raises(UnknownRecord):
+        names.record_get("python/nobody")
+    with pytest.raises(NameserviceError) as invalid:
+        names.record_get("a:b:c")
+    assert invalid.value.kind == "invalid-address"
+    names.graph_source_publish(
+        f"{address}-search".replace(":main", ""),
+        {
+            "source_type": "f:Bm25Index",
+            "config": {"k1": 1.2},
+            "dependencies": [address],
+        },
+    )
+    with pytest.raises(HasDependents) as needed:
+        names.record_retract(address)
+    assert len(needed.value.dependents) == 1
+
+
+def test_a_record_that_has_not_changed_is_none(names, address):
+    tag = httpx.get(f"{names._url}/v1/records/{address}").headers["etag"]
+    assert names.record_get(address, if_none_match=tag) is None
+    assert names.record_get(address, if_none_match='"another"') is not None
+
+
+def test_a_lost_answer_is_repeated_and_applied_once(names, address):
+    transport = Cutting(2)
+    answer = through(names, transport).head_push(address, {"expected": UNBORN, "new": head(1)})
+    assert answer["status"] == "updated"
+    assert len(transport.sent) == 3
+    assert len({request.headers["idempotency-key"] for request in transport.sent}) == 1
+    assert [change["concern"] for change in names.history_list(address)["changes"]].count("head") == 1
+
+
+def test_a_write_whose_answers_are_all_lost_is_unknown(names, address):
+    with pytest.raises(OutcomeUnknown):
+        through(names, Cutting(3), attempts=3).head_push(address, {"expected": UNBORN, "new": head(1)})
+    assert names.record_get(address)["head"] == head(1)
+
+
+def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
+    bad = Cutting(2, before=True, answer=(502, {"message": "Bad Gateway"}))
+    with pytest.raises(OutcomeUnknown):
+        through(names, bad, attempts=2).head_push(address, {"expected": UNBORN, "new": head(1)})
+
+
+def test_a_service_that_is_unavailable_has_written_nothing(names, address):
+    problem = {"type": "https://nameservice.dev/problems/unavailable", "status": 503, "detail": "later"}
+    with pytest.raises(Unavailable):
+        through(names, Cutting(2, before=True, answer=(503, problem)), attempts=2).head_push(address, {"new": head(1)})
+
+
+def test_a_read_whose_answers_are_lost_is_unavailable(names, address):
+    with pytest.raises(Unavailable):
+        through(names, Cutting(2), attempts=2).record_get(address)
+
+
+def test_writers_that_conflict_all_succeed_in_the_end(names, address):
+    def write(n):
+        with Nameservice(names._url) as own:
+            own.update_head(address, lambda stored: {"id": cid(n), "t": stored["t"] + 1}, attempts=50)
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert names.record_get(address)["head"]["t"] == 8
+
+
+def test_a_decision_not_to_push_leaves_the_head(names, address):
+    assert names.update_head(address, lambda stored: None) == UNBORN
+
+
+def test_events_are_the_changes_in_order_across_broken_connections(names, address):
+    _, position = names.snapshot()
+
+    class Breaking(httpx.HTTPTransport):
+        """Cuts every stream after some bytes."""
+
+        def handle_request(self, request):
+            response = super().handle_request(request)
+
+            class Stream(httpx.SyncByteStream):
+                def __iter__(self):
+                    for number, chunk in enumerate(response.stream):
+                        if number == 2:
+                            raise httpx.ReadError("cut", request=request)
+                        yield chunk
+
+                def close(self):
+                    response.stream.close()
+
+            return httpx.Response(response.status_code, headers=response.headers, stream=Stream())
+
+    for n in range(1, 10):
+        names.head_push(address, {"new": head(n)})
+    with through(names, Breaking()) as reader:
+        seen = list(itertools.islice(reader.events(after=position, address=[address], concern=["head"]), 9))
+    assert [change["watermark"] for change in seen] == list(range(1, 10))
+    assert all(change["payload"]["id"] == cid(change["watermark"]) for change in seen)
+
+
+def test_events_without_a_position_begin_with_what_changes_now(names, address):
+    names.head_push(address, {"new": head(1)})
+    events = names.events(address=[address])
+    seen = []
+    reader = threading.Thread(target=lambda: seen.append(next(events)))
+    reader.start()
+    # A generator begins when it is read: push until something arrives.
+    for n in itertools.count(2):
+        if not reader.is_alive():
+            break
+        names.head_push(address, {"new": head(n)})
+        reader.join(0.05)
+    assert seen[0]["concern"] == "head"
+    assert seen[0]["watermark"] >= 2
+
+
+def test_a_position_beyond_the_end_is_rejected(names):
+    with pytest.raises(NameserviceError) as ahead:
+        next(names.events(after=10**9))
+    assert ahead.value.kind == "position-ahead"
+
+
+def test_an_expired_stream_says_so(names):
+    stream = b'event: expired\ndata: {"oldest": 7}\n\n'
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+    )
+    with pytest.raises(PositionExpired) as expired:
+        next(through(names, transport).events(after=1))
+    assert expired.value.oldest == 7
+
+
+def test_a_read_that_asks_for_a_later_head_is_not_answered_with_an_older_one(names, address):
+    with pytest.raises(NotYet):
+        names.record_get(address, min_t=1)
+    names.head_push(address, {"new": head(1)})
+    record = names.record_get(address, min_t=1, wait=10)
+    assert record["head"] == head(1)
+
+
+def test_a_snapshot_has_everything_and_where_to_continue(names, address):
+    records, position = names.snapshot(prefix=address)
+    assert [record["address"] for record in records] == [address]
+    names.head_push(address, {"new": head(1)})
+    changes = names.change_list(after=position, address=[address])["changes"]
+    assert [change["concern"] for change in changes] == ["head"]
+
+
+def test_records_are_listed_over_pages(names, address):
+    listed = [record["address"] for record in names.records(prefix="python/", limit=1)]
+    assert address in listed
+    assert len(listed) == len(set(listed)) > 1
+
+
+def test_a_lease_is_held_inside_the_block_and_released_after_it(names, address):
+    with names.lease(address, "index_lock", "one") as lease:
+        with pytest.raises(LeaseHeld) as held:
+            names.lease(address, "index_lock", "two").__enter__()
+        assert held.value.lease["holder"] == "one"
+        assert names.index_push(address, {"new": head(1), "lease": lease.claim})["status"] == "updated"
+        lease.check()
+    assert names.record_get(address)["status"]["payload"]["state"] == "ready"
+
+
+def test_a_lease_is_refreshed_while_the_block_runs(names, address):
+    with names.lease(address, "index_lock", "one", ttl_seconds=1) as lease:
+        # The first is the creation, the second the lease.
+        change = next(itertools.islice(names.events(after=0, address=[address], concern=["status"]), 5, None))
+        assert change["payload"]["index_lock"]["holder"] == "one"
+        lease.check()
+
+
+def test_a_lease_that_others_take_is_lost_and_its_pushes_are_rejected(names, address):
+    with names.lease(address, "index_lock", "one", ttl_seconds=1) as lease:
+        # The same holder name takes over: another process of the same name.
+        names.lease_acquire(address, {"name": "index_lock", "holder": "one", "ttl_seconds": 60})
+        with pytest.raises(LeaseLost):
+            names.index_push(address, {"new": head(1), "lease": lease.claim})
+        lease._keeper.join()
+        assert lease.is_lost
+        with pytest.raises(LeaseLost):
+            lease.check()
+
+
+def test_a_lease_that_is_waited_for_comes_when_it_is_free(names, address):
+    holder = names.lease(address, "index_lock", "one").__enter__()
+    waiting = names.lease(address, "index_lock", "two", wait=20)
+    waiter = threading.Thread(target=waiting.__enter__)
+    waiter.start()
+    holder.__exit__()
+    waiter.join()
+    assert waiting.token > holder.token
+    waiting.check()
+    waiting.__exit__()
+
+
+def test_a_transaction_moves_all_or_none(names, address):
+    other = names.ledger_create({"address": f"python/{uuid.uuid4().hex}"})["address"]
+    operations = [
+        {"op": "push_head", "address": address, "expected": UNBORN, "new": head(1)},
+        {"op": "push_head", "address": other, "expected": head(9), "new": head(10)},
+    ]
+    with pytest.raises(TransactionRejected) as rejected:
+        names.transaction_commit({"operations": operations})
+    assert [result["status"] for result in rejected.value.results] == ["passed", "conflict"]
+    assert names.record_get(address)["head"] == UNBORN
+
+
+def test_every_operation_of_the_document_has_a_method(names):
+    document = json.loads(httpx.get(f"{names._url}/v1/openapi.json").text)
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    described = {operation["operationId"] for operation in operations if "operationId" in operation}
+    by_hand = {"console_get", "console_file_get", "docs_get", "change_stream", "fluree_event_stream"}
+    assert {name for name in described - by_hand if not hasattr(names, name)} == set()

@@ -1,0 +1,285 @@
+/** The client against a running service: NAMESERVICE_URL. */
+import assert from "node:assert/strict";
+import { createHash, randomUUID } from "node:crypto";
+import { test } from "node:test";
+import {
+  AlreadyExists,
+  Conflict,
+  HasDependents,
+  LeaseHeld,
+  LeaseLost,
+  Nameservice,
+  NameserviceError,
+  NotYet,
+  OutcomeUnknown,
+  PositionExpired,
+  TransactionRejected,
+  Unavailable,
+  UnknownRecord,
+  type Change,
+  type Head,
+  type Lease,
+} from "../src/index.js";
+
+const URL = process.env["NAMESERVICE_URL"]!;
+const names = new Nameservice({ url: URL });
+const UNBORN = { id: null, t: 0 };
+
+function cid(n: number): string {
+  const digest = createHash("sha256").update(String(n)).digest();
+  let text = "b";
+  let bits = 0;
+  let value = 0;
+  for (const byte of Buffer.concat([Buffer.from([1, 0x55, 0x12, 0x20]), digest])) {
+    value = (value << 8) | byte;
+    bits += 8;
+    for (; bits >= 5; bits -= 5) text += "abcdefghijklmnopqrstuvwxyz234567"[(value >>> (bits - 5)) & 31];
+    value &= (1 << bits) - 1;
+  }
+  return bits ? text + "abcdefghijklmnopqrstuvwxyz234567"[(value << (5 - bits)) & 31] : text;
+}
+
+const head = (n: number) => ({ id: cid(n), t: n });
+
+async function ledger(): Promise<string> {
+  const { data } = await names.api.POST("/v1/ledgers", { body: { address: `typescript/${randomUUID()}` } });
+  return data!.address;
+}
+
+function pushHead(service: Nameservice, address: string, expected: unknown, n: number) {
+  return service.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body: { expected: expected as Head, new: head(n) } });
+}
+
+/** Loses the answers of the first requests, or (before) the requests; or answers in place of the service. */
+function cutting(cuts: number, options: { before?: boolean; answer?: () => Response } = {}) {
+  const sent: Request[] = [];
+  const send = async (request: Request) => {
+    sent.push(request.clone());
+    if (cuts === 0) return fetch(request);
+    cuts -= 1;
+    if (!options.before) await (await fetch(request)).arrayBuffer();
+    if (options.answer) return options.answer();
+    throw new TypeError("cut");
+  };
+  return { sent, send };
+}
+
+test("a new ledger is unborn", async () => {
+  const address = await ledger();
+  const record = await names.record(address);
+  assert.deepEqual(record.head, UNBORN);
+  assert.equal(record.status?.payload["state"], "ready");
+});
+
+test("an address may hold slashes and a branch", async () => {
+  const name = `typescript/${randomUUID()}/a b`;
+  await names.api.POST("/v1/ledgers", { body: { address: `${name}:release/v1` } });
+  assert.equal((await names.record(`${name}:release/v1`)).branch, "release/v1");
+});
+
+test("a push that expects another value is a conflict with the stored one", async () => {
+  const address = await ledger();
+  const { data } = await pushHead(names, address, UNBORN, 1);
+  assert.equal(data?.status, "updated");
+  await assert.rejects(pushHead(names, address, UNBORN, 2), (error) => {
+    assert(error instanceof Conflict);
+    assert.deepEqual(error.actual, head(1));
+    return error.status === 409;
+  });
+});
+
+test("rejections have their errors", async () => {
+  const address = await ledger();
+  await assert.rejects(names.api.POST("/v1/ledgers", { body: { address } }), AlreadyExists);
+  await assert.rejects(names.record("typescript/nobody"), UnknownRecord);
+  await assert.rejects(names.record("a:b:c"), (error) => error instanceof NameserviceError && error.kind === "invalid-address");
+  await assert.rejects(names.api.GET("/v1/records/{address}", { params: { path: { address }, query: { min_t: 1 } } }), NotYet);
+  const search = `${address.replace(":main", "")}-search`;
+  const body = { source_type: "f:Bm25Index", config: { k1: 1.2 }, dependencies: [address] };
+  await names.api.PUT("/v1/graph-sources/{address}", { params: { path: { address: search } }, body });
+  await assert.rejects(names.api.POST("/v1/retractions/{address}", { params: { path: { address } } }), (error) => {
+    return error instanceof HasDependents && error.dependents.length === 1;
+  });
+});
+
+test("a lost answer is repeated and applied once", async () => {
+  const address = await ledger();
+  const { sent, send } = cutting(2);
+  const { data } = await pushHead(new Nameservice({ url: URL, fetch: send }), address, UNBORN, 1);
+  assert.equal(data?.status, "updated");
+  assert.equal(sent.length, 3);
+  assert.equal(new Set(sent.map((request) => request.headers.get("idempotency-key"))).size, 1);
+  const history = await names.api.GET("/v1/history/{address}", { params: { path: { address }, query: { concern: "head" } } });
+  assert.equal(history.data?.changes.length, 1);
+});
+
+test("a write whose answers are all lost is unknown", async () => {
+  const address = await ledger();
+  const { send } = cutting(3);
+  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, attempts: 3 }), address, UNBORN, 1), OutcomeUnknown);
+  assert.deepEqual((await names.record(address)).head, head(1));
+});
+
+test("a gateway that fails leaves a write unknown", async () => {
+  const address = await ledger();
+  const { send } = cutting(2, { before: true, answer: () => new Response("Bad Gateway", { status: 502 }) });
+  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, attempts: 2 }), address, UNBORN, 1), OutcomeUnknown);
+});
+
+test("a service that is unavailable has written nothing", async () => {
+  const address = await ledger();
+  const problem = { type: "https://nameservice.dev/problems/unavailable", status: 503, detail: "later" };
+  const { send } = cutting(2, { before: true, answer: () => Response.json(problem, { status: 503 }) });
+  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, attempts: 2 }), address, UNBORN, 1), Unavailable);
+});
+
+test("a read whose answers are lost is unavailable", async () => {
+  const address = await ledger();
+  const { send } = cutting(2);
+  await assert.rejects(new Nameservice({ url: URL, fetch: send, attempts: 2 }).record(address), Unavailable);
+});
+
+test("writers that conflict all succeed in the end", async () => {
+  const address = await ledger();
+  const write = (n: number) => names.updateHead(address, (stored) => ({ id: cid(n), t: stored.t + 1 }), { attempts: 50 });
+  await Promise.all(Array.from({ length: 8 }, (_, n) => write(n)));
+  assert.equal((await names.record(address)).head?.t, 8);
+});
+
+test("a decision not to push leaves the head", async () => {
+  assert.deepEqual(await names.updateHead(await ledger(), () => null), UNBORN);
+});
+
+test("events are the changes in order across broken connections", async () => {
+  const address = await ledger();
+  const { position } = await names.snapshot(address);
+  for (let n = 1; n < 10; n++) await names.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body: { new: head(n) } });
+  let streams = 0;
+  const breaking = async (request: Request) => {
+    const response = await fetch(request);
+    if (!request.url.includes("/v1/events")) return response;
+    streams += 1;
+    let chunks = 0;
+    const cut = new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        // One event at a time, and the third is cut in its middle.
+        for (const event of new TextDecoder().decode(chunk).split(/(?<=\n\n)/)) {
+          chunks += 1;
+          if (chunks < 3) controller.enqueue(new TextEncoder().encode(event));
+          else controller.enqueue(new TextEncoder().encode(event.slice(0, event.length / 2)));
+          if (chunks === 3) return controller.terminate();
+        }
+      },
+    });
+    return new Response(response.body!.pipeThrough(cut), response);
+  };
+  const reader = new Nameservice({ url: URL, fetch: breaking });
+  const seen: Change[] = [];
+  for await (const change of reader.events({ after: position, address: [address], concern: ["head"] })) {
+    if (seen.push(change) === 9) break;
+  }
+  assert.deepEqual(seen.map((change) => change.watermark), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  assert(streams > 1, "no stream was cut");
+});
+
+test("an iteration ends with its signal", async () => {
+  const ending = new AbortController();
+  const address = await ledger();
+  const seen: Change[] = [];
+  for await (const change of names.events({ after: 0, address: [address], signal: ending.signal })) {
+    seen.push(change);
+    ending.abort();
+  }
+  assert(seen.length >= 1);
+});
+
+test("a position beyond the end is rejected", async () => {
+  await assert.rejects(names.events({ after: 1e9 }).next(), (error) => {
+    return error instanceof NameserviceError && error.kind === "position-ahead";
+  });
+});
+
+test("an expired stream says so", async () => {
+  const answer = () => new Response('event: expired\ndata: {"oldest": 7}\n\n', { headers: { "content-type": "text/event-stream" } });
+  const { send } = cutting(1, { before: true, answer });
+  await assert.rejects(new Nameservice({ url: URL, fetch: send }).events({ after: 1 }).next(), (error) => {
+    return error instanceof PositionExpired && error.oldest === 7;
+  });
+});
+
+test("a snapshot has everything and where to continue", async () => {
+  const address = await ledger();
+  const { records, position } = await names.snapshot(address);
+  assert.deepEqual(records.map((record) => record.address), [address]);
+  await pushHead(names, address, UNBORN, 1);
+  const { data } = await names.api.GET("/v1/changes", { params: { query: { after: position, address: [address] } } });
+  assert.deepEqual(data?.changes.map((change) => change.concern), ["head"]);
+});
+
+test("a lease is held while the work runs and released after it", async () => {
+  const address = await ledger();
+  const result = await names.withLease(address, "index_lock", { holder: "one" }, async (lease) => {
+    await assert.rejects(
+      names.withLease(address, "index_lock", { holder: "two" }, async () => 0),
+      (error) => error instanceof LeaseHeld && error.lease?.holder === "one",
+    );
+    const body = { new: head(1), lease: lease.claim };
+    const { data } = await names.api.PUT("/v1/indexes/{address}", { params: { path: { address } }, body });
+    return data?.status;
+  });
+  assert.equal(result, "updated");
+  assert.equal((await names.record(address)).status?.payload["state"], "ready");
+});
+
+test("a lease is refreshed while the work runs", async () => {
+  const address = await ledger();
+  await names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 1 }, async (lease) => {
+    let changes = 0;
+    // The first is the creation, the second the lease.
+    for await (const change of names.events({ after: 0, address: [address], concern: ["status"] })) {
+      assert.equal(change.concern, "status");
+      if (++changes === 6) break;
+    }
+    lease.check();
+  });
+});
+
+test("a lease that others take is lost and its pushes are rejected", async () => {
+  const address = await ledger();
+  let lost: Lease | undefined;
+  const work = names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 1 }, async (lease) => {
+    lost = lease;
+    // The same holder name takes over: another process of the same name.
+    const body = { name: "index_lock", holder: "one", ttl_seconds: 60 };
+    await names.api.PUT("/v1/leases/{address}", { params: { path: { address } }, body });
+    const push = { new: head(1), lease: lease.claim };
+    await assert.rejects(names.api.PUT("/v1/indexes/{address}", { params: { path: { address } }, body: push }), LeaseLost);
+    await new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
+  });
+  await assert.rejects(work, LeaseLost);
+  assert(lost?.signal.aborted);
+});
+
+test("a lease that is waited for comes when it is free", async () => {
+  const address = await ledger();
+  let waiting: Promise<number> | undefined;
+  const first = await names.withLease(address, "index_lock", { holder: "one" }, async (lease) => {
+    waiting = names.withLease(address, "index_lock", { holder: "two", wait: 20 }, async (later) => later.token);
+    return lease.token;
+  });
+  assert((await waiting!) > first);
+});
+
+test("a transaction moves all or none", async () => {
+  const [one, two] = [await ledger(), await ledger()];
+  const operations = [
+    { op: "push_head" as const, address: one, expected: UNBORN, new: head(1) },
+    { op: "push_head" as const, address: two, expected: head(9), new: head(10) },
+  ];
+  await assert.rejects(names.api.POST("/v1/transactions", { body: { operations } }), (error) => {
+    assert(error instanceof TransactionRejected);
+    assert.deepEqual(error.results.map((result) => result.status), ["passed", "conflict"]);
+    return true;
+  });
+  assert.deepEqual((await names.record(one)).head, UNBORN);
+});

@@ -1,0 +1,89 @@
+# Every option of the module but provisioned capacity and a VPC, with which most deployments have nothing to gain: a customer-managed
+# key, a domain name, traces, alarms that reach somebody, tokens of an issuer.
+
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 6.29"
+    }
+  }
+}
+
+provider "aws" {
+  region = var.region
+}
+
+data "aws_caller_identity" "current" {}
+
+module "nameservice" {
+  source = "../../modules/nameservice"
+
+  name      = var.name
+  artifacts = var.artifacts
+  tags      = var.tags
+
+  jwt_issuer   = var.jwt_issuer
+  jwt_audience = var.jwt_audience
+  jwks         = var.jwks
+
+  domain              = var.domain
+  kms_key_arn         = aws_kms_key.nameservice.arn
+  x_ray               = true
+  deletion_protection = var.deletion_protection
+  alarm_actions       = [aws_sns_topic.operators.arn]
+  cors_allow_origins  = var.cors_allow_origins
+}
+
+# Tables, topic, queue and logs are encrypted with it. Without it nobody can read them: it has a waiting period of thirty days.
+resource "aws_kms_key" "nameservice" {
+  description             = "Tables, topic, queue and logs of ${var.name}."
+  enable_key_rotation     = true
+  deletion_window_in_days = 30
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "PoliciesOfTheAccount"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:aws:iam::${data.aws_caller_identity.current.account_id}:root" }
+        Action    = "kms:*"
+        Resource  = "*"
+      },
+      {
+        Sid       = "Logs"
+        Effect    = "Allow"
+        Principal = { Service = "logs.${var.region}.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+        Resource  = "*"
+        Condition = {
+          ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:${var.region}:${data.aws_caller_identity.current.account_id}:log-group:*" }
+        }
+      },
+      {
+        # CloudWatch's alarms publish to the operators' topic.
+        Sid       = "Alarms"
+        Effect    = "Allow"
+        Principal = { Service = "cloudwatch.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
+        Resource  = "*"
+      },
+    ]
+  })
+}
+
+resource "aws_sns_topic" "operators" {
+  name              = "${var.name}-operators"
+  kms_master_key_id = aws_kms_key.nameservice.arn
+}
+
+resource "aws_sns_topic_subscription" "operators" {
+  count = var.operators_email == null ? 0 : 1
+
+  topic_arn = aws_sns_topic.operators.arn
+  protocol  = "email"
+  endpoint  = var.operators_email
+}

@@ -1,0 +1,176 @@
+locals {
+  tables = { table = local.table.name, feed = aws_dynamodb_table.feed.name }
+
+  # The operations with DynamoDB metrics: the actions of all functions, and transactions, which have no action of their own.
+  operations = sort(distinct(concat(
+    ["TransactWriteItems"],
+    [
+      for action in flatten([for function in local.function : [for resource, actions in function.actions : actions if resource != "stream"]]) :
+      trimprefix(action, "dynamodb:") if startswith(action, "dynamodb:") && action != "dynamodb:ConditionCheckItem"
+    ],
+  )))
+
+  # Functions that answer immediately. The others wait for changes by design.
+  prompt = { for name, function in local.function : name => function if length(function.routes) > 0 && function.concurrency == -1 && function.timeout <= 15 }
+
+  # Metrics that DynamoDB reports per operation of a table; one alarm sums them.
+  by_operation = merge([
+    for table, table_name in local.tables : {
+      "${table}-throttled" = {
+        description = "DynamoDB throttles ${table_name}: a partition is hot, or the account's quota is reached. Requests are retried for ten seconds, then answered with 503."
+        metric      = "ThrottledRequests"
+        table       = table_name
+      }
+      "${table}-system-errors" = {
+        description = "DynamoDB reports internal errors on ${table_name}. See the AWS Health Dashboard."
+        metric      = "SystemErrors"
+        table       = table_name
+      }
+    }
+  ]...)
+
+  # Alarms on a single metric.
+  by_metric = merge(
+    {
+      for table, table_name in local.tables : "${table}-conflicts" => {
+        description = "Many failed conditions on ${table_name}: writers contend for the same records. Normal in small numbers."
+        namespace   = "AWS/DynamoDB"
+        metric      = "ConditionalCheckFailedRequests"
+        dimensions  = { TableName = table_name }
+        statistic   = "Sum"
+        threshold   = var.alarm_thresholds.conditional_check_failures
+      }
+    },
+    {
+      for name, function in local.prompt : "${name}-p99" => {
+        description = "The p99 duration of ${name} is above its threshold."
+        namespace   = "AWS/Lambda"
+        metric      = "Duration"
+        dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
+        extended    = "p99"
+        threshold   = var.alarm_thresholds.function_p99_ms
+      }
+    },
+    {
+      iterator-age = {
+        description = "The change feed lags behind the table. The stream keeps records for 24 hours: read the consumer's log before they expire."
+        namespace   = "AWS/Lambda"
+        metric      = "IteratorAge"
+        dimensions  = { FunctionName = aws_lambda_function.this["stream_consumer"].function_name }
+        statistic   = "Maximum"
+        threshold   = var.alarm_thresholds.iterator_age_ms
+      }
+      dead-letters = {
+        description = "The consumer could not read a stream record. The message in the queue has the record and the reason."
+        namespace   = "AWS/SQS"
+        metric      = "ApproximateNumberOfMessagesVisible"
+        dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
+        statistic   = "Maximum"
+        threshold   = 0
+      }
+      server-errors = {
+        description = "The API answers with 5xx. The log group /aws/apigateway/${var.name} shows the routes, the functions' logs the causes."
+        namespace   = "AWS/ApiGateway"
+        metric      = "5xx"
+        dimensions  = { ApiId = aws_apigatewayv2_api.this.id, Stage = aws_apigatewayv2_stage.this.name }
+        statistic   = "Sum"
+        threshold   = var.alarm_thresholds.server_errors
+      }
+    },
+  )
+}
+
+resource "aws_cloudwatch_metric_alarm" "metric" {
+  for_each = local.by_metric
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = each.value.description
+  namespace           = each.value.namespace
+  metric_name         = each.value.metric
+  dimensions          = each.value.dimensions
+  statistic           = try(each.value.statistic, null)
+  extended_statistic  = try(each.value.extended, null)
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = each.value.threshold
+  period              = 300
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_actions
+  ok_actions          = var.alarm_actions
+  tags                = local.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "operations" {
+  for_each = local.by_operation
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = each.value.description
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_actions
+  ok_actions          = var.alarm_actions
+  tags                = local.tags
+
+  metric_query {
+    id          = "sum"
+    expression  = "SUM(METRICS())"
+    label       = each.value.metric
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = local.operations
+
+    content {
+      id = "m${metric_query.key}"
+
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = each.value.metric
+        dimensions  = { TableName = each.value.table, Operation = metric_query.value }
+        period      = 300
+        stat        = "Sum"
+      }
+    }
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "latency" {
+  for_each = local.tables
+
+  alarm_name          = "${var.name}-${each.key}-latency"
+  alarm_description   = "The average latency of the slowest DynamoDB operation on ${each.value} is above its threshold."
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = var.alarm_thresholds.store_latency_ms
+  evaluation_periods  = 3
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_actions
+  ok_actions          = var.alarm_actions
+  tags                = local.tags
+
+  metric_query {
+    id          = "slowest"
+    expression  = "MAX(METRICS())"
+    label       = "SuccessfulRequestLatency"
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    # A scan of the whole table is expected to be slow.
+    for_each = setsubtract(local.operations, ["Scan"])
+
+    content {
+      id = lower(metric_query.value)
+
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = "SuccessfulRequestLatency"
+        dimensions  = { TableName = each.value, Operation = metric_query.value }
+        period      = 300
+        stat        = "Average"
+      }
+    }
+  }
+}

@@ -1,0 +1,86 @@
+locals {
+  # Widgets: title, metrics, and properties that differ from the defaults.
+  widgets = [
+    {
+      title   = "API: requests and errors"
+      metrics = [for metric in ["Count", "4xx", "5xx"] : ["AWS/ApiGateway", metric, "ApiId", aws_apigatewayv2_api.this.id]]
+      stat    = "Sum"
+    },
+    {
+      title   = "API: latency, p99 (ms)"
+      metrics = [for metric in ["Latency", "IntegrationLatency"] : ["AWS/ApiGateway", metric, "ApiId", aws_apigatewayv2_api.this.id]]
+      stat    = "p99"
+    },
+    {
+      title   = "Functions: duration, p99 (ms)"
+      metrics = [for name in keys(local.prompt) : ["AWS/Lambda", "Duration", "FunctionName", aws_lambda_function.this[name].function_name]]
+      stat    = "p99"
+    },
+    {
+      title   = "Functions: errors"
+      metrics = [for name, function in aws_lambda_function.this : ["AWS/Lambda", "Errors", "FunctionName", function.function_name]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Waiting readers"
+      metrics = [for name in ["change_list", "change_stream"] : ["AWS/Lambda", "ConcurrentExecutions", "FunctionName", aws_lambda_function.this[name].function_name]]
+      stat    = "Maximum"
+    },
+    {
+      title   = "Waiting readers, throttled"
+      metrics = [for name in ["change_list", "change_stream"] : ["AWS/Lambda", "Throttles", "FunctionName", aws_lambda_function.this[name].function_name]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Change feed: behind the table (ms)"
+      metrics = [["AWS/Lambda", "IteratorAge", "FunctionName", aws_lambda_function.this["stream_consumer"].function_name]]
+      stat    = "Maximum"
+    },
+    {
+      title = "Change feed: published, undelivered, dead letters"
+      metrics = [
+        ["AWS/SNS", "NumberOfMessagesPublished", "TopicName", aws_sns_topic.changes.name],
+        ["AWS/SNS", "NumberOfNotificationsFailed", "TopicName", aws_sns_topic.changes.name],
+        ["AWS/SQS", "NumberOfMessagesSent", "QueueName", aws_sqs_queue.dead_letters.name],
+      ]
+      stat = "Sum"
+    },
+    {
+      title   = "Tables: failed conditions"
+      metrics = [for name in values(local.tables) : ["AWS/DynamoDB", "ConditionalCheckFailedRequests", "TableName", name]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Tables: capacity units"
+      metrics = [for pair in setproduct(["ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"], values(local.tables)) : ["AWS/DynamoDB", pair[0], "TableName", pair[1]]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Table: latency by operation (ms)"
+      metrics = [for operation in local.operations : ["AWS/DynamoDB", "SuccessfulRequestLatency", "TableName", local.table.name, "Operation", operation]]
+      stat    = "Average"
+    },
+    {
+      title   = "Table: throttled requests"
+      metrics = [for operation in local.operations : ["AWS/DynamoDB", "ThrottledRequests", "TableName", local.table.name, "Operation", operation]]
+      stat    = "Sum"
+    },
+  ]
+}
+
+resource "aws_cloudwatch_dashboard" "this" {
+  dashboard_name = var.name
+
+  dashboard_body = jsonencode({
+    widgets = [
+      for index, widget in local.widgets : {
+        type       = "metric"
+        x          = index % 2 * 12
+        y          = floor(index / 2) * 6
+        width      = 12
+        height     = 6
+        properties = merge(widget, { region = local.region, period = 300, view = "timeSeries" })
+      }
+    ]
+  })
+}

@@ -1,0 +1,59 @@
+# The change feed, the counter that numbers its changes, and the ids of stream records that were appended already.
+resource "aws_dynamodb_table" "feed" {
+  #checkov:skip=CKV_AWS_119:See the table whose changes it holds.
+  #checkov:skip=CKV2_AWS_16:On demand, or scaled by capacity.tf.
+  name                        = "${local.table.name}-feed"
+  billing_mode                = local.billing_mode
+  read_capacity               = local.capacity.feed.read
+  write_capacity              = local.capacity.feed.write
+  hash_key                    = "id"
+  range_key                   = "position"
+  deletion_protection_enabled = var.deletion_protection
+
+  attribute {
+    name = "id"
+    type = "S"
+  }
+
+  attribute {
+    name = "position"
+    type = "S"
+  }
+
+  attribute {
+    name = "address"
+    type = "S"
+  }
+
+  # The history of one record.
+  global_secondary_index {
+    name            = "by-address"
+    hash_key        = "address"
+    range_key       = "position"
+    projection_type = "ALL"
+    read_capacity   = local.capacity.feed.index_read
+    write_capacity  = local.capacity.feed.index_write
+  }
+
+  # Set by the consumer: seven days for changes by default, two for the ids of stream records.
+  ttl {
+    attribute_name = "ttl"
+    enabled        = true
+  }
+
+  point_in_time_recovery {
+    enabled                 = true
+    recovery_period_in_days = var.recovery_period_in_days
+  }
+
+  server_side_encryption {
+    enabled     = true
+    kms_key_arn = var.kms_key_arn
+  }
+
+  tags = local.tags
+
+  lifecycle {
+    ignore_changes = [read_capacity, write_capacity]
+  }
+}

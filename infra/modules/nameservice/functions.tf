@@ -1,0 +1,298 @@
+# The list of functions: each folder under functions/ has one entry. Everything else in this module is derived from it: roles
+# and policies, log groups, routes, permissions, alarms. Tests in tests/infra compare it with the Rust code: with the folders,
+# the routes of the OpenAPI document, and the requests that each function sends to DynamoDB.
+#
+#   routes           routes of the HTTP API
+#   url              routes of a function URL of its own, where responses can be streamed
+#   scope            the scope that callers need; `write` includes `read`, `admin` includes `write`. None: open to everyone
+#   verifies_tokens  the function verifies tokens itself: Fluree's have claims instead of scopes, and a function URL has no
+#                    authorizer
+#   actions          all actions that its role allows, by key of local.resources. Every function also uses `GetItem` on the
+#                    table to open its connection during init
+#   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
+#   concurrency      reserved concurrency, which is also its limit
+locals {
+  functions = {
+    branch_create = {
+      routes = ["POST /v1/branches"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    branch_drop = {
+      routes = ["DELETE /v1/branches/{address+}"]
+      scope  = "admin"
+      actions = {
+        table       = ["dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        "gsi1-kind" = ["dynamodb:Query"]
+      }
+    }
+
+    branch_list = {
+      routes = ["GET /v1/branches/{address+}"]
+      scope  = "read"
+      actions = {
+        table       = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        "gsi1-kind" = ["dynamodb:Query"]
+      }
+    }
+
+    change_compare = {
+      routes = ["POST /v1/changes/compare"]
+      scope  = "read"
+      actions = {
+        table = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        feed  = ["dynamodb:GetItem"]
+      }
+    }
+
+    change_list = {
+      routes = ["GET /v1/changes"]
+      scope  = "read"
+      actions = {
+        table = ["dynamodb:GetItem"]
+        feed  = ["dynamodb:GetItem", "dynamodb:Query"]
+      }
+      timeout     = 29
+      concurrency = var.long_poll_concurrency
+    }
+
+    change_stream = {
+      url             = ["GET /v1/events", "GET /fluree/events", "GET /v1/fluree/events"]
+      verifies_tokens = true
+      actions = {
+        table = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
+        feed  = ["dynamodb:GetItem", "dynamodb:Query"]
+      }
+      timeout     = 900
+      concurrency = var.event_stream_concurrency
+    }
+
+    config_push = {
+      routes = ["PUT /v1/configs/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    console_get = {
+      routes = [
+        "GET /console",
+        "GET /console/{file+}",
+      ]
+    }
+
+    fluree = {
+      routes = [
+        "GET /fluree/storage/ns/{address+}",
+        "GET /fluree/nameservice/snapshot",
+        "POST /fluree/nameservice/refs/{address+}",
+        "GET /v1/fluree/storage/ns/{address+}",
+        "GET /v1/fluree/nameservice/snapshot",
+        "POST /v1/fluree/nameservice/refs/{address+}",
+      ]
+      verifies_tokens = true
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:UpdateItem"]
+      }
+    }
+
+    graph_source_publish = {
+      routes = ["PUT /v1/graph-sources/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    head_push = {
+      routes = ["PUT /v1/heads/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    head_reset = {
+      routes = ["POST /v1/resets/{address+}"]
+      scope  = "admin"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    health_get = {
+      routes = ["GET /v1/health"]
+      actions = {
+        table = ["dynamodb:GetItem"]
+      }
+    }
+
+    history_list = {
+      routes = ["GET /v1/history/{address+}"]
+      scope  = "read"
+      actions = {
+        table        = ["dynamodb:GetItem", "dynamodb:Query"]
+        "by-address" = ["dynamodb:Query"]
+      }
+    }
+
+    index_push = {
+      routes = ["PUT /v1/indexes/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    lease_acquire = {
+      routes = ["PUT /v1/leases/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+      timeout = 29
+    }
+
+    lease_release = {
+      routes = ["DELETE /v1/leases/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    ledger_create = {
+      routes = ["POST /v1/ledgers"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
+      }
+    }
+
+    not_found = {
+      routes = ["$default"]
+    }
+
+    openapi_get = {
+      routes = [
+        "GET /v1/openapi.json",
+        "GET /v1/docs",
+      ]
+    }
+
+    record_get = {
+      routes = ["GET /v1/records/{address+}"]
+      scope  = "read"
+      actions = {
+        feed  = ["dynamodb:GetItem"]
+        table = ["dynamodb:GetItem", "dynamodb:Query"]
+      }
+    }
+
+    record_list = {
+      routes = ["GET /v1/records"]
+      scope  = "read"
+      actions = {
+        feed                = ["dynamodb:GetItem"]
+        table               = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        "gsi1-kind"         = ["dynamodb:Query"]
+        "source-type-index" = ["dynamodb:Query"]
+        "state-index"       = ["dynamodb:Query"]
+      }
+    }
+
+    record_purge = {
+      routes = ["DELETE /v1/records/{address+}"]
+      scope  = "admin"
+      actions = {
+        table       = ["dynamodb:BatchGetItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        "gsi1-kind" = ["dynamodb:Query"]
+      }
+    }
+
+    record_restore = {
+      routes = ["POST /v1/restorations/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    record_retract = {
+      routes = ["POST /v1/retractions/{address+}"]
+      scope  = "write"
+      actions = {
+        table       = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        "gsi1-kind" = ["dynamodb:Query"]
+      }
+    }
+
+    snapshot_get = {
+      routes = ["GET /v1/snapshot"]
+      scope  = "read"
+      actions = {
+        feed  = ["dynamodb:GetItem"]
+        table = ["dynamodb:GetItem", "dynamodb:Scan"]
+      }
+    }
+
+    status_push = {
+      routes = ["PUT /v1/statuses/{address+}"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+
+    stream_consumer = {
+      actions = {
+        table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
+        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        "by-address" = ["dynamodb:Query"]
+        topic        = ["sns:Publish"]
+        dead_letters = ["sqs:SendMessage"]
+      }
+      timeout = 60
+    }
+
+    transaction_commit = {
+      routes = ["POST /v1/transactions"]
+      scope  = "write"
+      actions = {
+        table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+      }
+    }
+  }
+
+  # Defaults of an entry.
+  defaults = {
+    routes          = []
+    url             = []
+    scope           = null
+    verifies_tokens = false
+    actions         = {}
+    memory          = 256
+    timeout         = 15
+    concurrency     = -1
+  }
+
+  function = { for name, function in local.functions : name => merge(local.defaults, function) }
+
+  # The resources that `actions` may name.
+  resources = {
+    table               = local.table.arn
+    "gsi1-kind"         = "${local.table.arn}/index/gsi1-kind"
+    "source-type-index" = "${local.table.arn}/index/source-type-index"
+    "state-index"       = "${local.table.arn}/index/state-index"
+    stream              = local.table.stream_arn
+    feed                = aws_dynamodb_table.feed.arn
+    "by-address"        = "${aws_dynamodb_table.feed.arn}/index/by-address"
+    topic               = aws_sns_topic.changes.arn
+    dead_letters        = aws_sqs_queue.dead_letters.arn
+  }
+}

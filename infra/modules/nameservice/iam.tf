@@ -1,0 +1,61 @@
+# One role per function, with only the actions of its entry in local.functions, and its own log group.
+
+resource "aws_iam_role" "this" {
+  for_each = local.function
+
+  name                 = "${var.name}-${each.key}"
+  permissions_boundary = var.permissions_boundary_arn
+  tags                 = local.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "lambda.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "this" {
+  for_each = local.function
+
+  name = "nameservice"
+  role = aws_iam_role.this[each.key].id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [{
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        Resource = "${aws_cloudwatch_log_group.function[each.key].arn}:*"
+      }],
+      [for resource, actions in each.value.actions : {
+        Effect   = "Allow"
+        Action   = actions
+        Resource = local.resources[resource]
+      }],
+      # What the options need; local.functions lists what the operations need.
+      var.kms_key_arn == null || length(each.value.actions) == 0 ? [] : [{
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+        Resource = var.kms_key_arn
+        Condition = {
+          StringEquals = { "kms:ViaService" = [for service in ["dynamodb", "sns", "sqs"] : "${service}.${local.region}.amazonaws.com"] }
+        }
+      }],
+      # Neither service knows resources for these actions.
+      !var.x_ray ? [] : [{
+        Effect   = "Allow"
+        Action   = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+        Resource = "*"
+      }],
+      var.vpc == null ? [] : [{
+        Effect   = "Allow"
+        Action   = ["ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"]
+        Resource = "*"
+      }],
+    )
+  })
+}

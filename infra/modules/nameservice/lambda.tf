@@ -1,0 +1,80 @@
+# One Lambda function and one log group per entry of local.functions.
+
+resource "aws_lambda_function" "this" {
+  #checkov:skip=CKV_AWS_50:Traces are sent if x_ray is set. The gateway's request id is in every log line.
+  #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for records that it cannot read.
+  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS and SQS only. They are in a VPC if vpc is set.
+  #checkov:skip=CKV_AWS_173:The environment holds names and public keys, no secrets.
+  #checkov:skip=CKV_AWS_272:Signing needs a profile of the account. The artifacts are built where they are deployed from.
+  for_each = local.function
+
+  function_name                  = "${var.name}-${each.key}"
+  description                    = join(", ", concat(each.value.routes, each.value.url))
+  role                           = aws_iam_role.this[each.key].arn
+  filename                       = var.artifacts_bucket == null ? "${var.artifacts}/${each.key}/bootstrap.zip" : null
+  source_code_hash               = var.artifacts_bucket == null ? filebase64sha256("${var.artifacts}/${each.key}/bootstrap.zip") : null
+  s3_bucket                      = var.artifacts_bucket
+  s3_key                         = var.artifacts_bucket == null ? null : "${var.artifacts}/${each.key}/bootstrap.zip"
+  handler                        = "bootstrap"
+  runtime                        = "provided.al2023"
+  architectures                  = [var.architecture]
+  memory_size                    = each.value.memory
+  timeout                        = each.value.timeout
+  reserved_concurrent_executions = each.value.concurrency
+  tags                           = local.tags
+
+  environment {
+    variables = merge(
+      {
+        NAMESERVICE_TABLE                  = local.table.name
+        NAMESERVICE_FEED_TABLE             = aws_dynamodb_table.feed.name
+        NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
+      },
+      contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
+      contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},
+      each.value.verifies_tokens && local.by_token ? {
+        NAMESERVICE_JWKS     = var.jwks
+        NAMESERVICE_ISSUER   = var.jwt_issuer
+        NAMESERVICE_AUDIENCE = var.jwt_audience
+      } : {},
+    )
+  }
+
+  logging_config {
+    log_group             = aws_cloudwatch_log_group.function[each.key].name
+    log_format            = "JSON"
+    application_log_level = var.log_level
+    system_log_level      = "WARN"
+  }
+
+  dynamic "tracing_config" {
+    for_each = var.x_ray ? ["Active"] : []
+
+    content {
+      mode = tracing_config.value
+    }
+  }
+
+  dynamic "vpc_config" {
+    for_each = var.vpc == null ? [] : [var.vpc]
+
+    content {
+      subnet_ids         = vpc_config.value.subnet_ids
+      security_group_ids = vpc_config.value.security_group_ids
+    }
+  }
+
+  # A function that runs before its policy exists cannot log that it lacks permissions.
+  depends_on = [aws_iam_role_policy.this]
+}
+
+resource "aws_cloudwatch_log_group" "function" {
+  #checkov:skip=CKV_AWS_158:Encrypted with CloudWatch's own key, unless kms_key_arn is set. Logs hold addresses and errors, no payloads and no tokens.
+  #checkov:skip=CKV_AWS_338:The retention is a variable: these logs are for operating, not for audits.
+  for_each = local.function
+
+  name              = "/aws/lambda/${var.name}-${each.key}"
+  retention_in_days = var.log_retention_in_days
+  kms_key_id        = var.kms_key_arn
+  tags              = local.tags
+}

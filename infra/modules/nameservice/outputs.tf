@@ -1,0 +1,67 @@
+output "api_url" {
+  description = "URL of the API: `export NAMESERVICE_URL=…` for the command line, `<api_url>/console` in a browser."
+  value       = var.domain == null ? aws_apigatewayv2_api.this.api_endpoint : join("/", compact(["https://${var.domain.name}", var.domain.base_path]))
+}
+
+output "events_url" {
+  description = "URL of the event streams: `<events_url>v1/events`, and `<events_url>fluree/events` for Fluree's servers."
+  value       = aws_lambda_function_url.this["change_stream"].function_url
+}
+
+output "table_name" {
+  description = "Name of the nameservice table, for `nameservice --aws --table …` and for Fluree's `dynamodbTable`."
+  value       = local.table.name
+}
+
+output "feed_table_name" {
+  description = "Name of the change feed's table."
+  value       = aws_dynamodb_table.feed.name
+}
+
+output "topic_arn" {
+  description = "SNS topic of all changes; subscribe with a filter policy."
+  value       = aws_sns_topic.changes.arn
+}
+
+output "dead_letter_queue_url" {
+  description = "SQS queue that keeps stream records which could not be read for 14 days."
+  value       = aws_sqs_queue.dead_letters.id
+}
+
+output "function_names" {
+  description = "Names of the Lambda functions, by operation."
+  value       = { for name, function in aws_lambda_function.this : name => function.function_name }
+}
+
+output "dashboard_url" {
+  description = "URL of the CloudWatch dashboard."
+  value       = "https://${local.region}.console.aws.amazon.com/cloudwatch/home?region=${local.region}#dashboards/dashboard/${aws_cloudwatch_dashboard.this.dashboard_name}"
+}
+
+output "table_arn" {
+  description = "ARN of the nameservice table, for the policies of Fluree's servers and of `nameservice --aws`."
+  value       = local.table.arn
+}
+
+output "feed_table_arn" {
+  description = "ARN of the change feed's table."
+  value       = aws_dynamodb_table.feed.arn
+}
+
+output "api_id" {
+  description = "Id of the HTTP API, for the callers' policies and for metrics."
+  value       = aws_apigatewayv2_api.this.id
+}
+
+output "role_arns" {
+  description = "ARNs of the functions' roles, by operation: for the policy of a key, or of an endpoint that others own."
+  value       = { for name, role in aws_iam_role.this : name => role.arn }
+}
+
+output "domain_target" {
+  description = "Name to which `domain.name` has to point where `domain.zone_id` is not set: a CNAME, or an alias in its `zone_id`."
+  value = var.domain == null ? null : {
+    name    = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].target_domain_name
+    zone_id = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].hosted_zone_id
+  }
+}

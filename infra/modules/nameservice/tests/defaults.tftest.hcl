@@ -1,0 +1,180 @@
+# The module with its defaults. Resources are mocked (mock_provider), so that computed values are known.
+
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+}
+
+variables {
+  jwt_issuer   = "https://issuer.example/"
+  jwt_audience = "nameservice"
+  jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+}
+
+run "functions" {
+  assert {
+    condition     = alltrue([for name, function in aws_lambda_function.this : function.runtime == "provided.al2023" && function.architectures == tolist(["arm64"])])
+    error_message = "A function is not built for arm64 on provided.al2023."
+  }
+
+  assert {
+    condition     = alltrue([for name, function in aws_lambda_function.this : function.role == aws_iam_role.this[name].arn && aws_cloudwatch_log_group.function[name].retention_in_days == 90])
+    error_message = "A function has no role or no log group of its own."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == 100 && aws_lambda_function.this["change_stream"].reserved_concurrent_executions == 100 && aws_lambda_function.this["head_push"].reserved_concurrent_executions == -1
+    error_message = "Only functions that wait reserve concurrency."
+  }
+
+  assert {
+    condition     = toset([for name, function in aws_lambda_function.this : name if contains(keys(function.environment[0].variables), "NAMESERVICE_JWKS")]) == toset(["change_stream", "fluree"])
+    error_message = "Only functions that verify tokens themselves get keys."
+  }
+
+  assert {
+    condition     = toset([for name, function in aws_lambda_function.this : name if contains(keys(function.environment[0].variables), "NAMESERVICE_TOPIC_ARN")]) == toset(["stream_consumer"])
+    error_message = "Only the consumer publishes."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.id && aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
+    error_message = "The consumer needs its queue and the feed's table."
+  }
+}
+
+run "permissions" {
+  # What a policy allows, written as "action on resource", is the entry in the list and the function's own log.
+  assert {
+    condition = alltrue([
+      for name, policy in aws_iam_role_policy.this :
+      toset(flatten([for statement in jsondecode(policy.policy).Statement : [for action in flatten([statement.Action]) : "${action} on ${statement.Resource}"]])) ==
+      toset(concat(
+        [for action in ["logs:CreateLogStream", "logs:PutLogEvents"] : "${action} on ${aws_cloudwatch_log_group.function[name].arn}:*"],
+        flatten([for resource, actions in local.function[name].actions : [for action in actions : "${action} on ${local.resources[resource]}"]]),
+      ))
+    ])
+    error_message = "A role allows something else than local.functions lists."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for name, policy in aws_iam_role_policy.this : [
+        for statement in jsondecode(policy.policy).Statement : statement.Effect == "Allow" && (
+          statement.Resource == "${aws_cloudwatch_log_group.function[name].arn}:*" ||
+          contains(values(local.resources), statement.Resource)
+        )
+      ]
+    ]))
+    error_message = "A role reaches beyond its own log group and the resources of this deployment."
+  }
+
+  assert {
+    condition     = alltrue(flatten([for policy in aws_iam_role_policy.this : [for statement in jsondecode(policy.policy).Statement : [for action in flatten([statement.Action]) : !strcontains(action, "*")]]]))
+    error_message = "A wildcard is not least privilege."
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for name, function in local.function : [
+        for action in flatten(values(function.actions)) : !can(regex("Put|Update|Delete|Write|Publish|Send|Create", action))
+      ] if function.scope == "read" || contains(["health_get", "change_stream"], name)
+    ]))
+    error_message = "A function that only reads may write."
+  }
+
+  assert {
+    condition     = keys(local.function["not_found"].actions) == [] && keys(local.function["openapi_get"].actions) == [] && keys(local.function["console_get"].actions) == []
+    error_message = "A function that needs no table may use one."
+  }
+}
+
+run "routes" {
+  assert {
+    condition = toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type == "NONE"]) == toset([
+      "$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json",
+      "GET /fluree/nameservice/snapshot", "GET /fluree/storage/ns/{address+}", "POST /fluree/nameservice/refs/{address+}",
+      "GET /v1/fluree/nameservice/snapshot", "GET /v1/fluree/storage/ns/{address+}", "POST /v1/fluree/nameservice/refs/{address+}",
+    ])
+    error_message = "Exactly these routes are open at the gateway."
+  }
+
+  assert {
+    condition     = alltrue([for it in aws_apigatewayv2_route.this : it.authorizer_id == aws_apigatewayv2_authorizer.jwt[0].id && contains(it.authorization_scopes, "nameservice:admin") if it.authorization_type != "NONE"])
+    error_message = "A guarded route lacks the authorizer, or rejects administrators."
+  }
+
+  assert {
+    condition = (
+      aws_apigatewayv2_route.this["GET /v1/records/{address+}"].authorization_scopes == toset(["nameservice:read", "nameservice:write", "nameservice:admin"]) &&
+      aws_apigatewayv2_route.this["PUT /v1/heads/{address+}"].authorization_scopes == toset(["nameservice:write", "nameservice:admin"]) &&
+      aws_apigatewayv2_route.this["DELETE /v1/records/{address+}"].authorization_scopes == toset(["nameservice:admin"])
+    )
+    error_message = "Each scope includes those before it."
+  }
+
+  assert {
+    condition     = length(aws_lambda_permission.route) == length(aws_apigatewayv2_route.this) && aws_lambda_permission.route["PUT /v1/heads/{address+}"].source_arn == "${aws_apigatewayv2_api.this.execution_arn}/*/PUT/v1/heads/*" && aws_lambda_permission.route["$default"].source_arn == "${aws_apigatewayv2_api.this.execution_arn}/*/$default"
+    error_message = "The gateway may invoke a function for its own routes only."
+  }
+
+  assert {
+    condition     = alltrue([for it in aws_apigatewayv2_integration.this : it.payload_format_version == "2.0"])
+    error_message = "The functions require payload format 2.0."
+  }
+
+  assert {
+    condition     = aws_apigatewayv2_stage.this.default_route_settings[0].throttling_rate_limit == 1000 && strcontains(aws_apigatewayv2_stage.this.access_log_settings[0].format, "$context.routeKey") && length(aws_apigatewayv2_api.this.cors_configuration) == 0
+    error_message = "The API is throttled and logged, and no web page may call it."
+  }
+
+  assert {
+    condition     = keys(aws_lambda_function_url.this) == ["change_stream"] && aws_lambda_function_url.this["change_stream"].invoke_mode == "RESPONSE_STREAM"
+    error_message = "Events are streamed at a function URL."
+  }
+}
+
+run "change_feed" {
+  assert {
+    condition     = aws_lambda_event_source_mapping.changes.maximum_retry_attempts == -1 && aws_lambda_event_source_mapping.changes.maximum_record_age_in_seconds == -1 && aws_lambda_event_source_mapping.changes.bisect_batch_on_function_error && aws_lambda_event_source_mapping.changes.function_response_types == toset(["ReportBatchItemFailures"]) && aws_lambda_event_source_mapping.changes.starting_position == "TRIM_HORIZON"
+    error_message = "The mapping must never drop a change."
+  }
+
+  assert {
+    condition     = [for filter in aws_lambda_event_source_mapping.changes.filter_criteria[0].filter : jsondecode(filter.pattern)] == [{ dynamodb = { Keys = { sk = { S = ["meta", "head", "index", "status", "config"] } } } }]
+    error_message = "The mapping delivers exactly the items that can be changes."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.dead_letters.message_retention_seconds == 14 * 24 * 3600
+    error_message = "Dead letters are kept as long as SQS can."
+  }
+}
+
+run "alarms" {
+  assert {
+    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "dead-letters", "server-errors", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
+    error_message = "An alarm is missing."
+  }
+
+  assert {
+    condition     = length(local.operations) <= 9
+    error_message = "CloudWatch allows ten metrics in an alarm, including the sum."
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.metric) + length(aws_cloudwatch_metric_alarm.operations) * length(local.operations) + length(aws_cloudwatch_metric_alarm.latency) * length(local.operations) <= 100
+    error_message = "docs/costs.md counts alarms on 100 metrics at most: .ci/generate.py has the number."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["change_list", "change_stream", "stream_consumer"] : !contains(keys(local.prompt), name)])
+    error_message = "Functions that wait have no duration alarm."
+  }
+
+  assert {
+    condition     = length(jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets) == length(local.widgets)
+    error_message = "The dashboard is not a JSON document of its widgets."
+  }
+}

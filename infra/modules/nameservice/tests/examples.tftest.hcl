@@ -1,0 +1,75 @@
+# The examples, planned and applied with mocked resources.
+
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+
+  mock_data "aws_dynamodb_table" {
+    defaults = {
+      arn              = "arn:aws:dynamodb:eu-central-1:123456789012:table/fluree-nameservice"
+      stream_arn       = "arn:aws:dynamodb:eu-central-1:123456789012:table/fluree-nameservice/stream/2026-01-01T00:00:00.000"
+      stream_enabled   = true
+      stream_view_type = "NEW_AND_OLD_IMAGES"
+    }
+  }
+
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-0000-0000-000000000000" }
+  }
+}
+
+run "minimal" {
+  module {
+    source = "../../examples/minimal"
+  }
+
+  assert {
+    condition     = length(module.nameservice.function_names) > 25 && output.api_url == module.nameservice.api_url
+    error_message = "The minimal example makes every function."
+  }
+}
+
+run "existing_table" {
+  module {
+    source = "../../examples/existing-table"
+  }
+
+  assert {
+    condition     = module.nameservice.table_name == data.aws_dynamodb_table.fluree.name && module.nameservice.table_arn == data.aws_dynamodb_table.fluree.arn
+    error_message = "The module uses the table that exists."
+  }
+}
+
+run "complete" {
+  module {
+    source = "../../examples/complete"
+  }
+
+  variables {
+    region          = "eu-central-1"
+    jwt_issuer      = "https://issuer.example/"
+    jwt_audience    = "nameservice"
+    jwks            = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+    operators_email = "operators@example.com"
+    domain = {
+      name            = "names.example.com"
+      certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1"
+      zone_id         = "Z1"
+    }
+  }
+
+  assert {
+    condition     = output.api_url == "https://names.example.com" && aws_sns_topic_subscription.operators[0].endpoint == "operators@example.com"
+    error_message = "The complete example has a domain, and operators who are notified."
+  }
+
+  assert {
+    condition     = aws_kms_key.nameservice.enable_key_rotation && length([for statement in jsondecode(aws_kms_key.nameservice.policy).Statement : statement if statement.Sid == "Logs"]) == 1
+    error_message = "The key is rotated, and CloudWatch Logs may use it."
+  }
+}

@@ -1,0 +1,194 @@
+# What the variables change, and which values they reject.
+
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+}
+
+variables {
+  jwt_issuer   = "https://issuer.example/"
+  jwt_audience = "nameservice"
+  jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+}
+
+run "signed_requests" {
+  variables {
+    authorization = "AWS_IAM"
+    jwt_issuer    = null
+    jwt_audience  = null
+    jwks          = null
+  }
+
+  assert {
+    condition     = length(aws_apigatewayv2_authorizer.jwt) == 0 && toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type != "AWS_IAM"]) == toset(["$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json"])
+    error_message = "With IAM every route but the open ones requires signed requests."
+  }
+
+  assert {
+    condition     = aws_lambda_function_url.this["change_stream"].authorization_type == "AWS_IAM" && alltrue([for function in aws_lambda_function.this : !contains(keys(function.environment[0].variables), "NAMESERVICE_JWKS")])
+    error_message = "With IAM no function verifies tokens."
+  }
+}
+
+run "another_deployment" {
+  variables {
+    name                  = "staging"
+    table_name            = "staging-ns"
+    architecture          = "x86_64"
+    deletion_protection   = false
+    long_poll_concurrency = -1
+    cors_allow_origins    = ["https://console.example"]
+    alarm_actions         = ["arn:aws:sns:eu-central-1:123456789012:operators"]
+    alarm_thresholds      = { function_p99_ms = 250 }
+  }
+
+  assert {
+    condition     = aws_dynamodb_table.this[0].name == "staging-ns" && aws_dynamodb_table.feed.name == "staging-ns-feed" && !aws_dynamodb_table.this[0].deletion_protection_enabled && !aws_dynamodb_table.feed.deletion_protection_enabled
+    error_message = "Both tables follow the variables."
+  }
+
+  assert {
+    condition     = alltrue([for name, function in aws_lambda_function.this : function.function_name == "staging-${name}" && function.architectures == tolist(["x86_64"]) && function.environment[0].variables["NAMESERVICE_TABLE"] == "staging-ns"])
+    error_message = "All functions follow the variables."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == -1
+    error_message = "-1 reserves nothing."
+  }
+
+  assert {
+    condition     = aws_apigatewayv2_api.this.cors_configuration[0].allow_origins == toset(["https://console.example"]) && aws_lambda_function_url.this["change_stream"].cors[0].allow_origins == toset(["https://console.example"])
+    error_message = "API and events are open to the page."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.metric["head_push-p99"].threshold == 250 && aws_cloudwatch_metric_alarm.metric["iterator-age"].threshold == 60000 && alltrue([for alarm in merge(aws_cloudwatch_metric_alarm.metric, aws_cloudwatch_metric_alarm.operations, aws_cloudwatch_metric_alarm.latency) : length(alarm.alarm_actions) == 1])
+    error_message = "A given threshold replaces the default, and every alarm has the action."
+  }
+}
+
+run "a_name_too_long_for_roles" {
+  command = plan
+  variables { name = "nameservice-of-the-department-of-names" }
+  expect_failures = [var.name]
+}
+
+run "tokens_without_an_issuer" {
+  command = plan
+  variables { jwt_issuer = null }
+  expect_failures = [var.jwt_issuer]
+}
+
+run "an_issuer_that_is_not_https" {
+  command = plan
+  variables { jwt_issuer = "http://issuer.example" }
+  expect_failures = [var.jwt_issuer]
+}
+
+run "tokens_for_nobody" {
+  command = plan
+  variables { jwt_audience = "" }
+  expect_failures = [var.jwt_audience]
+}
+
+run "an_empty_key_set" {
+  command = plan
+  variables { jwks = "{\"keys\": []}" }
+  expect_failures = [var.jwks]
+}
+
+run "a_key_set_that_does_not_fit" {
+  command = plan
+  variables { jwks = "{\"keys\": [{\"x\": \"${join("", [for n in range(400) : "xxxxxxxx"])}\"}]}" }
+  expect_failures = [var.jwks]
+}
+
+run "a_retention_that_cloudwatch_does_not_have" {
+  command = plan
+  variables { log_retention_in_days = 42 }
+  expect_failures = [var.log_retention_in_days]
+}
+
+run "an_origin_with_a_path" {
+  command = plan
+  variables { cors_allow_origins = ["https://console.example/app"] }
+  expect_failures = [var.cors_allow_origins]
+}
+
+run "no_concurrency_at_all" {
+  command = plan
+  variables { long_poll_concurrency = 0 }
+  expect_failures = [var.long_poll_concurrency]
+}
+
+run "a_table_without_a_stream" {
+  command = plan
+  variables {
+    existing_table = { name = "t", arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/t", stream_arn = "" }
+  }
+  expect_failures = [var.existing_table]
+}
+
+run "a_minimum_above_its_maximum" {
+  command = plan
+  variables {
+    provisioned_capacity = {
+      table = { read_min = 10, read_max = 5, write_min = 1, write_max = 1 }
+      feed  = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+    }
+  }
+  expect_failures = [var.provisioned_capacity]
+}
+
+run "a_target_that_autoscaling_does_not_have" {
+  command = plan
+  variables {
+    provisioned_capacity = {
+      table              = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+      feed               = { read_min = 1, read_max = 1, write_min = 1, write_max = 1 }
+      target_utilization = 95
+    }
+  }
+  expect_failures = [var.provisioned_capacity]
+}
+
+run "an_alias_of_a_key" {
+  command = plan
+  variables { kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:alias/nameservice" }
+  expect_failures = [var.kms_key_arn]
+}
+
+run "a_vpc_without_subnets" {
+  command = plan
+  variables {
+    vpc = { subnet_ids = [], security_group_ids = ["sg-1"] }
+  }
+  expect_failures = [var.vpc]
+}
+
+run "a_domain_with_a_scheme" {
+  command = plan
+  variables {
+    domain = { name = "https://names.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
+  }
+  expect_failures = [var.domain]
+}
+
+run "a_base_path_that_looks_like_a_route" {
+  command = plan
+  variables {
+    domain = { name = "names.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1", base_path = "v1" }
+  }
+  expect_failures = [var.domain]
+}
+
+run "a_prefix_with_a_slash_at_its_end" {
+  command = plan
+  variables {
+    artifacts        = "nameservice/1.4.0/"
+    artifacts_bucket = "releases"
+  }
+  expect_failures = [var.artifacts]
+}

@@ -1,0 +1,20 @@
+terraform {
+  # 1.9: the validation of a variable may refer to other variables
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source = "hashicorp/aws"
+      # 6.29: a function URL creates both permissions that AWS requires
+      version = "~> 6.29"
+    }
+  }
+}
+
+# The provider is the caller's: its region is the deployment's.
+data "aws_region" "current" {}
+
+locals {
+  region = data.aws_region.current.id
+  tags   = merge({ Application = "nameservice", Deployment = var.name }, var.tags)
+}
