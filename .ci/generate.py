@@ -57,10 +57,15 @@ def openapi(program):
 # --- the HTTP reference ---
 
 
+def anchor(name):
+    """Where the section of a schema is: a group of operations may have its name, and comes first."""
+    return name.lower() + ("-1" if name in GROUPS.values() else "")
+
+
 def type_of(schema):
     """A schema in a few words: its name with a link, or its type."""
     if name := target(schema):
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](#{anchor(name)})"
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
@@ -138,6 +143,8 @@ def schema_section(name, schema):
     for several in ("oneOf", "anyOf"):
         for option in schema.get(several, []):
             if option.get("type") == "object":
+                if lines[-1].startswith("- "):
+                    lines.append("")
                 kind = next((member["enum"][0] for name, member, _ in members(option) if len(member.get("enum", [])) == 1), None)
                 label = f"`{json.dumps(kind)}`" if kind else "An object"
                 lines += [f"{label}: {cell(option.get('description', ''))}".rstrip(": "), "", *table_of(option)]
