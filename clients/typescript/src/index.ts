@@ -24,7 +24,6 @@ export type { components, operations, paths } from "./schema.js";
 type Schemas = components["schemas"];
 export type Change = Schemas["Change"];
 export type Head = Schemas["Head"];
-export type NewRecord = Schemas["Record"];
 
 export interface NameserviceOptions {
   /** The service's URL; by default NAMESERVICE_URL, else http://127.0.0.1:8080. */
