@@ -45,12 +45,15 @@ mod names;
 mod place;
 #[cfg(feature = "sync")]
 mod replica;
+mod search;
 pub mod traits;
 
 pub use nameservice_model::*;
 
 #[cfg(feature = "client")]
 pub use nameservice_client as client;
+/// Read models that follow the change feed.
+pub use nameservice_projector as projector;
 
 pub use at_least::AtLeast;
 pub use changes::{ChangeEvent, Changes, Following};
@@ -72,6 +75,7 @@ pub use nameservice_sync::ReplicaState;
 pub use place::{Cloud, InvalidPlace, Place};
 #[cfg(feature = "sync")]
 pub use replica::{Replica, StartReplica, replica};
+pub use search::Search;
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;
