@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     Checkpoint, MemoryRows, Over, Projection as _, Projector, RowWrite, Rows,
-    records::{By, RecordPages as _, RecordQuery, RecordRow, Records},
+    records::{By, InProcess, RecordPages as _, RecordQuery, RecordRow, Records},
 };
 
 const NAMES: [&str; 8] = ["a:main", "a:dev", "b:main", "b/c:main", "c:main", "s:main", "t:main", "u:main"];
@@ -367,5 +367,28 @@ async fn rows_of_a_feed_that_is_gone_begin_anew() {
         let _ = names.create_ledger(&Call::fresh(), &at(&format!("more{writes}")), None, None).await.unwrap();
         let lag = projector.lag().await.unwrap().unwrap();
         assert!(lag.end > lag.position);
+    }
+}
+
+#[tokio::test]
+async fn a_list_in_a_process_includes_every_write_before_it() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    let pages = InProcess::new(Arc::new(names.clone()), Arc::new(names.clone()));
+    let due = async || {
+        let page = pages.records(&RecordQuery::new(By::IndexDue), &|_| true).await.unwrap();
+        page.rows.into_iter().map(|(address, row)| (address.as_str().to_owned(), row.commit_t)).collect::<Vec<_>>()
+    };
+    assert!(due().await.is_empty());
+    for t in 1..30 {
+        let push = if t == 1 {
+            HeadPush::create(NewHead::new(id(t), t).unwrap())
+        } else {
+            HeadPush::monotonic(NewHead::new(id(t), t).unwrap())
+        };
+        let _ = names.push_head(&Call::fresh(), &at("db"), &push).await.unwrap();
+        assert_eq!(due().await, [("db:main".to_owned(), t)]);
+        let push = IndexPush::monotonic(NewIndex::new(id(t), t).unwrap());
+        let _ = names.push_index(&Call::fresh(), &at("db"), &push).await.unwrap();
+        assert!(due().await.is_empty());
     }
 }
