@@ -14,6 +14,7 @@ mod hostile;
 mod infra;
 mod lease_keeper;
 mod model;
+mod projector;
 mod properties;
 mod requests;
 mod routes;

@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use nameservice::Place;
 use nameservice_model::{Address, AddressGlob, ContentId, LeaseName};
 
+pub use crate::commands::SearchArgs;
 use crate::{
     base_path::BasePath,
     values::{self, Beginning, RefValue},
@@ -144,6 +145,8 @@ pub enum Command {
     Show(ShowArgs),
     /// List records
     List(ListArgs),
+    /// Search records by words: the best hits first
+    Search(SearchArgs),
     /// Show every record, consistently read
     Snapshot,
     /// Print changes as they come, until Ctrl-C

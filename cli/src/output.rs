@@ -365,6 +365,17 @@ pub fn records(records: &[Value]) -> String {
     lines(table)
 }
 
+/// Hits of a search, one a line.
+pub fn hits(hits: &[Value]) -> String {
+    let mut table = plain_table();
+    table.set_header(["ADDRESS", "KIND", "STATE", "FOUND IN"]);
+    for hit in hits {
+        let matched: Vec<_> = hit["matched"].as_array().into_iter().flatten().map(text).collect();
+        table.add_row([text(&hit["address"]), kind(hit), text(&hit["state"]), matched.join(", ").replace('_', " ")]);
+    }
+    lines(table)
+}
+
 fn kind(record: &Value) -> String {
     let retracted = if record["retracted"] == true { ", retracted" } else { "" };
     match record.get("source_type") {

@@ -63,6 +63,18 @@ fn describe() {
     );
     describe_histogram!("nameservice_log_commit_commands", "Commands in a group of the embedded log");
     describe_counter!("nameservice_log_commit_failures_total", "Groups that the embedded log did not take");
+    describe_gauge!("nameservice_projection_position", "The position of the feed that a read model has come to");
+    describe_gauge!("nameservice_projection_lag_changes", "Changes of the feed that a read model does not have yet");
+    describe_gauge!(
+        "nameservice_projection_lag_seconds",
+        Unit::Seconds,
+        "The age of the last change in a read model that others follow"
+    );
+    describe_counter!("nameservice_projection_changes_total", "Changes that a read model has taken");
+    describe_counter!(
+        "nameservice_projection_failures_total",
+        "Runs of changes that a read model could not take, and tries again"
+    );
 }
 
 /// Returns the route of the metrics, and begins to measure.
@@ -117,6 +129,7 @@ mod tests {
             include_str!("../../shared/http/src/app.rs"),
             include_str!("../../shared/dynamo/src/sending.rs"),
             include_str!("../../shared/embedded/src/writer.rs"),
+            include_str!("../../shared/projector/src/projector.rs"),
         ];
         let measured: BTreeSet<_> = measured.iter().flat_map(|source| names(source)).collect();
         for name in &described {

@@ -30,6 +30,7 @@ fn routes() -> Route {
         .merge(record_purge::route())
         .merge(record_restore::route())
         .merge(record_retract::route())
+        .merge(search_get::route())
         .merge(snapshot_get::route())
         .merge(status_push::route())
         .merge(transaction_commit::route())
@@ -51,8 +52,9 @@ mod tests {
 
     use super::*;
 
-    /// Functions that are not mounted: the router itself answers what they answer behind a gateway.
-    const NOT_MOUNTED: [&str; 2] = ["not_found", "stream_consumer"];
+    /// Functions that are not mounted: the router itself answers what one answers behind a gateway, and the others are not
+    /// called over HTTP.
+    const NOT_MOUNTED: [&str; 3] = ["not_found", "stream_consumer", "view_projector"];
 
     #[test]
     fn every_function_is_mounted() {

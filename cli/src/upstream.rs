@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use nameservice_api::Capabilities;
 use nameservice_client::{Http, Transport as _, TransportError};
 use nameservice_http::{MAX_BODY_BYTES, Problem, freshness::POSITION};
 use nameservice_model::{Address, BoxError, ChangeFeed as _, ConcernKind, Error as StoreError, NameService as _};
@@ -87,7 +88,9 @@ impl Upstream {
             "age": self.age().as_secs(),
             "reason": reason,
         });
-        axum::Json(json!({ "status": status, "replica": replica })).into_response()
+        // Its reads are those of the embedded backend; what it forwards, the upstream may still reject.
+        let capabilities = Capabilities::from(nameservice_model::Capabilities::ALL);
+        axum::Json(json!({ "status": status, "capabilities": capabilities, "replica": replica })).into_response()
     }
 }
 

@@ -150,6 +150,9 @@ def records_are_searched_as_one_types_and_filtered(w):
     page.get_by_label("Type").select_option("")
     page.get_by_label("retracted too").check()
     expect(rows(page)).to_have_count(5)
+    # What the service finds: a type and a state.
+    page.get_by_label("Search").fill("BM25 ready")
+    expect(rows(page)).to_have_text([re.compile("search:main")])
     page.get_by_label("Search").fill("nothing like it")
     expect(page.get_by_text("No record matches.")).to_be_visible()
 

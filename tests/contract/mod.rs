@@ -14,6 +14,7 @@ mod purge;
 pub(crate) mod races;
 mod reset;
 mod retract;
+mod search;
 pub(crate) mod snapshot;
 mod status;
 pub(crate) mod transactions;

@@ -335,6 +335,7 @@ def operations(token_of_lease):
     yield "graph_source_publish", "write", "PUT", "/v1/graph-sources/search", source, 201
     yield "record_get", "read", "GET", "/v1/records/mydb:dev/one", None, 200
     yield "record_list", "read", "GET", "/v1/records?view=full", None, 200
+    yield "search_get", "read", "GET", "/v1/search?q=mydb", None, 501
     yield "branch_list", "read", "GET", "/v1/branches/mydb", None, 200
     yield "snapshot_get", "read", "GET", "/v1/snapshot", None, 200
     yield "change_list", "read", "GET", "/v1/changes?wait=1&concern=head", None, 200
@@ -373,7 +374,8 @@ def drive_operations(api):
 
 def drive_open_routes(api):
     """Routes without a token, and paths without a route."""
-    assert api.call("GET", "/v1/health").expect(200) == {"status": "ok"}
+    health = api.call("GET", "/v1/health").expect(200)
+    assert health["status"] == "ok" and health["capabilities"]["search"] is False, health
     api.call("GET", "/v1/health?deep=true").expect(200)
     assert api.call("GET", "/v1/openapi.json").expect(200)["openapi"].startswith("3.1")
     api.call("GET", "/v1/docs").expect(200)

@@ -12,11 +12,16 @@ use http::Method;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use nameservice_projector::{
+    Over, RowWrite, Rows as _, TableRows,
+    records::{RECORDS, RecordRow, table_of},
+};
 use nameservice_tests::{
     infra::{self, Actions, FUNCTIONS},
     prelude::*,
     pump,
 };
+use nameservice_views::{View, endpoint_client};
 use stream_consumer::Consumer;
 use tokio::time::timeout;
 
@@ -213,6 +218,7 @@ async fn reads(r: &mut Recorder) {
     }
     r.ask(Method::GET, "/v1/records/nobody", None).await.problem(404, "unknown-record");
     r.ask(Method::GET, "/v1/branches/nobody", None).await;
+    r.ask(Method::GET, "/v1/search?q=mydb&min_position=0", None).await.problem(501, "unsupported");
 }
 
 /// Requests of Fluree's servers.
@@ -320,6 +326,35 @@ const BESIDE_TABLES: [(&str, &[&str]); 3] = [
     ("dead_letters", &["sqs:SendMessage"]),
 ];
 
+/// What the mapping needs to receive messages on the projector's behalf
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html>).
+const DOORBELL: [&str; 3] = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"];
+
+/// Rows from a snapshot, of changes, of a record that is gone, and of a feed that is another one.
+async fn projections(r: &mut Recorder) {
+    let table = &r.service.table;
+    let name = table_of(&table.name);
+    View::new(table.client.clone(), &name, &RECORDS).ensure_table().await.unwrap();
+    let through_proxy = View::new(endpoint_client(table.proxy.url()), &name, &RECORDS);
+    let projector = view_projector::projector(table.store.clone(), table.feed.clone(), through_proxy.clone());
+    let passed = table.proxy.actions_passed();
+    projector.catch_up(None).await.unwrap();
+    let stray = RowWrite { address: at("stray"), version: 0, row: None };
+    let rows: TableRows<RecordRow> = TableRows::new(through_proxy);
+    let row = rows.all().await.unwrap().remove(0).2;
+    rows.write(vec![RowWrite { row: Some(row), ..stray }], Over::Older).await.unwrap();
+    r.note("view_projector", passed);
+    let _ = r.service.table.direct().create_ledger(&Call::fresh(), &at("projected"), None, None).await.unwrap();
+    // The consumer's work, and the creation's, are others'.
+    pump::pump(&r.service.table).await;
+    let passed = r.service.table.proxy.actions_passed();
+    projector.catch_up(None).await.unwrap();
+    projector.rebuild().await.unwrap();
+    rows.clear().await.unwrap();
+    projector.catch_up(None).await.unwrap();
+    r.note("view_projector", passed);
+}
+
 #[tokio::test]
 async fn a_role_allows_what_its_function_does_and_nothing_else() {
     let mut recorder = Recorder::start().await;
@@ -334,6 +369,9 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     consumption(&mut recorder).await;
     readers(&mut recorder).await;
     streams(&mut recorder).await;
+    projections(&mut recorder).await;
+    let projector = recorder.seen.get_mut("view_projector").unwrap();
+    projector.insert("doorbell".to_owned(), DOORBELL.iter().map(ToString::to_string).collect());
     let consumer = recorder.seen.get_mut("stream_consumer").unwrap();
     for (resource, actions) in BESIDE_TABLES {
         consumer.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());

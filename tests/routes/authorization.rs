@@ -35,6 +35,11 @@ fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
 
 /// A service that knows the keys `ed` and `ec`.
 pub(crate) async fn guarded() -> Service {
+    Service::with(verifying()).await
+}
+
+/// Lets those in whose tokens are signed with the keys `ed` and `ec`.
+pub(super) fn verifying() -> Auth {
     let jwk = |algorithm, id: &str| {
         let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
         jwk.common.key_id = Some(id.into());
@@ -42,9 +47,7 @@ pub(crate) async fn guarded() -> Service {
     };
     let exactly = |text: &str| Required::Exactly(text.into());
     let keys = json!({ "keys": [jwk(Algorithm::EdDSA, "ed"), jwk(Algorithm::ES256, "ec")] });
-    let verifier = Verifier::from_jwks(&keys.to_string(), exactly(ISSUER), exactly(AUDIENCE)).unwrap();
-
-    Service::with(Auth::Verified(verifier)).await
+    Auth::Verified(Verifier::from_jwks(&keys.to_string(), exactly(ISSUER), exactly(AUDIENCE)).unwrap())
 }
 
 fn signed(algorithm: Algorithm, id: &str, seed: u8, claims: &Value) -> String {

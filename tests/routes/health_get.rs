@@ -12,6 +12,7 @@ async fn a_store_that_does_not_answer_makes_only_the_deep_check_fail() {
             "transactions": true,
             "named_graphs": true,
             "any_address": true,
+            "search": false,
             "lost_replies": "request_ids",
             "feed": "stream",
         },

@@ -32,6 +32,7 @@ mod record_list;
 mod record_purge;
 mod record_restore;
 mod record_retract;
+mod search_get;
 mod secrets;
 mod snapshot_get;
 mod status_push;

@@ -24,8 +24,13 @@ pub struct InProcess {
 impl InProcess {
     /// An empty one, open to everybody.
     pub fn new() -> Self {
+        Self::with(|backend| App::new(backend.clone(), backend, Auth::Open))
+    }
+
+    /// An empty one, as this makes a service of its backend.
+    pub fn with(app: impl FnOnce(Arc<Embedded>) -> App) -> Self {
         let backend = Embedded::memory(Options::default()).unwrap();
-        let app = App::new(Arc::new(backend.clone()), Arc::new(backend.clone()), Auth::Open);
+        let app = app(Arc::new(backend.clone()));
         Self { router: nameservice_http::service(routes::router(), app), backend }
     }
 

@@ -125,7 +125,7 @@ fn entry(object: &Object) -> Function {
                 let actions = value.as_object().unwrap();
                 function.actions = actions.iter().map(|(name, list)| (key(name), strings(list.expr()))).collect();
             }
-            "memory" | "timeout" | "concurrency" => {}
+            "memory" | "timeout" | "concurrency" | "option" => {}
             other => panic!("what does `{other}` mean in local.functions?"),
         }
     }
@@ -138,6 +138,7 @@ pub fn named(main: &str, action: &Action) -> (String, String) {
         Some(index) => index.clone(),
         None if action.table == main => "table".to_owned(),
         None if action.table.strip_prefix(main) == Some("-feed") => "feed".to_owned(),
+        None if action.table.strip_prefix(main) == Some("-views") => "views".to_owned(),
         None => panic!("{} is no table of the deployment", action.table),
     };
     (resource, action.name.clone())

@@ -12,6 +12,7 @@ mod lifecycle;
 mod list;
 mod push;
 mod remote;
+mod search;
 mod service;
 mod show;
 mod status;
@@ -34,6 +35,7 @@ use crate::{
     target::Missing,
 };
 
+pub use search::SearchArgs;
 pub use transaction::Operation;
 
 /// What a command works with.
@@ -127,6 +129,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Publish(args) => create::publish(session, args).await,
         Command::Show(args) => show::run(session, args).await,
         Command::List(args) => list::list(session, args).await,
+        Command::Search(args) => search::search(session, args).await,
         Command::Snapshot => list::snapshot(session).await,
         Command::Watch(args) => watch::watch(session, args).await,
         Command::Changes(args) => watch::changes(session, args).await,

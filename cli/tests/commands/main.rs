@@ -9,6 +9,7 @@ mod feed;
 mod migration;
 mod regions;
 mod replica;
+mod search;
 #[cfg(unix)]
 mod serving;
 

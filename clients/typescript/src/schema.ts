@@ -571,6 +571,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search records
+         * @description The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
+         *     word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
+         *     a configuration that has it. Values that are secrets are not searched.
+         *
+         *     One machine (`serve`) and replicas answer it from memory. Other backends have no search (`501 unsupported`).
+         */
+        get: operations["search_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshot": {
         parameters: {
             query?: never;
@@ -669,6 +693,8 @@ export interface components {
             named_graphs: boolean;
             /** @description Addresses of any form that the grammar allows. */
             any_address: boolean;
+            /** @description Search by words: `GET /v1/search`. */
+            search?: boolean;
             /**
              * @description How a repeated write is recognised: `request_ids` (every concern remembers its last four writes), or
              *     `stored_values` (the same, until another program rebuilds what holds them; then the stored value decides).
@@ -1104,6 +1130,37 @@ export interface components {
              */
             position?: number | null;
         };
+        /** @description A record that was found. */
+        Hit: {
+            /** @description `name:branch`. */
+            address: string;
+            /** @description What it describes. */
+            kind: components["schemas"]["Kind"];
+            /** @description The part of the address before the `:`. */
+            name: string;
+            /** @description The part of the address after the `:`. */
+            branch: string;
+            /** @description Soft-deleted. */
+            retracted: boolean;
+            /** @description The type of a graph source. */
+            source_type?: string | null;
+            /** @description Its state. */
+            state: string;
+            /** @description Where the words were found. */
+            matched: components["schemas"]["SearchField"][];
+            /**
+             * Format: int32
+             * @description How well it fits; 0 fits best.
+             */
+            rank: number;
+        };
+        /** @description A page of a search, the best first. */
+        Hits: {
+            /** @description What was found. */
+            hits: components["schemas"]["Hit"][];
+            /** @description Send it as `cursor` for the next page; absent on the last. */
+            cursor?: string | null;
+        };
         /** @description Where the latest index of a record is. */
         Index: {
             /** @description The index root; null while there is none. */
@@ -1514,6 +1571,11 @@ export interface components {
             /** @description Why, for those who look at its status. */
             reason?: string | null;
         };
+        /**
+         * @description Where the words of a search were found.
+         * @enum {string}
+         */
+        SearchField: "address" | "source_type" | "state" | "config";
         /** @description Puts a ledger to a snapshot. `{id: null, t: 0}` is none. */
         Snapshot: {
             /** @description The head. */
@@ -4576,6 +4638,101 @@ export interface operations {
                 };
             };
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    search_get: {
+        parameters: {
+            query: {
+                /**
+                 * @description The words, separated by white space, at most 8. Each of them is in the address, the type, the state or a value of
+                 *     the configuration, in letters of any case.
+                 * @example tenant/a books
+                 */
+                q: string;
+                /** @description Only this kind. */
+                kind?: "ledger" | "graph_source";
+                /** @description Only graph sources of this type. */
+                source_type?: string;
+                /** @description Only records in this state. */
+                state?: string;
+                /** @description How many at most. */
+                limit?: number;
+                /** @description Where the last page ended. */
+                cursor?: string;
+                /** @description The answer must include the change at this position of the feed. */
+                min_position?: number;
+                /** @description How many seconds to wait for that. */
+                wait?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of hits, the best first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Hits"];
+                };
+            };
+            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `insufficient-scope`: The token does not allow this operation */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `internal`: The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported`: The backend cannot do this */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: What is there is older than was asked for */
             503: {
                 headers: {
                     [name: string]: unknown;

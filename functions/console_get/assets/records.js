@@ -1,6 +1,7 @@
 // All records: search as you type, filters, live values.
 
 import { creations } from './actions.js';
+import { call } from './api.js';
 import { Form } from './forms.js';
 import { html, useEffect, useNarrow, useRef, useState } from './lib.js';
 import { MOST_RECORDS } from './live.js';
@@ -10,6 +11,39 @@ import { VirtualList } from './virtual.js';
 
 /** Kept while the user looks at a record. */
 const kept = { text: '', kind: '', state: '', type: '', retracted: false, leased: false };
+
+/** How long typing rests before the service is asked. */
+const ASK_AFTER = 150;
+const NOTHING = new Set();
+/** Whether the service has a search; asked for with the first word. */
+let hasSearch = null;
+
+/** Addresses that the service finds for a text: by type, state and configuration too. */
+function useFound(text) {
+  const [found, setFound] = useState({ text: '', addresses: NOTHING });
+  useEffect(() => {
+    const words = text.trim().split(/\s+/);
+    if (words[0] === '' || words.length > 8 || text.length > 80) return undefined;
+    const controller = new AbortController();
+    const { signal } = controller;
+    const timer = setTimeout(async () => {
+      try {
+        hasSearch ??= (await call('GET', 'health', { signal })).capabilities?.search === true;
+        if (!hasSearch) return;
+        const query = new URLSearchParams({ q: text, limit: '1000' });
+        const { hits } = await call('GET', `search?${query}`, { signal });
+        setFound({ text, addresses: new Set(hits.map((hit) => hit.address)) });
+      } catch {
+        // The list is narrowed by what the console has.
+      }
+    }, ASK_AFTER);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [text]);
+  return found.text === text ? found.addresses : NOTHING;
+}
 
 const HEAD = ['Address', 'Kind', 'State', 'Head t', 'Index t', 'Config v', 'Lease'];
 
@@ -36,7 +70,7 @@ export function Records() {
     if (answer) location.hash = toRecord(answer.address);
   };
   const { states, types } = known(store);
-  const shown = matching(store, filter);
+  const shown = matching(store, filter, useFound(filter.text));
 
   const row = (record) => (narrow ? narrowRow(record) : wideRow(record));
   const head = narrow
@@ -56,7 +90,7 @@ export function Records() {
       </div></div>
     <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
       <label class="grow">Search
-        <input ref=${search} type="search" value=${filter.text} placeholder="part of an address  ( / )" autocomplete="off"
+        <input ref=${search} type="search" value=${filter.text} placeholder="part of an address, type, state …  ( / )" autocomplete="off"
           spellcheck="false" onInput=${(event) => change({ text: event.target.value })} /></label>
       <label>Kind
         <select value=${filter.kind} onChange=${(event) => change({ kind: event.target.value })}>
@@ -93,7 +127,7 @@ function known(store) {
   return { states: [...states].sort(), types: [...types].sort() };
 }
 
-function matching(store, filter) {
+function matching(store, filter, found) {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = [];
   for (const address of store.order) {
@@ -103,7 +137,7 @@ function matching(store, filter) {
     if (filter.state && stateOf(record) !== filter.state) continue;
     if (filter.type && record.source_type !== filter.type) continue;
     if (filter.leased && !leaseOf(record)) continue;
-    if (words.length > 0) {
+    if (words.length > 0 && !found.has(address)) {
       const lower = address.toLowerCase();
       if (!words.every((word) => lower.includes(word))) continue;
     }

@@ -9,6 +9,7 @@
 #                    authorizer
 #   actions          all actions that its role allows, by key of local.resources. Every function also uses `GetItem` on the
 #                    table to open its connection during init
+#   option           the entry of local.options with which the function is deployed. None: always
 #   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
 #   concurrency      reserved concurrency, which is also its limit
 locals {
@@ -231,6 +232,15 @@ locals {
       }
     }
 
+    search_get = {
+      routes = ["GET /v1/search"]
+      scope  = "read"
+      actions = {
+        table = ["dynamodb:GetItem"]
+        feed  = ["dynamodb:GetItem"]
+      }
+    }
+
     snapshot_get = {
       routes = ["GET /v1/snapshot"]
       scope  = "read"
@@ -267,7 +277,21 @@ locals {
         table = ["dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
+
+    view_projector = {
+      option = "read_model"
+      actions = {
+        table    = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
+        feed     = ["dynamodb:GetItem", "dynamodb:Query"]
+        views    = ["dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"]
+        doorbell = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
+      }
+      timeout = 300
+    }
   }
+
+  # What can be left out of a deployment, and whether it is in this one.
+  options = { read_model = var.read_model }
 
   # Defaults of an entry.
   defaults = {
@@ -279,9 +303,10 @@ locals {
     memory          = 256
     timeout         = 15
     concurrency     = -1
+    option          = null
   }
 
-  function = { for name, function in local.functions : name => merge(local.defaults, function) }
+  function = { for name, function in local.functions : name => merge(local.defaults, function) if try(local.options[function.option], true) }
 
   # The resources that `actions` may name.
   resources = {
@@ -294,5 +319,7 @@ locals {
     "by-address"        = "${aws_dynamodb_table.feed.arn}/index/by-address"
     topic               = aws_sns_topic.changes.arn
     dead_letters        = aws_sqs_queue.dead_letters.arn
+    views               = one(aws_dynamodb_table.views[*].arn)
+    doorbell            = one(aws_sqs_queue.doorbell[*].arn)
   }
 }

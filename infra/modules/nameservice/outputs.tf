@@ -18,6 +18,11 @@ output "feed_table_name" {
   value       = aws_dynamodb_table.feed.name
 }
 
+output "view_table_name" {
+  description = "Name of the table of the read model, where there is one."
+  value       = one(aws_dynamodb_table.views[*].name)
+}
+
 output "topic_arn" {
   description = "SNS topic of all changes; subscribe with a filter policy."
   value       = aws_sns_topic.changes.arn

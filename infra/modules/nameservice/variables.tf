@@ -138,6 +138,13 @@ variable "feed_retention_in_days" {
   }
 }
 
+variable "read_model" {
+  description = "Whether to keep the read model of records: the table `<table_name>-views`, and the function that keeps it up with the feed."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 # --- functions ---
 
 variable "artifacts" {

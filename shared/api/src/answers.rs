@@ -212,6 +212,95 @@ pub struct Page<T> {
     pub cursor: Option<String>,
 }
 
+/// Where the words of a search were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SearchField {
+    /// The address.
+    Address,
+    /// The type of a graph source.
+    SourceType,
+    /// The state.
+    State,
+    /// A value of the configuration.
+    Config,
+}
+
+/// A record that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Hit {
+    /// `name:branch`.
+    pub address: String,
+    /// What it describes.
+    pub kind: Kind,
+    /// The part of the address before the `:`.
+    pub name: String,
+    /// The part of the address after the `:`.
+    pub branch: String,
+    /// Soft-deleted.
+    pub retracted: bool,
+    /// The type of a graph source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// Its state.
+    pub state: String,
+    /// Where the words were found.
+    pub matched: Vec<SearchField>,
+    /// How well it fits; 0 fits best.
+    pub rank: u16,
+}
+
+/// A page of a search, the best first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Hits {
+    /// What was found.
+    pub hits: Vec<Hit>,
+    /// Send it as `cursor` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+impl From<model::SearchField> for SearchField {
+    fn from(field: model::SearchField) -> Self {
+        match field {
+            model::SearchField::Address => Self::Address,
+            model::SearchField::SourceType => Self::SourceType,
+            model::SearchField::State => Self::State,
+            model::SearchField::Config => Self::Config,
+        }
+    }
+}
+
+impl From<SearchField> for model::SearchField {
+    fn from(field: SearchField) -> Self {
+        match field {
+            SearchField::Address => Self::Address,
+            SearchField::SourceType => Self::SourceType,
+            SearchField::State => Self::State,
+            SearchField::Config => Self::Config,
+        }
+    }
+}
+
+impl From<&model::Hit> for Hit {
+    fn from(hit: &model::Hit) -> Self {
+        Self {
+            address: hit.address.as_str().to_owned(),
+            kind: hit.kind.into(),
+            name: hit.address.name().to_owned(),
+            branch: hit.address.branch().to_owned(),
+            retracted: hit.retracted,
+            source_type: hit.source_type.clone(),
+            state: hit.state.clone(),
+            matched: hit.matched.iter().copied().map(SearchField::from).collect(),
+            rank: hit.rank,
+        }
+    }
+}
+
 impl From<&model::Record> for Record {
     fn from(record: &model::Record) -> Self {
         let Summary { address, kind, name, branch, retracted, source_type, dependencies } =
@@ -369,6 +458,9 @@ pub struct Capabilities {
     pub named_graphs: bool,
     /// Addresses of any form that the grammar allows.
     pub any_address: bool,
+    /// Search by words: `GET /v1/search`.
+    #[serde(default)]
+    pub search: bool,
     /// How a repeated write is recognised: `request_ids` (every concern remembers its last four writes), or
     /// `stored_values` (the same, until another program rebuilds what holds them; then the stored value decides).
     pub lost_replies: String,
@@ -386,6 +478,7 @@ impl From<model::Capabilities> for Capabilities {
             transactions: of.transactions,
             named_graphs: of.named_graphs,
             any_address: of.any_address,
+            search: of.search,
             lost_replies: match of.lost_replies {
                 model::LostReplies::StoredValues => "stored_values",
                 _ => "request_ids",

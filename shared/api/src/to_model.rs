@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Config, Head, Index, Record, Status, Summary,
+    Config, Head, Hit, Index, Record, Status, Summary,
     changes::Change,
     leases::{Held, Lease},
     transactions::{OperationResult, ResultStatus},
@@ -126,6 +126,22 @@ impl TryFrom<Summary> for model::Summary {
             retracted: summary.retracted,
             source_type: summary.source_type,
             dependencies: summary.dependencies.unwrap_or_default(),
+        })
+    }
+}
+
+impl TryFrom<Hit> for model::Hit {
+    type Error = InvalidAnswer;
+
+    fn try_from(hit: Hit) -> Result<Self, InvalidAnswer> {
+        Ok(Self {
+            address: address(&hit.address)?,
+            kind: hit.kind.into(),
+            retracted: hit.retracted,
+            source_type: hit.source_type,
+            state: hit.state,
+            matched: hit.matched.into_iter().map(model::SearchField::from).collect(),
+            rank: hit.rank,
         })
     }
 }

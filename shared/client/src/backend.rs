@@ -9,10 +9,11 @@ use nameservice_api::{
 use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, ConcernValue, Config, ConfigPublisher,
     ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
-    GraphSourcePublisher, Head, HeadPush, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
+    GraphSourcePublisher, Head, HeadPush, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
     Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Published,
     Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result,
-    Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction, TransactionPublisher, Visible,
+    Retracted, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction,
+    TransactionPublisher, Visible,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -209,6 +210,30 @@ impl NameService for Client {
         match self.send::<Value>(&request).await {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into_model("reach the service")),
+        }
+    }
+
+    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
+        const OPERATION: &str = "search records";
+        let mut after = query.cursor.clone();
+        loop {
+            let request = Request::get("search")
+                .query("q", Some(query.words.to_string()))
+                .query("kind", query.kind.map(RecordKind::as_str))
+                .query("source_type", query.source_type.as_deref())
+                .query("state", query.state.as_deref())
+                .query("limit", Some(query.limit.get().min(MAX_PAGE)))
+                .query("cursor", after.as_ref().map(Cursor::encode));
+            let page: api::Hits = self.send(&request).await.map_err(|error| error.into_model(OPERATION))?;
+            let hits = page.hits.into_iter().map(Hit::try_from);
+            let mut items = hits.collect::<Result<Vec<_>, _>>().map_err(invalid(OPERATION))?;
+            items.retain(|hit| visible(&hit.address));
+            match (cursor(OPERATION, page.cursor.as_deref())?, items.last().map(Hit::cursor)) {
+                (Some(next), None) => after = Some(next),
+                // A cursor names the last hit that is visible.
+                (Some(_), last) => return Ok(Page { items, cursor: last }),
+                (None, _) => return Ok(Page { items, cursor: None }),
+            }
         }
     }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ConfigPush, ContentId, Created,
-    Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, HeadPush, Index,
-    IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService,
-    NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released,
-    Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Transaction,
-    TransactionPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, Config, ConfigPublisher, ConfigPush,
+    ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
+    HeadPush, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery,
+    Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record, RecordKind,
+    RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, SearchQuery, Status, StatusPayload,
+    StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
 use tokio::task::yield_now;
@@ -21,6 +21,8 @@ use crate::{
 
 /// How many records one reader looks at before others get their turn.
 const LOOKS: usize = 2_000;
+/// How many chunks of texts a search looks through before others get their turn: about a millisecond.
+const CHUNKS: usize = 100;
 
 impl Embedded {
     pub(crate) fn state(&self) -> Arc<State> {
@@ -110,6 +112,19 @@ impl NameService for Embedded {
             snapshots.keep(state);
         }
         Ok(page)
+    }
+
+    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
+        let state = self.state();
+        let mut hunt = state.search(query, visible);
+        while !hunt.advance(CHUNKS) {
+            yield_now().await;
+        }
+        Ok(hunt.into_page())
+    }
+
+    async fn capabilities(&self) -> Result<Capabilities> {
+        Ok(Capabilities::ALL)
     }
 
     async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {

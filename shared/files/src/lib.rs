@@ -169,6 +169,7 @@ impl Files {
             Capability::Transactions,
             Capability::NamedGraphs,
             Capability::AnyAddress,
+            Capability::Search,
         ];
         if !self.inner.storage.locks() {
             // An index is another object than the lease.

@@ -36,19 +36,22 @@ pub enum Capability {
     NamedGraphs,
     /// Addresses of any form that the grammar allows.
     AnyAddress,
+    /// Search by words.
+    Search,
     /// Writes to records in the file format of an earlier version of Fluree.
     FormerFormats,
 }
 
 impl Capability {
     /// Every capability.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Leases,
         Self::LeasedIndexPushes,
         Self::AtomicReferences,
         Self::Transactions,
         Self::NamedGraphs,
         Self::AnyAddress,
+        Self::Search,
         Self::FormerFormats,
     ];
 
@@ -102,6 +105,9 @@ pub struct Capabilities {
     pub named_graphs: bool,
     /// Addresses of any form that the grammar allows.
     pub any_address: bool,
+    /// Search by words. A service of an earlier version has none.
+    #[serde(default)]
+    pub search: bool,
     /// How a write whose answer was lost is recognised when it is repeated.
     pub lost_replies: LostReplies,
     /// Where the changes of the feed come from.
@@ -117,6 +123,7 @@ impl Capabilities {
         transactions: true,
         named_graphs: true,
         any_address: true,
+        search: true,
         lost_replies: LostReplies::RequestIds,
         feed: FeedKind::Stream,
     };
@@ -132,6 +139,7 @@ impl Capabilities {
                 Capability::Transactions => self.transactions = false,
                 Capability::NamedGraphs => self.named_graphs = false,
                 Capability::AnyAddress => self.any_address = false,
+                Capability::Search => self.search = false,
                 Capability::FormerFormats => {}
             }
         }
@@ -147,14 +155,16 @@ impl Capabilities {
             Capability::Transactions => self.transactions,
             Capability::NamedGraphs => self.named_graphs,
             Capability::AnyAddress => self.any_address,
+            Capability::Search => self.search,
             Capability::FormerFormats => false,
         }
     }
 }
 
+/// What a backend has that says nothing else: everything but a search.
 impl Default for Capabilities {
     fn default() -> Self {
-        Self::ALL
+        Self { search: false, ..Self::ALL }
     }
 }
 

@@ -24,6 +24,7 @@ mod push;
 mod query;
 mod record;
 mod redact;
+mod search;
 mod traits;
 mod transaction;
 
@@ -57,6 +58,10 @@ pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, Sta
 pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
 pub use redact::{REDACTED, is_redacted, redact};
+pub use search::{
+    Hit, InvalidSearch, MAX_SEARCH_BYTES, MAX_SEARCH_WORDS, MAX_SEARCHED_CONFIG_BYTES, SearchField, SearchQuery,
+    SearchWords, fold, searched_config,
+};
 pub use traits::{
     AdminPublisher, Backend, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,
     NameService, Publisher, RefPublisher, StatusPublisher, TransactionPublisher,

@@ -132,6 +132,8 @@ pub struct Cursor {
     pub(crate) after: String,
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     pub(crate) position: Option<u64>,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rank: Option<u16>,
 }
 
 /// The error of a text that is no cursor.
@@ -142,18 +144,23 @@ pub struct InvalidCursor;
 impl Cursor {
     /// Returns the cursor of a list: after the row of this key.
     pub fn after_row(kind: RecordKind, pk: &str) -> Self {
-        Self { kind, after: pk.to_owned(), position: None }
+        Self { kind, after: pk.to_owned(), position: None, rank: None }
+    }
+
+    /// Returns the cursor of a search: after the hit of this rank.
+    pub fn after_hit(kind: RecordKind, pk: &str, rank: u16) -> Self {
+        Self { kind, after: pk.to_owned(), position: None, rank: Some(rank) }
     }
 
     /// Returns the cursor of a snapshot: after this record, begun at this position of the feed.
     pub fn in_snapshot(record: &Record, position: u64) -> Self {
-        Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position) }
+        Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position), rank: None }
     }
 
     /// Returns the same cursor after an earlier record of its page.
     #[must_use]
     pub fn back_at(&self, kind: RecordKind, address: &Address) -> Self {
-        Self { kind, after: address.as_str().to_owned(), position: self.position }
+        Self { kind, after: address.as_str().to_owned(), position: self.position, rank: self.rank }
     }
 
     /// Returns the run of a list (graph sources, then ledgers) that it is in.
@@ -169,6 +176,11 @@ impl Cursor {
     /// Returns the position of the feed when the snapshot began.
     pub fn position(&self) -> Option<u64> {
         self.position
+    }
+
+    /// Returns the rank of the last hit of a page of a search; `None` of other cursors.
+    pub fn rank(&self) -> Option<u16> {
+        self.rank
     }
 
     /// Returns the text for a query parameter.
@@ -203,8 +215,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cursors_round_trip(after in "\\PC{1,40}", position in any::<Option<u64>>()) {
-            let cursor = Cursor { kind: RecordKind::Ledger, after, position };
+        fn cursors_round_trip(after in "\\PC{1,40}", position in any::<Option<u64>>(), rank in any::<Option<u16>>()) {
+            let cursor = Cursor { kind: RecordKind::Ledger, after, position, rank };
             prop_assert_eq!(Cursor::decode(&cursor.encode()), Ok(cursor));
         }
 

@@ -3,11 +3,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    Address, BranchCreated, Call, Capabilities, Committed, Config, ConfigPush, ContentId, Created, Cursor, Dropped,
-    GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim,
-    LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Published, Purged, PushOutcome, Record,
-    Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPush, Transaction,
-    Visible,
+    Address, BranchCreated, Call, Capabilities, Capability, Committed, Config, ConfigPush, ContentId, Created, Cursor,
+    Dropped, Error, GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot,
+    LeaseClaim, LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Published, Purged,
+    PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
+    StatusPayload, StatusPush, Transaction, Visible,
 };
 use serde_json::Value;
 
@@ -40,10 +40,19 @@ pub trait NameService: GraphSourceLookup {
     /// Reads once, cheaply and consistently: an error means that the store cannot serve.
     async fn ping(&self) -> Result<()>;
 
-    /// Returns what this backend can do: by default, everything. What it cannot do is rejected with
-    /// [`Error::Unsupported`](crate::Error::Unsupported).
+    /// Returns a page of the records that contain every word of a search, without those that the caller may not see, the
+    /// best first. A backend that keeps no search index rejects it with [`Error::Unsupported`].
+    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
+        let _ = (query, visible);
+        let reason =
+            "this backend keeps no search index: list records by prefix, or search in a replica of the service";
+        Err(Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() })
+    }
+
+    /// Returns what this backend can do: by default, everything but [`NameService::search`]. What it cannot do is rejected
+    /// with [`Error::Unsupported`].
     async fn capabilities(&self) -> Result<Capabilities> {
-        Ok(Capabilities::ALL)
+        Ok(Capabilities::default())
     }
 }
 

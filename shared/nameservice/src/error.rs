@@ -2,7 +2,7 @@ use std::convert::Infallible;
 
 use nameservice_model::{
     BoxError, BranchCreated, Committed, Created, Error as BackendError, InvalidAddress, InvalidContentId, InvalidGlob,
-    InvalidLimit, InvalidPayload, Leased, Published, PushOutcome, Released, Reset, Restored, Retracted,
+    InvalidLimit, InvalidPayload, InvalidSearch, Leased, Published, PushOutcome, Released, Reset, Restored, Retracted,
 };
 
 use crate::{InvalidPlace, Place};
@@ -35,6 +35,9 @@ pub enum Error {
     /// The limit is 0.
     #[error(transparent)]
     Limit(#[from] InvalidLimit),
+    /// The text cannot be searched for.
+    #[error("what to search for {0}")]
+    Search(#[from] InvalidSearch),
     /// The URL names no backend.
     #[error(transparent)]
     Place(#[from] InvalidPlace),

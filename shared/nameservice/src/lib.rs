@@ -45,12 +45,45 @@ mod names;
 mod place;
 #[cfg(feature = "sync")]
 mod replica;
+mod search;
 pub mod traits;
 
 pub use nameservice_model::*;
 
 #[cfg(feature = "client")]
 pub use nameservice_client as client;
+/// Read models that follow the change feed.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # async fn example() -> Result<(), nameservice::Error> {
+/// # let ns = nameservice::connect("memory:").await?;
+/// # ns.create_ledger("acme/books").head("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi", 3).await?;
+/// # let (names, feed) = (ns.backend().clone(), ns.backend().clone());
+/// use nameservice::{Record, projector::{MemoryRows, Projection, Projector, Row}};
+///
+/// #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+/// struct Commits(i64);
+/// impl Row for Commits {}
+///
+/// struct CommitsOfLedgers;
+/// impl Projection for CommitsOfLedgers {
+///     type Row = Commits;
+///     fn name(&self) -> &str { "commits-of-ledgers" }
+///     fn row(&self, record: &Record) -> Option<Commits> {
+///         record.head.as_ref().map(|head| Commits(head.v))
+///     }
+/// }
+///
+/// let rows = Arc::new(MemoryRows::new());
+/// let projector = Projector::new(CommitsOfLedgers, names, feed, rows.clone());
+/// projector.catch_up(None).await?; // or projector.run(), which follows the feed
+/// # assert_eq!(rows.get(&"acme/books".parse()?).map(|row| row.0), Some(3));
+/// # Ok(()) }
+/// # #[cfg(feature = "embedded")]
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
+pub use nameservice_projector as projector;
 
 pub use at_least::AtLeast;
 pub use changes::{ChangeEvent, Changes, Following};
@@ -72,6 +105,7 @@ pub use nameservice_sync::ReplicaState;
 pub use place::{Cloud, InvalidPlace, Place};
 #[cfg(feature = "sync")]
 pub use replica::{Replica, StartReplica, replica};
+pub use search::Search;
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;

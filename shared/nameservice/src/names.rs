@@ -7,7 +7,7 @@ use nameservice_model::{
 
 use crate::{
     Changes, ConfigHandle, CreateLedger, Error, HeadHandle, IndexHandle, LeaseHandle, PublishGraphSource, Result,
-    StatusHandle,
+    Search, StatusHandle,
 };
 
 /// A nameservice: a backend, and what is convenient over it. Cheap to clone.
@@ -131,6 +131,11 @@ impl Nameservice {
             nameservice_model::Committed::Committed(outcomes) => Ok(outcomes),
             other => Err(other.into()),
         }
+    }
+
+    /// Begins to search for records that contain all words of a text, where the backend can ([`Capability::Search`](crate::Capability::Search)).
+    pub fn search(&self, words: &str) -> Search {
+        Search::new(self.backend.clone(), words)
     }
 
     /// Returns the records whose addresses match a pattern, read page by page.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nameservice_client::Client;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
-    ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
-    HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
-    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record,
-    RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPublisher,
-    StatusPush, Transaction, TransactionPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Capabilities, ChangeFeed, Committed, Config, ConfigPublisher,
+    ConfigPush, ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher,
+    Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
+    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome,
+    Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
+    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
 
@@ -71,6 +71,14 @@ impl NameService for ReplicaBackend {
 
     async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
         self.replica.names().snapshot(limit, after, visible).await
+    }
+
+    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
+        self.replica.names().search(query, visible).await
+    }
+
+    async fn capabilities(&self) -> Result<Capabilities> {
+        self.replica.names().capabilities().await
     }
 
     async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {

@@ -56,8 +56,9 @@
 //!
 //! | operation | retried after a lost reply | because |
 //! |---|---|---|
-//! | `load…`, `query_index` | yes | it only reads |
+//! | `load…`, `query_index`, `scan` | yes | it only reads |
 //! | `save` with `Any` or `Overwrite`, `save_batch` | yes | the row is the same; of several writers the last wins |
+//! | `save_newer` | yes | of several versions the newest wins |
 //! | `save` with `Init` | yes | an existing row that is identical was written by this call |
 //! | `delete`, `delete_batch` | yes | deleting is idempotent |
 //! | `count` | no | it would count twice |
@@ -86,7 +87,7 @@ pub use nameservice_dynamo::{
 pub use reads::{Continuation, Range, RangePage};
 pub use rows::{KeyValue, RowKey, from_item, to_item};
 pub use transactions::{Rejected, Write};
-pub use writes::SaveMode;
+pub use writes::{Age, SaveMode};
 
 use nameservice_dynamo::Sender;
 

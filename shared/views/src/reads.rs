@@ -15,6 +15,8 @@ const LOAD: &str = "load rows";
 pub struct Range {
     /// Only rows that come after this sort key, in the direction of the query.
     pub after: Option<KeyValue>,
+    /// Only rows whose sort key begins with this, a string.
+    pub prefix: Option<String>,
     /// Only rows after the page that returned this, in addition to `after`: the rest of the range stays the same.
     pub continued: Option<Continuation>,
     /// The most rows to evaluate. `None`: as many as fit a page of DynamoDB (1 MB).
@@ -35,6 +37,12 @@ impl Range {
     #[must_use]
     pub fn after(self, sort: impl Into<KeyValue>) -> Self {
         Self { after: Some(sort.into()), ..self }
+    }
+
+    /// Only what begins with this. It replaces [`Range::after`]: DynamoDB takes one condition on a sort key.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: Some(prefix.into()), after: None, ..self }
     }
 
     /// Only what comes after a page.
@@ -147,6 +155,21 @@ impl View {
         self.loaded("query index", &format!("{index}={value}"), loaded)
     }
 
+    /// Loads a page of all rows, in no order, consistently, with one request.
+    ///
+    /// Needs `dynamodb:Scan` on the table.
+    pub async fn scan<T: DeserializeOwned>(&self, continued: Option<Continuation>) -> Result<RangePage<T>> {
+        let loaded = async {
+            let request = self.sender.client().scan().table_name(self.table()).consistent_read(true);
+            let request = request.set_exclusive_start_key(continued.map(|continuation| continuation.0));
+            let output = self.sender.read(LOAD, || request.clone().send()).await?;
+            let next = output.last_evaluated_key.filter(|key| !key.is_empty()).map(Continuation);
+            Ok(RangePage { rows: self.rows(output.items.unwrap_or_default())?, next })
+        };
+        let loaded = loaded.await;
+        self.loaded("scan", "all rows", loaded)
+    }
+
     fn loaded<T>(&self, operation: &'static str, id: &str, loaded: Result<T, Source>) -> Result<T> {
         let not_loaded = |source| Error::NotLoaded { table: self.table().to_owned(), id: id.to_owned(), source };
         self.logged(operation, id, loaded.map_err(not_loaded))
@@ -202,6 +225,16 @@ fn asked(
         .scan_index_forward(!range.descending)
         .set_limit(range.limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX)))
         .set_exclusive_start_key(range.continued.clone().map(|continuation| continuation.0));
+    if let Some(prefix) = &range.prefix {
+        let sort = sort.ok_or_else(|| broken(LOAD, "a range requires a sort key"))?;
+        if range.after.is_some() {
+            return Err(broken(LOAD, "a range has a prefix, or what it comes after"));
+        }
+        condition.push_str(" AND begins_with(#sort, :prefix)");
+        request = request
+            .expression_attribute_names("#sort", sort)
+            .expression_attribute_values(":prefix", KeyValue::from(prefix.as_str()).attribute());
+    }
     if let Some(after) = &range.after {
         let sort = sort.ok_or_else(|| broken(LOAD, "a range requires a sort key"))?;
         condition.push_str(if range.descending { " AND #sort < :after" } else { " AND #sort > :after" });

@@ -23,6 +23,15 @@ pub enum SaveMode {
     Overwrite,
 }
 
+/// Which stored rows a [`View::save_newer`] replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Those of an older version.
+    Older,
+    /// Those of the same version, too.
+    SameOrOlder,
+}
+
 /// The condition of an [`SaveMode::Init`], with its names and values.
 pub(crate) struct Absent {
     pub(crate) condition: String,
@@ -50,6 +59,52 @@ impl View {
             Err(source) => Err(not_saved(&key.to_string(), source)),
         };
         self.logged("save", &key.to_string(), saved)
+    }
+
+    /// Saves a row over an older version of itself, or where there is none: `version` is a number of the row that only grows.
+    /// Returns false where the stored row is as new or newer. Late and repeated writes of a version change nothing.
+    ///
+    /// Needs `dynamodb:PutItem` on the table.
+    pub async fn save_newer<T: Serialize + ?Sized>(
+        &self,
+        row: &T,
+        version: &str,
+        age: Age,
+        ttl: Option<i64>,
+    ) -> Result<bool> {
+        let not_saved =
+            |id: &str, source| Error::NotSaved { table: self.table().to_owned(), id: id.to_owned(), source };
+        let (key, item) = match self.item(row, ttl) {
+            Ok(made) => made,
+            Err(source) => return self.logged("save newer", "?", Err(not_saved("a row", source))),
+        };
+        let saved = self.put_newer(item, version, age).await;
+        self.logged("save newer", &key.to_string(), saved.map_err(|source| not_saved(&key.to_string(), source)))
+    }
+
+    async fn put_newer(&self, item: Item, version: &str, age: Age) -> Result<bool, Source> {
+        let Some(number) = item.get(version).cloned() else {
+            return Err(broken(SAVE, format!("the row has no `{version}`, which is its version")));
+        };
+        let older = match age {
+            Age::Older => "#version < :version",
+            Age::SameOrOlder => "#version <= :version",
+        };
+        let request = self
+            .sender
+            .client()
+            .put_item()
+            .table_name(self.table())
+            .set_item(Some(item))
+            .condition_expression(format!("attribute_not_exists(#id) OR {older}"))
+            .expression_attribute_names("#id", self.description.partition_key)
+            .expression_attribute_names("#version", version)
+            .expression_attribute_values(":version", number);
+        match self.sender.send(SAVE, &mut Attempts::default(), || request.clone().send()).await? {
+            Outcome::Applied(_) => Ok(true),
+            // Also after an attempt whose reply was lost: then the stored row is this one, or newer.
+            Outcome::Rejected(_) => Ok(false),
+        }
     }
 
     /// Adds to a number of a row atomically, and returns the new value. A missing field or row counts as 0 and is created.

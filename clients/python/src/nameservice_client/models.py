@@ -66,6 +66,10 @@ class Capabilities(TypedDict):
     """
     Addresses of any form that the grammar allows.
     """
+    search: NotRequired[bool]
+    """
+    Search by words: `GET /v1/search`.
+    """
     lost_replies: str
     """
     How a repeated write is recognised: `request_ids` (every concern remembers its last four writes), or
@@ -781,6 +785,64 @@ class History(TypedDict):
     position: NotRequired[int | None]
     """
     Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
+    """
+
+
+class Hit(TypedDict):
+    """
+    A record that was found.
+    """
+
+    address: str
+    """
+    `name:branch`.
+    """
+    kind: Literal["ledger", "graph_source"]
+    """
+    What it describes.
+    """
+    name: str
+    """
+    The part of the address before the `:`.
+    """
+    branch: str
+    """
+    The part of the address after the `:`.
+    """
+    retracted: bool
+    """
+    Soft-deleted.
+    """
+    source_type: NotRequired[str | None]
+    """
+    The type of a graph source.
+    """
+    state: str
+    """
+    Its state.
+    """
+    matched: list[Literal["address", "source_type", "state", "config"]]
+    """
+    Where the words were found.
+    """
+    rank: int
+    """
+    How well it fits; 0 fits best.
+    """
+
+
+class Hits(TypedDict):
+    """
+    A page of a search, the best first.
+    """
+
+    hits: list[Hit]
+    """
+    What was found.
+    """
+    cursor: NotRequired[str | None]
+    """
+    Send it as `cursor` for the next page; absent on the last.
     """
 
 

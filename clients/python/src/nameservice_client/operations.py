@@ -378,6 +378,45 @@ class Operations:
         )
         return answer
 
+    def search_get(
+        self,
+        *,
+        q: str,
+        kind: Literal["ledger", "graph_source"] | None = None,
+        source_type: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        min_position: int | None = None,
+        wait: int | None = None,
+    ) -> models.Hits:
+        """Search records.
+
+        The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
+        word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
+        a configuration that has it. Values that are secrets are not searched.
+
+        One machine (`serve`) and replicas answer it from memory. Other backends have no search (`501 unsupported`).
+        """
+        answer: models.Hits = self._call(
+            "GET",
+            "/v1/search",
+            None,
+            {
+                "q": q,
+                "kind": kind,
+                "source_type": source_type,
+                "state": state,
+                "limit": limit,
+                "cursor": cursor,
+                "min_position": min_position,
+                "wait": wait,
+            },
+            {},
+            None,
+        )
+        return answer
+
     def snapshot_get(
         self,
         *,

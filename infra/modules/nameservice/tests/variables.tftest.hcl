@@ -192,3 +192,31 @@ run "a_prefix_with_a_slash_at_its_end" {
   }
   expect_failures = [var.artifacts]
 }
+
+run "read_model" {
+  variables {
+    read_model = true
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["view_projector"].environment[0].variables["NAMESERVICE_VIEW_TABLE"] == "fluree-nameservice-views" && aws_dynamodb_table.views[0].name == "fluree-nameservice-views"
+    error_message = "The projector writes the table of the read model."
+  }
+
+  assert {
+    condition     = aws_sns_topic_subscription.doorbell[0].endpoint == aws_sqs_queue.doorbell[0].arn && aws_lambda_event_source_mapping.doorbell[0].event_source_arn == aws_sqs_queue.doorbell[0].arn
+    error_message = "The topic rings the queue, and the queue the projector."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.doorbell[0].visibility_timeout_seconds >= 6 * aws_lambda_function.this["view_projector"].timeout
+    error_message = "A message comes back before its invocation has ended."
+  }
+}
+
+run "no_read_model" {
+  assert {
+    condition     = length(aws_dynamodb_table.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector")
+    error_message = "What is off costs something."
+  }
+}

@@ -53,7 +53,7 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<State, OpenEr
 
 /// Puts records into a state. Returns the address of one that is there twice.
 fn put(mut state: State, records: &Receiver<Vec<Record>>) -> Result<State, Arc<str>> {
-    let twice = records.iter().flatten().find_map(|record| state.load(record));
+    let twice = state.load(records.iter().flatten());
     twice.map_or(Ok(state), Err)
 }
 

@@ -167,6 +167,6 @@ fn begin(cursor: Option<&Cursor>) -> Bound<Place> {
 }
 
 /// Names outside the grammar are readable through the library alone.
-fn is_shown(address: &Address, visible: Visible<'_>) -> bool {
+pub(super) fn is_shown(address: &Address, visible: Visible<'_>) -> bool {
     address.is_well_formed() && visible(address)
 }

@@ -25,6 +25,7 @@ mod pushes;
 mod record;
 mod replicas;
 mod retractions;
+mod search;
 mod status;
 mod transactions;
 
@@ -39,7 +40,7 @@ pub use portable::Portable;
 pub(crate) use record::{Origin, Record};
 pub use replicas::Replicated;
 
-use self::{call_id::CallId, orders::Orders};
+use self::{call_id::CallId, orders::Orders, search::Texts};
 
 /// The time of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,10 +138,22 @@ impl State {
         self.records.get(address.as_str())
     }
 
-    /// Puts a record that was read from the log. Returns its address where there was one already.
-    pub(crate) fn load(&mut self, record: Record) -> Option<Arc<str>> {
+    /// Puts records, as they were read from the log. Returns the address of one that is there twice.
+    pub(crate) fn load(&mut self, records: impl IntoIterator<Item = Record>) -> Option<Arc<str>> {
+        let twice = records.into_iter().find_map(|record| self.load_one(record));
+        let records = &self.records;
+        self.orders.write_texts(|place| records.get(&place.address).map(|record| &**record));
+        twice
+    }
+
+    /// What is searched.
+    pub(crate) const fn texts(&self) -> &Texts {
+        self.orders.texts()
+    }
+
+    fn load_one(&mut self, record: Record) -> Option<Arc<str>> {
         let record = Arc::new(record);
-        self.orders.add(&record);
+        self.orders.place(&record);
         self.records.insert(record.address.clone(), record).map(|before| before.address.clone())
     }
 }

@@ -5,7 +5,7 @@ use std::{ops::Bound, sync::Arc};
 use imbl::{OrdMap, OrdSet};
 use nameservice_model::RecordKind;
 
-use super::record::Record;
+use super::{record::Record, search::Texts};
 
 /// A record's place in lists: graph sources before ledgers, each by address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,10 +44,18 @@ pub(crate) struct Orders {
     by_type: OrdMap<Arc<str>, OrdSet<Place>>,
     /// Who depends on whom: (target, dependent).
     references: OrdSet<(Arc<str>, Arc<str>)>,
+    /// What is searched.
+    texts: Texts,
 }
 
 impl Orders {
     pub(crate) fn add(&mut self, record: &Record) {
+        self.texts.add(&Place::of(record), record);
+        self.place(record);
+    }
+
+    /// Adds a record to all but the texts: of many records they are made at once, by [`Orders::write_texts`].
+    pub(crate) fn place(&mut self, record: &Record) {
         let place = Place::of(record);
         if let Some(state) = &record.status.state {
             self.by_state.entry(state.clone()).or_default().insert(place.clone());
@@ -62,6 +70,11 @@ impl Orders {
     }
 
     pub(crate) fn remove(&mut self, record: &Record) {
+        self.texts.remove(&Place::of(record));
+        self.displace(record);
+    }
+
+    fn displace(&mut self, record: &Record) {
         let place = Place::of(record);
         if let Some(state) = &record.status.state {
             take(&mut self.by_state, state, &place);
@@ -78,6 +91,7 @@ impl Orders {
     /// Follows a record from one state to another. Most writes change nothing here.
     pub(crate) fn replace(&mut self, before: Option<&Record>, after: &Record) {
         let Some(before) = before else { return self.add(after) };
+        self.texts.replace(|| Place::of(after), before, after);
         if before.status.state != after.status.state {
             let place = Place::of(after);
             if let Some(state) = &before.status.state {
@@ -93,9 +107,19 @@ impl Orders {
             _ => true,
         };
         if has_moved {
-            self.remove(before);
-            self.add(after);
+            self.displace(before);
+            self.place(after);
         }
+    }
+
+    /// Makes the texts of all records.
+    pub(crate) fn write_texts<'a>(&'a mut self, record: impl Fn(&Place) -> Option<&'a Record>) {
+        let placed = self.all.iter().filter_map(|place| Some((place, record(place)?)));
+        self.texts = Texts::of(placed);
+    }
+
+    pub(crate) const fn texts(&self) -> &Texts {
+        &self.texts
     }
 
     pub(crate) const fn all(&self) -> &OrdSet<Place> {

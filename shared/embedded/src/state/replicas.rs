@@ -88,7 +88,7 @@ impl State {
                 }
             }
         }
-        by_address.into_values().for_each(|record| drop(state.load(record)));
+        state.load(by_address.into_values());
         state
     }
 

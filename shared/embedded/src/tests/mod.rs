@@ -9,6 +9,7 @@ mod files;
 mod outcomes;
 mod replicas;
 mod retention;
+mod search;
 mod snapshots;
 
 use std::{path::Path, time::Duration};

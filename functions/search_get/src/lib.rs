@@ -1,0 +1,97 @@
+//! `GET /v1/search`: records that contain all words of a text.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use nameservice_http::{
+    Problem, Route,
+    extract::{Allowed, Query, Read},
+    freshness::{Deadline, Freshness},
+    page,
+    shapes::{Hits, Kind},
+};
+use nameservice_model::{ChangeFeed, Hit, NameService, SearchQuery, SearchWords};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
+
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 1000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// The words, separated by white space, at most 8. Each of them is in the address, the type, the state or a value of
+    /// the configuration, in letters of any case.
+    #[param(max_length = 256, example = "tenant/a books")]
+    q: String,
+    /// Only this kind.
+    #[param(inline)]
+    kind: Option<Kind>,
+    /// Only graph sources of this type.
+    source_type: Option<String>,
+    /// Only records in this state.
+    state: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 20)]
+    limit: Option<u64>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+    /// The answer must include the change at this position of the feed.
+    min_position: Option<u64>,
+    /// How many seconds to wait for that.
+    #[param(minimum = 0, maximum = 20, default = 0)]
+    wait: Option<u64>,
+}
+
+impl Parameters {
+    fn into_query(self) -> Result<SearchQuery, Problem> {
+        let words = SearchWords::parse(&self.q).map_err(|reason| Problem::invalid_parameter("q", reason))?;
+        Ok(SearchQuery {
+            words,
+            kind: self.kind.map(Into::into),
+            source_type: self.source_type,
+            state: self.state,
+            limit: page::limit(self.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
+            cursor: page::cursor(self.cursor.as_deref())?,
+        })
+    }
+}
+
+/// Search records
+///
+/// The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
+/// word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
+/// a configuration that has it. Values that are secrets are not searched.
+///
+/// One machine (`serve`) and replicas answer it from memory. Other backends have no search (`501 unsupported`).
+#[utoipa::path(
+    get,
+    path = "/v1/search",
+    tag = "records",
+    params(Parameters),
+    responses((status = OK, description = "A page of hits, the best first", body = Hits), Refusals),
+    security(("bearer" = [])),
+)]
+async fn search_get(
+    State(names): State<Arc<dyn NameService>>,
+    State(feed): State<Arc<dyn ChangeFeed>>,
+    caller: Allowed<Read>,
+    deadline: Deadline,
+    Query(parameters): Query<Parameters>,
+) -> Result<Json<Hits>, Problem> {
+    let freshness = Freshness::of_position(parameters.min_position, parameters.wait, deadline)?;
+    let query = parameters.into_query()?;
+    let visible = |address: &_| caller.sees(address);
+    let found = freshness.read(feed.as_ref(), || names.search(&query, &visible), |_| None).await?;
+    let (hits, cursor) = page::fit(found.items, found.cursor, Hit::cursor, |hit| hit.into())?;
+    Ok(Json(Hits { hits, cursor }))
+}
+
+/// Returns the route of this operation.
+pub fn route() -> Route {
+    Route::new().routes(routes!(search_get))
+}

@@ -1,0 +1,236 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
+
+use crate::{Address, Cursor, Limit, REDACTED, RecordKind, UnknownName, redact};
+
+/// The longest text that can be searched for, in bytes.
+pub const MAX_SEARCH_BYTES: usize = 256;
+/// The most words of a search.
+pub const MAX_SEARCH_WORDS: usize = 8;
+/// How much of a configuration can be found, in bytes of its values.
+pub const MAX_SEARCHED_CONFIG_BYTES: usize = 4 * 1024;
+
+/// The words of a search, in small letters: 1 to [`MAX_SEARCH_WORDS`], none of them empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SearchWords(Vec<String>);
+
+/// The error of a text that cannot be searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSearch {
+    /// It has no words.
+    #[error("has no words: name what to search for")]
+    Empty,
+    /// It is too long.
+    #[error("has more than {MAX_SEARCH_BYTES} bytes")]
+    TooLong,
+    /// It has too many words.
+    #[error("has more than {MAX_SEARCH_WORDS} words")]
+    TooManyWords,
+}
+
+impl SearchWords {
+    /// Parses the text of a search: its words are separated by white space, and letters of any case are the same.
+    pub fn parse(text: &str) -> Result<Self, InvalidSearch> {
+        if text.len() > MAX_SEARCH_BYTES {
+            return Err(InvalidSearch::TooLong);
+        }
+        let folded = fold(text);
+        let mut words: Vec<String> = folded.split_whitespace().map(str::to_owned).collect();
+        words.sort_unstable();
+        words.dedup();
+        match words.len() {
+            0 => Err(InvalidSearch::Empty),
+            1..=MAX_SEARCH_WORDS => Ok(Self(words)),
+            _ => Err(InvalidSearch::TooManyWords),
+        }
+    }
+
+    /// Returns the words.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for SearchWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" "))
+    }
+}
+
+/// Returns a text as it is searched: in small letters, without control characters.
+pub fn fold(text: &str) -> String {
+    let visible = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().map(visible).flat_map(char::to_lowercase).collect()
+}
+
+/// Returns what can be found of a configuration: its texts and numbers, but for those that are secrets, as
+/// [`fold`] leaves them, one word after another; at most [`MAX_SEARCHED_CONFIG_BYTES`].
+pub fn searched_config(config: &Value) -> String {
+    let mut shown = config.clone();
+    redact(&mut shown);
+    let mut text = String::new();
+    collect(&shown, &mut text);
+    if text.len() > MAX_SEARCHED_CONFIG_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_SEARCHED_CONFIG_BYTES));
+    }
+    text
+}
+
+fn collect(value: &Value, text: &mut String) {
+    if text.len() > MAX_SEARCHED_CONFIG_BYTES {
+        return;
+    }
+    let mut add = |value: &str| {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(value);
+    };
+    match value {
+        Value::String(value) => add(&fold(&value.replace(REDACTED, " "))),
+        Value::Number(value) => add(&value.to_string()),
+        Value::Array(values) => values.iter().for_each(|value| collect(value, text)),
+        Value::Object(members) => members.values().for_each(|value| collect(value, text)),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// The records that a search shall find: those that contain every word, and pass every filter.
+#[derive(Clone, Debug)]
+pub struct SearchQuery {
+    /// The words. Each of them is in the address, the type, the state, or a value of the configuration.
+    pub words: SearchWords,
+    /// Only this kind.
+    pub kind: Option<RecordKind>,
+    /// Only graph sources of this type.
+    pub source_type: Option<String>,
+    /// Only records in this state.
+    pub state: Option<String>,
+    /// How many at most.
+    pub limit: Limit,
+    /// The cursor of the page before.
+    pub cursor: Option<Cursor>,
+}
+
+impl SearchQuery {
+    /// Returns the query for these words, without filters.
+    pub fn new(words: SearchWords) -> Self {
+        Self { words, kind: None, source_type: None, state: None, limit: Limit::default(), cursor: None }
+    }
+}
+
+/// A part of a record that can be searched.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
+pub enum SearchField {
+    /// The address.
+    Address,
+    /// The type of a graph source.
+    SourceType,
+    /// The state.
+    State,
+    /// A value of the configuration.
+    Config,
+}
+
+impl SearchField {
+    /// Every part.
+    pub const ALL: [Self; 4] = [Self::Address, Self::SourceType, Self::State, Self::Config];
+
+    /// Returns the name in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    fn unknown(name: &str) -> UnknownName {
+        UnknownName::new("part that is searched", name, Self::ALL.map(Self::as_str))
+    }
+}
+
+/// A record that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its identity.
+    pub address: Address,
+    /// What it describes.
+    pub kind: RecordKind,
+    /// Soft-deleted.
+    pub retracted: bool,
+    /// The type of a graph source.
+    pub source_type: Option<String>,
+    /// Its state.
+    pub state: String,
+    /// Where the words were found, in the order of [`SearchField::ALL`].
+    pub matched: Vec<SearchField>,
+    /// How well it fits: hits come in the order of their ranks, the smallest first, and those of one rank in the order of
+    /// lists.
+    pub rank: u16,
+}
+
+impl Hit {
+    /// Returns the cursor of a page that ends with this hit.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::after_hit(self.kind, self.address.as_str(), self.rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_folded_distinct_and_bounded() {
+        assert_eq!(
+            SearchWords::parse(" B\u{7}ooks  über\tbooks Ooks ").unwrap().words(),
+            ["b", "books", "ooks", "über"]
+        );
+        assert_eq!(SearchWords::parse(" \u{0} \n"), Err(InvalidSearch::Empty));
+        assert_eq!(SearchWords::parse(&"a".repeat(257)), Err(InvalidSearch::TooLong));
+        assert_eq!(SearchWords::parse("a b c d e f g h i"), Err(InvalidSearch::TooManyWords));
+        assert_eq!(SearchWords::parse("a b c d e f g h").map(|words| words.words().len()), Ok(8));
+    }
+
+    #[test]
+    fn no_secret_of_a_configuration_can_be_found() {
+        let config = json!({
+            "catalog": { "type": "REST", "url": "https://u:Hidden@db.example/x?token=Hidden2&a=b", "retries": 3 },
+            "password": "Hidden3",
+            "credentials": { "type": "basic", "user": "Hidden4", "all": ["Hidden5"] },
+            "tables": ["Orders", null, true],
+        });
+        let text = searched_config(&config);
+        assert!(!text.contains("hidden") && !text.contains("redacted"), "{text}");
+        for word in ["rest", "db.example", "3", "orders", "basic"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(!text.contains("true") && !text.contains("catalog"), "names and flags are no values: {text}");
+    }
+
+    #[test]
+    fn a_large_configuration_is_searched_up_to_a_bound() {
+        let text = searched_config(&json!(vec!["größer"; 2_000]));
+        assert!(text.len() <= MAX_SEARCHED_CONFIG_BYTES && text.len() > MAX_SEARCHED_CONFIG_BYTES - 2);
+    }
+}

@@ -1,0 +1,68 @@
+//! Keeps a read model of one's own: how many commits each tenant has, by the first segment of the name.
+//!
+//! ```sh
+//! cargo run -p nameservice --example projection -- http://127.0.0.1:8080
+//! ```
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use nameservice::{
+    Error, Record,
+    projector::{MemoryRows, Projection, Projector, Row},
+};
+use serde::{Deserialize, Serialize};
+
+/// What is kept of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Commits {
+    tenant: String,
+    commits: i64,
+}
+
+impl Row for Commits {
+    /// Rows of one tenant are found together.
+    fn keys(&self) -> Vec<(&'static str, String)> {
+        vec![("by-tenant", self.tenant.clone())]
+    }
+}
+
+struct CommitsOfTenants;
+
+impl Projection for CommitsOfTenants {
+    type Row = Commits;
+
+    fn name(&self) -> &str {
+        "commits-of-tenants"
+    }
+
+    /// Follows from the record alone: a rebuild makes the same rows.
+    fn row(&self, record: &Record) -> Option<Commits> {
+        let (tenant, _) = record.address.name().split_once('/')?;
+        Some(Commits { tenant: tenant.to_owned(), commits: record.head.as_ref()?.v })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
+    let ns = nameservice::connect(&url).await?;
+    if url == "memory:" {
+        // Something to show.
+        for (name, t) in [("acme/books", 3), ("acme/films", 4), ("other/db", 1)] {
+            let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+            ns.create_ledger(name).head(commit, t).await?;
+        }
+    }
+    // In memory here; `projector::TableRows` keeps them in a table of DynamoDB, with the checkpoint.
+    let rows = Arc::new(MemoryRows::new());
+    let (names, feed) = (ns.backend().clone(), ns.backend().clone());
+    let projector = Projector::new(CommitsOfTenants, names, feed, rows.clone());
+    // `projector.run()` would follow the feed from here on.
+    let progress = projector.catch_up(None).await?;
+    let mut tenants: BTreeMap<String, i64> = BTreeMap::new();
+    for (_, _, row) in rows.all() {
+        *tenants.entry(row.tenant.clone()).or_default() += row.commits;
+    }
+    println!("at position {}: {tenants:?}", progress.position);
+    Ok(())
+}
