@@ -274,12 +274,11 @@ impl Hunt<'_> {
     /// Looks through a number of chunks. Returns whether it has seen them all.
     pub(crate) fn advance(&mut self, chunks: usize) -> bool {
         let texts = self.state.texts();
-        let mut seen = 0;
-        for (key, chunk) in texts.chunks.range((self.next.clone(), Bound::Unbounded)) {
+        let rest = texts.chunks.range((self.next.clone(), Bound::Unbounded));
+        for (seen, (key, chunk)) in rest.enumerate() {
             if seen == chunks {
                 return false;
             }
-            seen += 1;
             self.look(chunk);
             self.next = Bound::Excluded(key.clone());
         }
