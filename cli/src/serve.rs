@@ -1,5 +1,7 @@
 //! The whole service on one machine.
 
+mod args;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -25,7 +27,7 @@ use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    args::{ServeArgs, TargetArgs},
+    args::TargetArgs,
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
@@ -34,6 +36,8 @@ use crate::{
     target::{Missing, Opened, Place, Table},
     upstream::Upstream,
 };
+
+pub use args::ServeArgs;
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";

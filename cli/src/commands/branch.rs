@@ -1,7 +1,9 @@
 //! `branch`
 
+use clap::{Args, Subcommand};
 use http::Method;
 use nameservice_api::{BranchDropped, Record, requests::NewBranch};
+use nameservice_model::Address;
 use serde_json::json;
 
 use super::{
@@ -9,11 +11,57 @@ use super::{
     list::{Pages, follow},
 };
 use crate::{
-    args::{BranchCommand, BranchCreateArgs, BranchDropArgs},
+    args::KeyArgs,
     client::{Request, write},
     failure::Failure,
     output,
+    values::{self, RefValue},
 };
+
+/// `branch`
+#[derive(Debug, Subcommand)]
+pub enum BranchCommand {
+    /// Create a branch at the head of another
+    Create(BranchCreateArgs),
+    /// List the branches of a name
+    List {
+        /// The name, without a branch
+        #[arg(value_parser = values::name)]
+        name: String,
+    },
+    /// Delete a branch
+    Drop(BranchDropArgs),
+}
+
+/// `branch create`
+#[derive(Debug, Args)]
+pub struct BranchCreateArgs {
+    /// The new branch, NAME:BRANCH
+    #[arg(value_parser = values::branch_address)]
+    pub address: Address,
+    /// The branch to start from
+    #[arg(long, value_name = "BRANCH", default_value = "main")]
+    pub from: String,
+    /// The commit to start from [default: the head of the source]
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
+    pub at: Option<RefValue>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `branch drop`
+#[derive(Debug, Args)]
+pub struct BranchDropArgs {
+    /// The branch
+    pub address: Address,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn run(session: &Session, command: BranchCommand) -> Result<(), Failure> {
     match command {

@@ -1,5 +1,7 @@
 //! `copy`, `compare`, `export` and `import`: between two places.
 
+mod args;
+
 use std::{
     io::{IsTerminal as _, stderr},
     path::{Path, PathBuf},
@@ -18,12 +20,14 @@ use nameservice_sync::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TargetArgs},
+    args::TargetArgs,
     client::{self, Request},
     failure::Failure,
     output::{self, Output},
     target::{Local, Missing},
 };
+
+pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
 
 /// How many addresses of one outcome are printed for a person.
 const SHOWN: usize = 20;

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
 use nameservice_embedded::OpenError;
@@ -13,13 +14,24 @@ use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{DoctorArgs, TargetArgs},
+    args::TargetArgs,
     client::{Client, Request},
     failure::Failure,
     files::Stored,
     output::{self, Output},
     target::{Missing, Opened, Place, Table, aws_config},
 };
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Fix what can be fixed safely, under live traffic
+    #[arg(long)]
+    pub fix: bool,
+    /// The queue of stream records that could not be read
+    #[arg(long, value_name = "URL")]
+    pub dead_letter_queue: Option<String>,
+}
 
 /// What there is to look at.
 struct Patient {

@@ -1,17 +1,68 @@
 //! `list` and `snapshot`: pages, followed to their end.
 
+use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
 use nameservice_model::{Address, AddressGlob};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::{
-    args::{KindArg, ListArgs, SortArg},
-    client::Request,
-    failure::Failure,
-    output,
-};
+use crate::{args::KindArg, client::Request, failure::Failure, output, values};
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only records whose addresses match. They may contain * and ?: NAME:* is all branches of a name
+    #[arg(value_name = "ADDRESS")]
+    pub patterns: Vec<String>,
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Sort them; without it, they come in the order of the index
+    #[arg(long, value_enum)]
+    pub sort: Option<SortArg>,
+    /// Print how many there are
+    #[arg(long, conflicts_with_all = ["limit", "sort", "cursor"])]
+    pub count: bool,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only the branches of this name
+    #[arg(long, value_parser = values::name)]
+    pub name: Option<String>,
+    /// Only graph sources of this type
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// Only records in this state
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Only retracted (or, with =false, only live) records
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub retracted: Option<bool>,
+    /// Whole records: state, head and index too
+    #[arg(long)]
+    pub full: bool,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
+    pub limit: Option<u64>,
+    /// All of them (the default)
+    #[arg(long)]
+    pub all: bool,
+    /// Continue where an earlier list (--json, --limit) ended
+    #[arg(long)]
+    pub cursor: Option<String>,
+}
+
+/// The orders of a list.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SortArg {
+    /// By address
+    Address,
+    /// The last written first
+    Updated,
+    /// By state
+    State,
+}
 
 /// The most that the service puts on a page.
 const MAX_PAGE: u64 = 1_000;

@@ -35,8 +35,24 @@ use crate::{
     target::Missing,
 };
 
+pub use branch::{BranchCommand, BranchCreateArgs, BranchDropArgs};
+pub use config::ConfigArgs;
+pub use copy::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
+pub use create::{CreateArgs, PublishArgs};
+pub use doctor::DoctorArgs;
+pub use lease::{
+    ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
+};
+pub use lifecycle::{PurgeArgs, ResetArgs, RetractArgs};
+pub use list::{ListArgs, SortArg};
+pub use push::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs};
+pub use remote::{RemoteCommand, RemoteMoveArgs};
 pub use search::SearchArgs;
-pub use transaction::Operation;
+pub use service::HealthArgs;
+pub use show::ShowArgs;
+pub use status::StatusArgs;
+pub use transaction::{Operation, TransactionArgs};
+pub use watch::{ChangesArgs, FilterArgs, HistoryArgs, WatchArgs};
 
 /// What a command works with.
 struct Session {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Session;
 use crate::{
-    args::{Cli, HealthArgs, TargetArgs},
+    args::{Cli, TargetArgs},
     client::Request,
     failure::Failure,
     output::{self, Output},
@@ -18,6 +18,14 @@ use crate::{
     serve::DEFAULT_DATA,
     target::{Local, Missing, Opened, Place},
 };
+
+/// `health`
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// Ask the store too
+    #[arg(long)]
+    pub deep: bool,
+}
 
 #[derive(Deserialize)]
 struct Health {

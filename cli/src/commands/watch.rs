@@ -2,22 +2,78 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use futures_util::StreamExt as _;
 use nameservice_api::ProblemDocument;
 use nameservice_api::changes::{Change, Changes, History};
-use nameservice_model::chain;
+use nameservice_model::{Address, chain};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
 use crate::{
-    args::{ChangesArgs, ConcernArg, FilterArgs, HistoryArgs, KindArg, WatchArgs},
+    args::{ConcernArg, KindArg},
     client::Request,
     failure::Failure,
     output,
     values::Beginning,
 };
+
+/// Which changes are wanted.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// Only changes of these records. They may hold * and ?: NAME:* is all branches of a name [default: all records]
+    #[arg(value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
+    /// Only changes of this kind of record
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only changes of this part of a record (repeatable)
+    #[arg(long, value_enum)]
+    pub concern: Vec<ConcernArg>,
+}
+
+/// `watch`
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Where to begin: at a position, at the `start` of what the feed still holds, or with what changes from `now` on
+    #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
+    pub from: Beginning,
+}
+
+/// `changes`
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Only what follows this position [default: all that the feed still holds]
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+}
+
+/// `history`
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Only changes of this part of the record
+    #[arg(long, value_enum)]
+    pub concern: Option<ConcernArg>,
+    /// Only changes after this position
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Print the oldest change first; by default, the newest is
+    #[arg(long)]
+    pub oldest_first: bool,
+}
 
 /// The service says every fifteen seconds that a stream lives.
 const SILENCE: Duration = Duration::from_secs(50);
