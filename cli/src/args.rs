@@ -6,13 +6,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nameservice::Place;
 use nameservice_model::Address;
 
-pub use crate::commands::SearchArgs;
 use crate::{
     commands::{
-        BranchCommand, ChangesArgs, CompareArgs, ConfigArgs, CopyArgs, CreateArgs, DoctorArgs, ExportArgs, HealthArgs,
-        HistoryArgs, ImportArgs, LeaseCommand, ListArgs, PublishArgs, PurgeArgs, PushCommand, RemoteCommand, ResetArgs,
-        RetractArgs, ShowArgs, StatusArgs, TransactionArgs, WatchArgs,
+        BranchCommand, ChangesArgs, CompareArgs, ConfigArgs, CopyArgs, CreateArgs, DiffArgs, DoctorArgs, ExportArgs,
+        HealthArgs, HistoryArgs, ImportArgs, LeaseCommand, LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand,
+        RemoteCommand, ResetArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
+    lists::FormatArgs,
     serve::ServeArgs,
 };
 
@@ -21,7 +21,7 @@ Exit codes:
   0  done
   1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
   2  bad usage or bad input
-  3  rejected by the current state: conflict, stale, already exists, has dependents, lease held or lost;
+  3  rejected by the current state: conflict, stale, already exists, has dependents, protected, lease held or lost;
      copy, compare, remote: the places do not hold the same
   4  unknown record, source or route
   5  not allowed
@@ -152,7 +152,7 @@ pub enum Command {
     /// Search records by words: the best hits first
     Search(SearchArgs),
     /// Show every record, consistently read
-    Snapshot,
+    Snapshot(FormatArgs),
     /// Print changes as they come, until Ctrl-C
     ///
     /// A line each: position, time, address, what has changed, how, its watermark, and what is there now. The service may
@@ -162,6 +162,10 @@ pub enum Command {
     Changes(ChangesArgs),
     /// Print the changes of one record that the feed still holds
     History(HistoryArgs),
+    /// Show what a record has become between two positions of the feed
+    ///
+    /// From the changes that the feed still holds. `history` shows the positions of a record.
+    Diff(DiffArgs),
     /// Move a head or an index
     #[command(subcommand)]
     Push(PushCommand),
@@ -175,12 +179,24 @@ pub enum Command {
     /// Take, extend and give back leases, and run commands under them
     #[command(subcommand)]
     Lease(LeaseCommand),
+    /// Show every lease that is held, by holder
+    ///
+    /// How long a lease has left is by this machine's clock; whether it has expired is for the service's to say.
+    Leases(LeasesArgs),
+    /// Show records, leases, indexes that are behind, and rates of changes, on a screen that follows the feed
+    ///
+    /// Without a terminal, or with --once, it is printed once.
+    Top(TopArgs),
     /// Apply several pushes and checks, all or none
     Transaction(TransactionArgs),
     /// Soft-delete a record
     Retract(RetractArgs),
     /// Undo a retraction
     Restore(WriteArgs),
+    /// Protect a record: it cannot be retracted, purged or reset until it is unprotected
+    Protect(WriteArgs),
+    /// Take the protection of a record away
+    Unprotect(WriteArgs),
     /// Delete a record permanently
     Purge(PurgeArgs),
     /// Put head and index of a ledger where they are wanted, backwards too
@@ -226,6 +242,12 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write one for each command
+    Man {
+        /// Write the pages into this directory: `man -l DIR/nameservice-push-head.1` shows one
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 impl Command {
@@ -238,6 +260,8 @@ impl Command {
             | Self::Transaction(_)
             | Self::Retract(_)
             | Self::Restore(_)
+            | Self::Protect(_)
+            | Self::Unprotect(_)
             | Self::Purge(_)
             | Self::Reset(_) => true,
             Self::Status(args) => args.state.is_some(),
@@ -245,6 +269,14 @@ impl Command {
             Self::Branch(command) => !matches!(command, BranchCommand::List { .. }),
             Self::Lease(command) => !matches!(command, LeaseCommand::Show(_)),
             _ => false,
+        }
+    }
+
+    /// The collector that it sends traces to.
+    pub fn otlp(&self) -> Option<&str> {
+        match self {
+            Self::Serve(args) => args.otlp.as_deref(),
+            _ => None,
         }
     }
 

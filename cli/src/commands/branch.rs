@@ -14,6 +14,7 @@ use crate::{
     args::KeyArgs,
     client::{Request, write},
     failure::Failure,
+    lists::{self, FormatArgs, RECORDS},
     output,
     values::{self, RefValue},
 };
@@ -28,6 +29,9 @@ pub enum BranchCommand {
         /// The name, without a branch
         #[arg(value_parser = values::name)]
         name: String,
+        /// In which form.
+        #[command(flatten)]
+        format: FormatArgs,
     },
     /// Delete a branch
     Drop(BranchDropArgs),
@@ -66,7 +70,7 @@ pub struct BranchDropArgs {
 pub(super) async fn run(session: &Session, command: BranchCommand) -> Result<(), Failure> {
     match command {
         BranchCommand::Create(args) => create(session, args).await,
-        BranchCommand::List { name } => list(session, &name).await,
+        BranchCommand::List { name, format } => list(session, &name, format).await,
         BranchCommand::Drop(args) => drop_branch(session, args).await,
     }
 }
@@ -85,9 +89,10 @@ async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure
     })
 }
 
-async fn list(session: &Session, name: &str) -> Result<(), Failure> {
+async fn list(session: &Session, name: &str, format: FormatArgs) -> Result<(), Failure> {
+    let format = format.wanted(session.output)?;
     let Pages { items, .. } = follow(session, None, None, || Request::get("branches").rest(name), |_| true).await?;
-    session.output.answer(&json!({"branches": items}), || output::records(&items))
+    lists::print(format, RECORDS, &items, || json!({"branches": items}), || output::records(&items))
 }
 
 async fn drop_branch(session: &Session, args: BranchDropArgs) -> Result<(), Failure> {

@@ -3,7 +3,6 @@
 mod args;
 
 use std::{
-    io::{IsTerminal as _, stderr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -19,6 +18,7 @@ use nameservice_sync::{
 };
 use serde_json::{Value, json};
 
+use super::progress;
 use crate::{
     args::TargetArgs,
     client::{self, Request},
@@ -212,7 +212,7 @@ struct Bar(ProgressBar);
 
 impl Bar {
     async fn begin(from: &From, output: Output) -> Self {
-        if output.is_json() || !stderr().is_terminal() {
+        if !progress::is_wanted(output) {
             return Self(ProgressBar::hidden());
         }
         let bar = match from.count().await {

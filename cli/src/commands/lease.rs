@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::Session;
+use super::{Session, leases::lease_of};
 use crate::{
     args::KeyArgs,
     child::{self, Running, Signals},
@@ -54,9 +54,10 @@ const MAX_STATUS_PUSHES: usize = 5;
 
 pub(super) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
     match command {
-        LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, key }) => {
+        LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, wait, key }) => {
             let request = request(&holder, &term)?;
-            let held = session.send::<Held>(ask(&address, &Wanted::new(&request, None), &key)).await?;
+            let wanted = ask(&address, &Wanted::new(&request, None), &key).query("wait", wait);
+            let held = session.send::<Held>(wanted).await?;
             session.output.answer(&held.json, || granted(&address, &held))
         }
         LeaseCommand::Refresh(LeaseRefreshArgs { address, holder, lease_token, term, key }) => {
@@ -102,12 +103,7 @@ fn granted(address: &Address, held: &Held) -> String {
 
 async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
     let record = session.record(address, Some(ConcernKind::Status)).await?;
-    let payload = record.status.as_ref().map(|status| &status.payload).and_then(Value::as_object);
-    let lease = payload.into_iter().flatten().find_map(|(name, lease)| {
-        let mut lease = Some(lease).filter(|lease| lease.is_object() && is_lease_member(name, lease))?.clone();
-        lease["name"] = name.as_str().into();
-        Some(lease)
-    });
+    let lease = record.status.as_ref().and_then(|status| lease_of(&json!({"payload": status.payload})));
     let words = match lease.as_ref().and_then(|lease| serde_json::from_value::<Lease>(lease.clone()).ok()) {
         // Whether it has expired is for the service's clock to say.
         Some(lease) => format!("{address}: {}", output::lease(&lease)),

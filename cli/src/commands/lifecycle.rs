@@ -1,10 +1,10 @@
-//! `retract`, `restore`, `purge` and `reset`
+//! `retract`, `restore`, `protect`, `unprotect`, `purge` and `reset`
 
 use clap::Args;
 use http::Method;
 use nameservice_api::{
-    Record,
-    requests::{Retraction, Snapshot},
+    Protection, Record,
+    requests::{NewProtection, Retraction, Snapshot},
 };
 use nameservice_model::Address;
 use serde_json::Value;
@@ -77,6 +77,16 @@ pub(super) async fn restore(session: &Session, args: WriteArgs) -> Result<(), Fa
     let WriteArgs { address, key } = args;
     let record = session.send::<Record>(write(Method::POST, "restorations", &key).at(&address)).await?;
     session.output.answer(&record.json, || format!("{address} is live"))
+}
+
+pub(super) async fn protect(session: &Session, args: WriteArgs, protected: bool) -> Result<(), Failure> {
+    let WriteArgs { address, key } = args;
+    let request = write(Method::PUT, "protections", &key).at(&address).body(&NewProtection { protected });
+    let answer = session.send::<Protection>(request).await?;
+    session.output.answer(&answer.json, || match answer.protected {
+        true => format!("{address} is protected; unprotect undoes it"),
+        false => format!("{address} is not protected"),
+    })
 }
 
 pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Failure> {

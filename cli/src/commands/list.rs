@@ -7,7 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::{args::KindArg, client::Request, failure::Failure, output, values};
+use crate::{
+    args::KindArg,
+    client::Request,
+    failure::Failure,
+    lists::{self, Format, FormatArgs, columns_of},
+    output, values,
+};
 
 /// `list`
 #[derive(Debug, Args)]
@@ -51,6 +57,9 @@ pub struct ListArgs {
     /// Continue where an earlier list (--json, --limit) ended
     #[arg(long)]
     pub cursor: Option<String>,
+    /// In which form.
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 /// The orders of a list.
@@ -116,6 +125,7 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         let full = args.full || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
         Request::get("records")
             .query("kind", kind)
+            .query("prefix", args.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
             .query("name", args.name.as_deref())
             .query("source_type", args.source_type.as_deref())
             .query("state", args.state.as_deref())
@@ -127,9 +137,9 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
     let wanted = |entry: &Value| {
         let Some(address) = entry["address"].as_str() else { return true };
         let matches = |glob: &AddressGlob| Address::parse(address).is_ok_and(|address| glob.matches(&address));
-        (patterns.is_empty() || patterns.iter().any(matches))
-            && args.prefix.as_ref().is_none_or(|prefix| address.starts_with(prefix))
+        patterns.is_empty() || patterns.iter().any(matches)
     };
+    let format = args.format.wanted(session.output)?;
     // What is sorted or counted is read to its end first.
     let limit = args.limit.filter(|_| args.sort.is_none() && !args.count);
     let mut pages = follow(session, limit, args.cursor.clone(), request, wanted).await?;
@@ -141,7 +151,7 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         sort_by(&mut pages.items, sort)?;
         pages.items.truncate(args.limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX));
     }
-    show(session, pages)
+    show(format, pages)
 }
 
 /// Sorts by address, or by what comes first to those who look: the last written, or the state.
@@ -172,25 +182,34 @@ fn state(status: Option<&Status>) -> String {
     status.and_then(|status| status.payload.get("state")?.as_str()).unwrap_or_default().to_owned()
 }
 
-pub(super) async fn snapshot(session: &Session) -> Result<(), Failure> {
+pub(super) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
+    let format = format.wanted(session.output)?;
     let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
-    show(session, pages)
+    show(format, pages)
 }
 
-fn show(session: &Session, pages: Pages) -> Result<(), Failure> {
+fn show(format: Format, pages: Pages) -> Result<(), Failure> {
     let Pages { items, cursor, position } = pages;
-    let mut answer = json!({"records": items});
-    if let Some(cursor) = &cursor {
-        answer["cursor"] = cursor.as_str().into();
-    }
-    if let Some(position) = position {
-        answer["position"] = position.into();
-    }
-    session.output.answer(&answer, || match (items.as_slice(), &cursor) {
+    let document = || {
+        let mut answer = json!({"records": items});
+        if let Some(cursor) = &cursor {
+            answer["cursor"] = cursor.as_str().into();
+        }
+        if let Some(position) = position {
+            answer["position"] = position.into();
+        }
+        answer
+    };
+    let words = || match (items.as_slice(), &cursor) {
         ([], _) => "no records".into(),
         (records, None) => output::records(records),
-        (records, Some(cursor)) => {
-            format!("{}\n… and more: --cursor {cursor}", output::records(records))
-        }
-    })
+        (records, Some(cursor)) => format!("{}\n… and more: --cursor {cursor}", output::records(records)),
+    };
+    lists::print(format, columns_of(&items), &items, document, words)?;
+    // Lines for programs have no place for it.
+    match (&cursor, format) {
+        (Some(cursor), Format::Ndjson | Format::Csv) => output::note(&format!("… and more: --cursor {cursor}")),
+        _ => {}
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `init`, `health`, `openapi` and `completions`: about the service rather than its records.
+//! `init`, `backup`, `health`, `openapi`, `completions` and `man`: about the service rather than its records.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Session;
+use super::{Session, progress::Spinner};
 use crate::{
     args::{Cli, TargetArgs},
     client::Request,
@@ -86,7 +86,9 @@ pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Re
             ));
         }
     };
+    let spinner = Spinner::begin(output, format!("copying {}", directory.display()));
     let position = nameservice_embedded::backup(&directory, to).await?;
+    drop(spinner);
     output.answer(&json!({"directory": to, "position": position}), || {
         format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })
@@ -112,4 +114,21 @@ pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "nameservice", &mut script);
     output::print(&String::from_utf8_lossy(&script))
+}
+
+pub(super) fn man(out: Option<&Path>) -> Result<(), Failure> {
+    // Its subcommands are complete once it is built.
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    match out {
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page).map_err(Failure::Output)?;
+            output::print(&String::from_utf8_lossy(&page))
+        }
+        Some(directory) => {
+            std::fs::create_dir_all(directory).map_err(Failure::Output)?;
+            clap_mangen::generate_to(command, directory).map_err(Failure::Output)
+        }
+    }
 }

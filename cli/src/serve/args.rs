@@ -56,6 +56,12 @@ pub struct ServeArgs {
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; without it, a service on loopback has them at /metrics
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     pub metrics: Option<SocketAddr>,
+    /// Send traces of requests to the OpenTelemetry collector at this URL, over HTTP: http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Measure nothing
+    #[arg(long, conflicts_with = "metrics")]
+    pub no_metrics: bool,
     /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]
     #[arg(long, value_name = "DIR")]
     pub feed_data: Option<PathBuf>,

@@ -52,6 +52,9 @@ pub struct LeaseAcquireArgs {
     /// For how long.
     #[command(flatten)]
     pub term: TermArgs,
+    /// How long to wait for a lease that another holds: 10, 10s; at most 20 seconds
+    #[arg(long, value_name = "DURATION", value_parser = values::wait)]
+    pub wait: Option<u64>,
     /// How to repeat it.
     #[command(flatten)]
     pub key: KeyArgs,
