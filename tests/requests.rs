@@ -405,6 +405,10 @@ async fn every_write_leaves_rows_of_the_layout() {
     check("retraction").await;
     store.restore(&Call::fresh(), &search).await.unwrap().applied();
     check("restoration").await;
+    for protected in [true, false] {
+        assert_eq!(store.protect(&Call::fresh(), &db, protected).await.unwrap(), Protection::Set);
+        check("protection").await;
+    }
     let to = ResetTo::new(None, None).unwrap();
     store.reset_head(&Call::fresh(), &dev, &to).await.unwrap().applied();
     check("reset").await;

@@ -12,11 +12,14 @@ pub mod consumer;
 pub mod failure;
 pub mod files;
 mod keys;
+pub mod lists;
 pub mod output;
+pub mod palette;
 pub mod prometheus;
 pub mod routes;
 pub mod serve;
 pub mod target;
+pub mod traces;
 pub mod upstream;
 pub mod values;
 
@@ -34,9 +37,20 @@ pub async fn program() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    output::init_logging(cli.command.serves(), cli.log_level, cli.log_format);
     let json = cli.json;
-    match commands::run(cli).await {
+    let traces = match cli.command.otlp().map(traces::Traces::to).transpose() {
+        Ok(traces) => traces,
+        Err(failure) => {
+            output::report(&failure, json);
+            return failure.exit_code();
+        }
+    };
+    output::init_logging(cli.command.serves(), cli.log_level, cli.log_format, traces.as_ref());
+    let done = commands::run(cli).await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::report(&failure, json);

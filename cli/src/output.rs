@@ -13,12 +13,14 @@ use nameservice_api::{
 };
 use nameservice_model::{Finding, Fix, chain};
 use serde_json::{Value, json};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::{
     args::{LogFormat, LogLevel},
     commands::Operation,
     failure::Failure,
+    palette::Palette,
+    traces::Traces,
 };
 
 /// Prints results.
@@ -69,7 +71,7 @@ pub fn report(failure: &Failure, json: bool) {
     match failure.problem() {
         Some(problem) if json => note(&json!(problem).to_string()),
         None if json && matches!(failure, Failure::Usage(_)) => note(&usage(&failure.to_string())),
-        _ => note(&words_of(failure)),
+        _ => note(&words_of(failure, Palette::stderr())),
     }
 }
 
@@ -79,10 +81,10 @@ pub fn usage(detail: &str) -> String {
     json!({"type": "about:blank", "title": "The command line cannot be used", "detail": detail}).to_string()
 }
 
-fn words_of(failure: &Failure) -> String {
+fn words_of(failure: &Failure, palette: Palette) -> String {
     let reason = chain(failure);
     let reason: Vec<_> = reason.lines().map(str::trim).collect();
-    let mut words = format!("error: {}", clean(&reason.join(" ")));
+    let mut words = format!("{} {}", palette.bad("error:"), clean(&reason.join(" ")));
     let Some(problem) = failure.problem() else { return words };
     if let Some(actual) = failure.actual() {
         let _ = write!(words, "\n  current: {}", value(actual));
@@ -110,19 +112,20 @@ fn words_of(failure: &Failure) -> String {
 }
 
 /// Starts the log on stderr. By default `serve` logs its requests, and other commands only warnings.
-pub fn init_logging(serving: bool, level: Option<LogLevel>, format: LogFormat) {
+pub fn init_logging(serving: bool, level: Option<LogLevel>, format: LogFormat, traces: Option<&Traces>) {
     let default = if serving { "info" } else { "warn" };
     let of_environment = || std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
     let wanted = level.map(|level| level.as_str().to_owned()).or_else(of_environment);
     // The engine warns of every refused condition, which is an outcome like any other; the AWS configuration warns of
     // every place where it has looked in vain, also when it finds what it needs in the next one.
     let filter = EnvFilter::new(format!("dynoxide=error,aws_config=error,{}", wanted.as_deref().unwrap_or(default)));
-    // Refused only where a log is there already.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    let _ = match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().try_init(),
+    let log = fmt::layer().with_writer(io::stderr);
+    let log = match format {
+        LogFormat::Text => log.boxed(),
+        LogFormat::Json => log.json().boxed(),
     };
+    // Rejected only where a log is there already.
+    let _ = tracing_subscriber::registry().with(traces.map(Traces::layer)).with(log.with_filter(filter)).try_init();
 }
 
 /// Returns a head in words.
@@ -179,10 +182,10 @@ fn value(value: &Value) -> String {
 
 /// A change in a line: position, time, address, what has changed, how, its watermark, and what is there now.
 pub fn change(change: &Change) -> String {
-    change_line(&json!(change))
+    change_line(&json!(change), Palette::stdout())
 }
 
-fn change_line(change: &Value) -> String {
+fn change_line(change: &Value, palette: Palette) -> String {
     let payload = change.get("payload").filter(|payload| !payload.is_null());
     let now = match (change["concern"].as_str(), payload) {
         _ if change["payload_omitted"] == true => "(too large for the feed: read the record)".to_owned(),
@@ -200,13 +203,19 @@ fn change_line(change: &Value) -> String {
         },
     };
     let watermark = if change["concern"] == "meta" { "-".into() } else { text(&change["watermark"]) };
+    let kind = format!("{:<9}", text(&change["change"]));
+    let kind = match kind.trim_end() {
+        "created" | "restored" => palette.good(&kind),
+        "retracted" | "purged" => palette.bad(&kind),
+        "reset" => palette.notable(&kind),
+        _ => kind,
+    };
     let line = format!(
-        "{:>8}  {:<24}  {:<24}  {:<6}  {:<9}  {watermark:>6}  {now}",
+        "{:>8}  {:<24}  {:<24}  {:<6}  {kind}  {watermark:>6}  {now}",
         text(&change["position"]),
         text(&change["occurred_at"]),
         text(&change["address"]),
         text(&change["concern"]),
-        text(&change["change"]),
     );
     line.trim_end().to_owned()
 }
@@ -378,9 +387,10 @@ pub fn hits(hits: &[Value]) -> String {
 
 fn kind(record: &Value) -> String {
     let retracted = if record["retracted"] == true { ", retracted" } else { "" };
+    let protected = if record["protected"] == true { ", protected" } else { "" };
     match record.get("source_type") {
-        Some(source_type) => format!("graph source {}{retracted}", text(source_type)),
-        None => format!("{}{retracted}", text(&record["kind"]).replace('_', " ")),
+        Some(source_type) => format!("graph source {}{retracted}{protected}", text(source_type)),
+        None => format!("{}{retracted}{protected}", text(&record["kind"]).replace('_', " ")),
     }
 }
 
@@ -412,6 +422,16 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
+/// A table with titles, flush left.
+pub fn table<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = plain_table();
+    table.set_header(titles);
+    for row in rows {
+        table.add_row(row);
+    }
+    lines(table)
+}
+
 fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -423,7 +443,10 @@ fn lines(mut table: Table) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let (text, has_titles, palette) = (table.to_string(), table.header().is_some(), Palette::stdout());
+    let lines = text.lines().map(str::trim_end).enumerate();
+    let lines = lines.map(|(i, line)| if i == 0 && has_titles { palette.title(line) } else { line.to_owned() });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -458,17 +481,20 @@ mod tests {
             "actual": {"id": ID, "t": 7}, "dependents": ["a:main", "b:main"],
         }))
         .unwrap();
-        let words = words_of(&Failure::Refused(Box::new(problem)));
+        let words = words_of(&Failure::Refused(Box::new(problem)), Palette::PLAIN);
         assert_eq!(words, format!("error: not as expected\n  current: {ID} at t 7\n  dependents: a:main, b:main"));
     }
 
     #[test]
     fn a_change_is_a_line_whose_columns_stand_below_those_of_the_line_before() {
         let event = |concern: &str, watermark: i64, payload: Value| {
-            change_line(&json!({
-                "position": 7, "address": "mydb:main", "kind": "ledger", "concern": concern, "change": "updated",
-                "watermark": watermark, "payload": payload, "occurred_at": "2026-01-01T00:00:00.123Z",
-            }))
+            change_line(
+                &json!({
+                    "position": 7, "address": "mydb:main", "kind": "ledger", "concern": concern, "change": "updated",
+                    "watermark": watermark, "payload": payload, "occurred_at": "2026-01-01T00:00:00.123Z",
+                }),
+                Palette::PLAIN,
+            )
         };
         let begin = "       7  2026-01-01T00:00:00.123Z  mydb:main                 ";
         for (line, end) in [

@@ -25,6 +25,7 @@ fn routes() -> Route {
         .merge(lease_release::route())
         .merge(ledger_create::route())
         .merge(openapi_get::route())
+        .merge(protection_set::route())
         .merge(record_get::route())
         .merge(record_list::route())
         .merge(record_purge::route())

@@ -1,5 +1,7 @@
 //! The whole service on one machine.
 
+mod args;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -25,15 +27,18 @@ use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    args::{ServeArgs, TargetArgs},
+    args::TargetArgs,
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
     files::Stored,
     keys, output, prometheus, routes,
     target::{Missing, Opened, Place, Table},
+    traces,
     upstream::Upstream,
 };
+
+pub use args::ServeArgs;
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
@@ -121,10 +126,14 @@ struct Settings {
     base_path: Option<BasePath>,
     /// What it is a replica of.
     upstream: Option<Upstream>,
+    /// Without metrics.
+    unmeasured: bool,
+    /// With a span for each request.
+    traced: bool,
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, base_path, upstream } = settings;
+    let Settings { nudge, cors, base_path, upstream, unmeasured, traced } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -140,7 +149,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
         shutdown: shutdown.clone(),
     };
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
-    let metrics = address.ip().is_loopback().then(|| prometheus::router(app.clone()));
+    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(app.clone()));
     let mut router = service(routes::router(), app);
     if let Some(upstream) = &upstream {
         router = upstream.layer(router);
@@ -151,6 +160,9 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
         router = router.layer(cors);
     }
     router = log_requests(router);
+    if traced {
+        router = traces::trace_requests(router);
+    }
     let base = base_path.clone();
     if let Some(base_path) = base_path {
         router = below(base_path, router);
@@ -302,7 +314,8 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     }
     let app = opened.app(auth);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
-    let settings = Settings { nudge, cors, base_path: args.base_path.clone(), upstream: None };
+    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
+    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced };
     let service = start_with(listener, app, settings)?;
     // A service in the background may have no stdout any more.
     let _ = output::print(&greeting(&args, &service, &opened));
@@ -357,8 +370,8 @@ async fn run_replica(
     let app = App::new(names.clone(), names.clone(), auth);
     let upstream = Upstream::new(replica, http);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
-    let base_path = args.base_path.clone();
-    let settings = Settings { nudge: None, cors, base_path, upstream: Some(upstream.clone()) };
+    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
+    let settings = Settings { nudge: None, cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced };
     let service = start_with(listener, app, settings)?;
     let _ = output::print(&format!("Listening on {}, a replica of {url}. Ctrl-C stops it.", service.url()));
     stop.await;

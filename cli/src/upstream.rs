@@ -104,7 +104,7 @@ async fn answer(State(upstream): State<Upstream>, request: Request, next: Next) 
     if path == "/v1/health" && !request.uri().query().is_some_and(|query| query.contains("deep=true")) {
         return upstream.health();
     }
-    if !upstream.replica.is_ready() && path != "/v1/openapi.json" && path != "/v1/docs" {
+    if !upstream.replica.is_ready() && path != "/v1/openapi.json" && !path.starts_with("/v1/docs") {
         let source = Some("the replica has not read its first snapshot".into());
         return Problem::from(StoreError::Unavailable { operation: "answer as a replica", source }).into_response();
     }
@@ -199,8 +199,8 @@ async fn settle(upstream: &Upstream, method: &Method, path: &str, headers: &Head
 
 /// What a replica shows once it has a write.
 enum Wanted {
-    /// A record with these watermarks, and retracted or not.
-    Record { address: Address, marks: Vec<(ConcernKind, i64)>, retracted: Option<bool> },
+    /// A record with these watermarks, and retracted and protected or not.
+    Record { address: Address, marks: Vec<(ConcernKind, i64)>, retracted: Option<bool>, protected: Option<bool> },
     /// No record.
     Gone(Address),
     /// It cannot be seen from the answer.
@@ -226,7 +226,9 @@ impl Wanted {
         let mark = |value: &Value| value.get("t").or_else(|| value.get("v")).and_then(Value::as_i64);
         if let Some(concern) = concern {
             return match (Address::parse(&rest), answer.get("value").and_then(mark)) {
-                (Ok(address), Some(v)) => Self::Record { address, marks: vec![(concern, v)], retracted: None },
+                (Ok(address), Some(v)) => {
+                    Self::Record { address, marks: vec![(concern, v)], retracted: None, protected: None }
+                }
                 _ => Self::Unknown,
             };
         }
@@ -236,7 +238,8 @@ impl Wanted {
         let marks = ConcernKind::ALL.into_iter();
         let marks = marks.filter_map(|concern| Some((concern, answer.get(concern.as_str()).and_then(mark)?)));
         let retracted = answer.get("retracted").and_then(Value::as_bool);
-        Self::Record { address, marks: marks.collect(), retracted }
+        let protected = answer.get("protected").and_then(Value::as_bool);
+        Self::Record { address, marks: marks.collect(), retracted, protected }
     }
 
     async fn is_shown(&self, upstream: &Upstream) -> bool {
@@ -244,7 +247,7 @@ impl Wanted {
         match self {
             Self::Unknown => true,
             Self::Gone(address) => matches!(names.lookup(address).await, Ok(None)),
-            Self::Record { address, marks, retracted } => match names.lookup(address).await {
+            Self::Record { address, marks, retracted, protected } => match names.lookup(address).await {
                 Ok(Some(record)) => {
                     let here = |concern: ConcernKind| match concern {
                         ConcernKind::Head => record.head.as_ref().map_or(0, |head| head.v),
@@ -253,6 +256,7 @@ impl Wanted {
                         ConcernKind::Config => record.config.v,
                     };
                     retracted.is_none_or(|retracted| retracted == record.retracted)
+                        && protected.is_none_or(|protected| protected == record.protected)
                         && marks.iter().all(|(concern, v)| here(*concern) >= *v)
                 }
                 _ => false,

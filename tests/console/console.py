@@ -322,6 +322,22 @@ def every_form_writes(w):
     done(page)
     assert s.record("mydb:dev")["head"] == {"id": commit("r"), "t": 1}
 
+    # A protected record stays until its protection is taken away.
+    page.get_by_role("button", name="Protect …", exact=True).click()
+    submit(page, "Protect")
+    done(page)
+    expect(page.get_by_text("protected", exact=True)).to_be_visible()
+    assert s.record("mydb:dev")["protected"] is True
+    page.get_by_role("button", name="Purge …").click()
+    dialog(page).get_by_label("Type the address").fill("mydb:dev")
+    submit(page, "Purge")
+    expect(dialog(page).get_by_role("alert")).to_contain_text("The record is protected")
+    submit(page, "Cancel")
+    page.get_by_role("button", name="Unprotect …").click()
+    submit(page, "Unprotect")
+    done(page)
+    assert "protected" not in s.record("mydb:dev")
+
     page.get_by_role("button", name="Purge …").click()
     purge = dialog(page).get_by_role("button", name="Purge", exact=True)
     expect(purge).to_be_disabled()
@@ -663,6 +679,35 @@ def behind_a_base_path_that_streams_nothing_it_polls(w):
     page.wait_for_url(f"{proxy.url}/v1/docs")
     assert not foreign, foreign
     proxy.stop()
+
+
+@test
+def the_description_of_the_api_sends_requests_with_a_token_and_loads_nothing_from_elsewhere(w):
+    issuer = Issuer(w.folder)
+    s = w.service("--jwks", str(issuer.file), "--any-issuer", "--any-audience", "--base-path", "/names")
+    s.token = issuer.token("nameservice:admin")
+    page = w.page()
+    foreign = []
+    page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith((s.url, "data:")) else None)
+    page.goto(f"{s.url}/names/v1/docs")
+    expect(page.get_by_role("heading", name="Nameservice")).to_be_visible()
+    operation = page.locator("#operations-records-record_list")
+    operation.scroll_into_view_if_needed()
+    operation.get_by_role("button").first.click()
+    operation.get_by_role("button", name="Try it out").click()
+    operation.get_by_role("button", name="Execute").click()
+    expect(operation.locator(".live-responses-table tr.response .response-col_status").first).to_contain_text("401")
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".auth-container input").fill(issuer.token("nameservice:read"))
+    page.locator(".auth-container").get_by_role("button", name="Apply credentials").click()
+    page.get_by_role("button", name="Close").first.click()
+    operation.get_by_role("button", name="Execute").click()
+    expect(operation.locator(".live-responses-table tr.response .response-col_status").first).to_contain_text("200")
+    expect(operation.locator(".live-responses-table")).to_contain_text("records")
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert "eyJ" not in kept, kept
+    w.shot(page, "api")
+    assert not foreign, foreign
 
 
 @test

@@ -10,6 +10,7 @@ mod head;
 mod index;
 mod leases;
 pub(crate) mod lists;
+mod protection;
 mod purge;
 pub(crate) mod races;
 mod reset;

@@ -348,6 +348,7 @@ def operations(token_of_lease):
     check = {"op": "check", "address": "mydb:dev/one", "concern": "head", "expected": head(1)}
     yield "transaction_commit", "write", "POST", "/v1/transactions", {"operations": [push, check]}, 200
     yield "head_reset", "admin", "POST", "/v1/resets/mydb", {"head": head(1), "index": UNBORN}, 200
+    yield "protection_set", "admin", "PUT", "/v1/protections/mydb", {"protected": False}, 200
     yield "branch_drop", "admin", "DELETE", "/v1/branches/mydb:dev/one", None, 200
     yield "record_retract", "write", "POST", "/v1/retractions/search", {"reason": "done"}, 200
     yield "record_restore", "write", "POST", "/v1/restorations/search", {}, 200

@@ -12,6 +12,7 @@ mod index;
 mod layout;
 mod leases;
 mod lists;
+mod protection;
 mod purge;
 mod reset;
 mod retract;

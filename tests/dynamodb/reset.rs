@@ -45,3 +45,16 @@ async fn a_reset_that_is_interrupted_leaves_a_gap_in_flurees_log_and_no_contradi
     assert_eq!(found(table.direct(), &db).await.head, Some(head(5)), "not reset");
     assert_eq!(logged(&table).await.len(), 3);
 }
+
+#[tokio::test]
+async fn a_reset_of_a_protected_ledger_touches_neither_its_head_nor_flurees_log() {
+    let table = Table::fresh().await.proxied().await;
+    let db = born(table.direct(), "mydb", 5).await;
+    table.put(&log(1..=5)).await;
+    assert_eq!(table.direct().protect(&Call::fresh(), &db, true).await.unwrap(), Protection::Set);
+    let before = table.rows("mydb:main").await;
+    table.proxy.take_operations();
+    assert_eq!(table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.unwrap(), Reset::Protected);
+    assert_eq!(table.proxy.take_operations(), ["Query", "TransactWriteItems"]);
+    assert_eq!(table.rows("mydb:main").await, before);
+}

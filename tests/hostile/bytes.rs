@@ -52,6 +52,7 @@ fn requests() -> Vec<(Method, &'static str, Value)> {
         ),
         (Method::POST, "/v1/branches", json!({ "name": "mydb", "branch": "main", "source": "other", "at": head(1) })),
         (Method::POST, "/v1/resets/nobody", json!({ "head": head(1), "index": head(1) })),
+        (Method::PUT, "/v1/protections/nobody", json!({ "protected": true })),
         (Method::POST, "/v1/retractions/nobody", json!({ "reason": "why" })),
         (
             Method::PUT,

@@ -209,6 +209,7 @@ async fn reads(r: &mut Recorder) {
         "/v1/health?deep=true",
         "/v1/openapi.json",
         "/v1/docs",
+        "/v1/docs/docs.js",
         "/console",
         "/console/app.js",
         "/fluree/storage/ns/mydb",
@@ -236,6 +237,9 @@ async fn ends(r: &mut Recorder) {
     r.service.table.put(&[rows::commit_log("first:main", &cid(1), 1)]).await;
     r.post("/v1/resets/first", json!({ "head": unborn(), "index": unborn() })).await.expect(200);
     r.post("/v1/resets/nobody", json!({ "head": unborn(), "index": unborn() })).await.problem(404, "unknown-record");
+    for protected in [true, false] {
+        r.put("/v1/protections/first", json!({ "protected": protected })).await.expect(200);
+    }
     r.post("/v1/retractions/mydb", json!({})).await.problem(409, "has-dependents");
     r.post("/v1/retractions/first", json!({ "reason": "over" })).await.expect(200);
     r.post("/v1/restorations/first", json!({})).await.expect(200);

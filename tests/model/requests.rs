@@ -151,8 +151,13 @@ impl Seen {
                 let index = if throw.below(2) == 0 { unborn } else { self.commit("index", 1) };
                 post(format!("/v1/resets/{any}"), json!({ "head": head, "index": index }))
             }
-            33..40 => self.lease(&mut throw, any),
-            40..46 => self.transaction(&mut throw),
+            33..36 => {
+                // Mostly taken away again, so that records can go.
+                let body = json!({ "protected": throw.below(3) == 0 });
+                Ask::new(Method::PUT, format!("/v1/protections/{any}"), Some(body))
+            }
+            36..41 => self.lease(&mut throw, any),
+            41..47 => self.transaction(&mut throw),
             _ => self.push(&mut throw, any),
         }
     }

@@ -36,6 +36,7 @@ const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
 const PLANNED: &str = "shared/store/src/planned.rs";
 const REFERENCES: &str = "shared/store/src/references.rs";
 const RETRACTIONS: &str = "shared/store/src/retractions.rs";
+const PROTECTIONS: &str = "shared/store/src/protections.rs";
 const PURGES: &str = "shared/store/src/purges.rs";
 const CREATION: &str = "shared/store/src/creation.rs";
 const COMMITS: &str = "shared/store/src/doctor/commits.rs";
@@ -48,6 +49,7 @@ const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
 const EMBEDDED_PUSHES: &str = "shared/embedded/src/state/pushes.rs";
 const EMBEDDED_LEASES: &str = "shared/embedded/src/state/leases.rs";
 const EMBEDDED_RETRACTIONS: &str = "shared/embedded/src/state/retractions.rs";
+const EMBEDDED_PURGES: &str = "shared/embedded/src/state/purges.rs";
 const EMBEDDED_LEDGERS: &str = "shared/embedded/src/state/ledgers.rs";
 const EMBEDDED_GRAPH_SOURCES: &str = "shared/embedded/src/state/graph_sources.rs";
 const EMBEDDED_WRITER: &str = "shared/embedded/src/writer.rs";
@@ -248,6 +250,27 @@ pub(crate) const BUGS: &[Bug] = &[
         &["contract::retract", "model::"],
     ),
     bug(
+        "a protected record is purged by whoever has read it before",
+        PURGES,
+        "    delete.unprotected();\n",
+        "",
+        &["dynamodb::protection"],
+    ),
+    bug(
+        "a protected record is retracted by whoever has read it before",
+        RETRACTIONS,
+        "            retract.unprotected();\n",
+        "",
+        &["dynamodb::protection"],
+    ),
+    bug(
+        "a protection makes a record",
+        PROTECTIONS,
+        "        mark.record_exists();\n",
+        "",
+        &["contract::protection", "dynamodb::protection"],
+    ),
+    bug(
         "a dropped branch is counted on",
         PURGES,
         "    uncount.add(ATTR_BRANCHES, -1);",
@@ -361,6 +384,13 @@ pub(crate) const BUGS: &[Bug] = &[
         "        if there.is_referenced() {",
         "        if there.is_referenced() && false {",
         &["contract::retract", "contract::races::depending", "model::"],
+    ),
+    bug(
+        "embedded: a protected record is purged",
+        EMBEDDED_PURGES,
+        "            Some(record) if record.protected => Purged::Protected,\n",
+        "",
+        &["contract::protection", "model::"],
     ),
     bug(
         "embedded: a branch is not counted at its source",

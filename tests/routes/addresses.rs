@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every route with an address at its end.
-const ROUTES: [(Method, &str); 14] = [
+const ROUTES: [(Method, &str); 15] = [
     (Method::GET, "/v1/records/"),
     (Method::DELETE, "/v1/records/"),
     (Method::PUT, "/v1/heads/"),
@@ -14,6 +14,7 @@ const ROUTES: [(Method, &str); 14] = [
     (Method::POST, "/v1/retractions/"),
     (Method::POST, "/v1/restorations/"),
     (Method::POST, "/v1/resets/"),
+    (Method::PUT, "/v1/protections/"),
     (Method::GET, "/v1/branches/"),
     (Method::DELETE, "/v1/branches/"),
     (Method::GET, "/fluree/storage/ns/"),
@@ -48,6 +49,7 @@ async fn an_unusual_address_goes_through_every_route() {
             (Method::PUT, "configs", Some(json!({ "expected": { "v": 0 }, "new": { "payload": {} } })), 200),
             (Method::POST, "retractions", None, 200),
             (Method::POST, "restorations", None, 200),
+            (Method::PUT, "protections", Some(json!({ "protected": false })), 200),
             (Method::POST, "resets", Some(json!({ "head": commit(1), "index": unborn() })), 200),
         ];
         for (method, route, body, status) in steps {

@@ -111,6 +111,7 @@ fn operations(address: &str) -> Vec<(&'static str, Method, String, Option<Value>
         of("write", Method::POST, "/fluree/nameservice/refs/{}/init", None),
         of("admin", Method::PUT, "/v1/indexes/{}", Some(equal)),
         of("admin", Method::POST, "/v1/resets/{}", Some(nothing)),
+        of("admin", Method::PUT, "/v1/protections/{}", Some(json!({ "protected": true }))),
         of("admin", Method::DELETE, "/v1/branches/{}", None),
         of("admin", Method::DELETE, "/v1/records/{}", None),
     ]
@@ -125,6 +126,7 @@ async fn without_a_token_only_health_and_documentation_are_served() {
         let path = template
             .replace("refs/{address}", "refs/mydb/init")
             .replace("{address}", "mydb")
+            .replace("docs/{file}", "docs/docs.js")
             .replace("{file}", "app.js");
         for (method, operation) in item.as_object().unwrap() {
             let Ok(method) = Method::from_bytes(method.to_uppercase().as_bytes()) else { continue };
@@ -141,7 +143,7 @@ async fn without_a_token_only_health_and_documentation_are_served() {
             }
         }
     }
-    assert_eq!(open, ["/console", "/console/app.js", "/v1/docs", "/v1/health", "/v1/openapi.json"]);
+    assert_eq!(open, ["/console", "/console/app.js", "/v1/docs", "/v1/docs/docs.js", "/v1/health", "/v1/openapi.json"]);
     service.get("/v1/nowhere").await.problem(404, "not-found");
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
 }

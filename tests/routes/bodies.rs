@@ -47,6 +47,7 @@ fn operations() -> Vec<Operation> {
         of(Method::POST, "/v1/resets/mydb", json!({ "head": unborn(), "index": unborn() }), &["head", "index"]),
         of(Method::POST, "/v1/changes/compare", json!({ "subscriptions": { "mydb": {} } }), &["subscriptions"]),
         of(Method::POST, "/v1/retractions/mydb", json!({ "reason": "x" }), &[]),
+        of(Method::PUT, "/v1/protections/mydb", json!({ "protected": true }), &["protected"]),
     ]
 }
 

@@ -1,46 +1,11 @@
-use std::{fs, path::Path};
-
-use super::*;
-
-/// Returns the names of the console's files, as they are under `assets/`.
-fn assets() -> Vec<String> {
-    fn walk(folder: &Path, root: &Path, found: &mut Vec<String>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => walk(&path, root, found),
-                false => found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()),
-            }
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions/console_get/assets");
-    let mut found = Vec::new();
-    walk(&root, &root, &mut found);
-    found
-}
+use super::{assets::assets, *};
 
 #[tokio::test]
 async fn every_file_of_the_console_is_served_under_its_type_and_a_strict_policy() {
     let service = Service::start().await;
-    let all = assets();
+    let all = assets("console_get");
     assert!(all.len() > 15, "{all:?}");
-    for name in &all {
-        let path = if name == "index.html" { "/console".to_owned() } else { format!("/console/{name}") };
-        let answer = service.get(&path).await;
-        let expected = match name.rsplit_once('.').unwrap().1 {
-            "html" => "text/html; charset=utf-8",
-            "js" => "text/javascript; charset=utf-8",
-            "css" => "text/css; charset=utf-8",
-            "svg" => "image/svg+xml",
-            _ => "text/plain; charset=utf-8",
-        };
-        assert_eq!(answer.header("content-type"), Some(expected), "{name}");
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{name}");
-        let policy = answer.header("content-security-policy").unwrap();
-        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
-        assert!(!policy.contains("unsafe"), "{policy}");
-        answer.expect(200);
-    }
+    assets::are_served(&service, &all, "/console").await;
     for path in ["/console/nowhere.js", "/console/../Cargo.toml", "/console/%FF", "/console/vendor/"] {
         service.get(path).await.problem(404, "not-found");
     }
@@ -49,16 +14,7 @@ async fn every_file_of_the_console_is_served_under_its_type_and_a_strict_policy(
 #[tokio::test]
 async fn the_page_names_its_files_relative_to_itself_and_holds_no_script() {
     let service = Service::start().await;
-    let page = service.get("/console").await.expect(200);
-    let page = page.as_str().unwrap();
-    for start in ["src=\"", "href=\""] {
-        for rest in page.split(start).skip(1) {
-            let url = rest.split('"').next().unwrap();
-            assert!(!url.starts_with('/') && !url.contains(':'), "{url}");
-            service.get(&format!("/{url}")).await.expect(200);
-        }
-    }
-    assert!(!page.contains("<style") && !page.contains("<script>") && !page.contains(" on"), "{page}");
+    assets::is_relative_and_without_script(&service, "/console").await;
 }
 
 #[tokio::test]

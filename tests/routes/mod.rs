@@ -1,6 +1,7 @@
 //! Every operation over HTTP: one module a function, and one for each rule that all of them keep.
 
 mod addresses;
+mod assets;
 pub(crate) mod authorization;
 mod bodies;
 mod branch_create;
@@ -27,6 +28,7 @@ mod lease_release;
 mod ledger_create;
 mod not_found;
 mod openapi_get;
+mod protection_set;
 mod record_get;
 mod record_list;
 mod record_purge;

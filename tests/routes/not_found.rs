@@ -40,6 +40,7 @@ async fn another_method_is_told_which_the_route_takes() {
         (Method::PUT, "/v1/retractions/mydb", &["POST"]),
         (Method::GET, "/v1/restorations/mydb", &["POST"]),
         (Method::PUT, "/v1/resets/mydb", &["POST"]),
+        (Method::DELETE, "/v1/protections/mydb", &["PUT"]),
         (Method::GET, "/v1/branches", &["POST"]),
         (Method::PUT, "/v1/branches/mydb", &["DELETE", "GET", "HEAD"]),
         (Method::POST, "/v1/health", &["GET", "HEAD"]),

@@ -9,11 +9,24 @@ async fn the_document_is_the_one_that_describes_the_routes_mounted() {
 }
 
 #[tokio::test]
-async fn the_page_for_people_loads_nothing_from_elsewhere() {
+async fn every_file_of_the_page_for_people_is_served_under_its_type_and_a_strict_policy() {
     let service = Service::start().await;
-    let answer = service.get("/v1/docs").await;
-    assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(answer.header("content-security-policy").unwrap().contains("default-src 'none'"));
-    let page = answer.expect(200);
-    assert!(!page.as_str().unwrap().contains("src=\"http"));
+    let all = assets::assets("openapi_get");
+    assert!(all.len() > 5, "{all:?}");
+    assets::are_served(&service, &all, "/v1/docs").await;
+    assets::is_relative_and_without_script(&service, "/v1/docs").await;
+    for path in ["/v1/docs/nowhere.js", "/v1/docs/../Cargo.toml", "/v1/docs/%FF", "/v1/docs/vendor/"] {
+        service.get(path).await.problem(404, "not-found");
+    }
+}
+
+#[tokio::test]
+async fn a_browser_that_has_the_page_is_not_sent_it_again() {
+    let service = Service::start().await;
+    for path in ["/v1/docs", "/v1/docs/vendor/swagger-ui-bundle.js"] {
+        let first = service.get(path).await;
+        let tag = first.header("etag").unwrap().to_owned();
+        let again = service.send(Method::GET, path, &[("if-none-match", &tag)], None).await;
+        assert_eq!(again.expect(304), Value::Null, "{path}");
+    }
 }

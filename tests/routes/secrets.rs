@@ -29,7 +29,9 @@ fn reads() -> Vec<String> {
             continue;
         }
         for address in ["mydb", "search"] {
-            all.push(path.replace("{address}", address).replace("{file}", "app.js"));
+            all.push(
+                path.replace("{address}", address).replace("docs/{file}", "docs/docs.js").replace("{file}", "app.js"),
+            );
         }
     }
     all.extend(["/v1/records?view=full", "/v1/records?view=full&source_type=f:Bm25Index"].map(String::from));

@@ -1,7 +1,9 @@
 //! `branch`
 
+use clap::{Args, Subcommand};
 use http::Method;
 use nameservice_api::{BranchDropped, Record, requests::NewBranch};
+use nameservice_model::Address;
 use serde_json::json;
 
 use super::{
@@ -9,16 +11,66 @@ use super::{
     list::{Pages, follow},
 };
 use crate::{
-    args::{BranchCommand, BranchCreateArgs, BranchDropArgs},
+    args::KeyArgs,
     client::{Request, write},
     failure::Failure,
+    lists::{self, FormatArgs, RECORDS},
     output,
+    values::{self, RefValue},
 };
+
+/// `branch`
+#[derive(Debug, Subcommand)]
+pub enum BranchCommand {
+    /// Create a branch at the head of another
+    Create(BranchCreateArgs),
+    /// List the branches of a name
+    List {
+        /// The name, without a branch
+        #[arg(value_parser = values::name)]
+        name: String,
+        /// In which form.
+        #[command(flatten)]
+        format: FormatArgs,
+    },
+    /// Delete a branch
+    Drop(BranchDropArgs),
+}
+
+/// `branch create`
+#[derive(Debug, Args)]
+pub struct BranchCreateArgs {
+    /// The new branch, NAME:BRANCH
+    #[arg(value_parser = values::branch_address)]
+    pub address: Address,
+    /// The branch to start from
+    #[arg(long, value_name = "BRANCH", default_value = "main")]
+    pub from: String,
+    /// The commit to start from [default: the head of the source]
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
+    pub at: Option<RefValue>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `branch drop`
+#[derive(Debug, Args)]
+pub struct BranchDropArgs {
+    /// The branch
+    pub address: Address,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn run(session: &Session, command: BranchCommand) -> Result<(), Failure> {
     match command {
         BranchCommand::Create(args) => create(session, args).await,
-        BranchCommand::List { name } => list(session, &name).await,
+        BranchCommand::List { name, format } => list(session, &name, format).await,
         BranchCommand::Drop(args) => drop_branch(session, args).await,
     }
 }
@@ -37,9 +89,10 @@ async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure
     })
 }
 
-async fn list(session: &Session, name: &str) -> Result<(), Failure> {
+async fn list(session: &Session, name: &str, format: FormatArgs) -> Result<(), Failure> {
+    let format = format.wanted(session.output)?;
     let Pages { items, .. } = follow(session, None, None, || Request::get("branches").rest(name), |_| true).await?;
-    session.output.answer(&json!({"branches": items}), || output::records(&items))
+    lists::print(format, RECORDS, &items, || json!({"branches": items}), || output::records(&items))
 }
 
 async fn drop_branch(session: &Session, args: BranchDropArgs) -> Result<(), Failure> {

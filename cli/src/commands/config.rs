@@ -1,14 +1,33 @@
 //! `config`
 
+use clap::Args;
 use http::Method;
 use nameservice_api::{
     Config, Kind, Record,
     requests::{ConfigPush, ExpectedConfig, GraphSource, NewConfig},
 };
-use nameservice_model::ConcernKind;
+use nameservice_model::{Address, ConcernKind};
 
-use super::{Session, conflict::Expectation, incomplete, push};
-use crate::{args::ConfigArgs, client::write, failure::Failure, output, values};
+use super::{ClaimArgs, Session, conflict::Expectation, incomplete, push};
+use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+
+/// `config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// The record
+    pub address: Address,
+    /// The new configuration: a JSON object, @FILE, or - for stdin; left out, the configuration is shown
+    pub config: Option<String>,
+    /// The expected version, 0 for none [default: the stored one]
+    #[arg(long, value_name = "N", requires = "config")]
+    pub expect_v: Option<i64>,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failure> {
     let ConfigArgs { address, config, expect_v, claim, key } = args;

@@ -1,7 +1,8 @@
 //! `copy`, `compare`, `export` and `import`: between two places.
 
+mod args;
+
 use std::{
-    io::{IsTerminal as _, stderr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,13 +18,16 @@ use nameservice_sync::{
 };
 use serde_json::{Value, json};
 
+use super::progress;
 use crate::{
-    args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TargetArgs},
+    args::TargetArgs,
     client::{self, Request},
     failure::Failure,
     output::{self, Output},
     target::{Local, Missing},
 };
+
+pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
 
 /// How many addresses of one outcome are printed for a person.
 const SHOWN: usize = 20;
@@ -208,7 +212,7 @@ struct Bar(ProgressBar);
 
 impl Bar {
     async fn begin(from: &From, output: Output) -> Self {
-        if output.is_json() || !stderr().is_terminal() {
+        if !progress::is_wanted(output) {
             return Self(ProgressBar::hidden());
         }
         let bar = match from.count().await {

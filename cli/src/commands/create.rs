@@ -1,5 +1,6 @@
 //! `create` and `publish`
 
+use clap::Args;
 use http::Method;
 use nameservice_api::{
     ProblemKind, Record,
@@ -9,12 +10,62 @@ use nameservice_model::{Address, ContentId};
 
 use super::Session;
 use crate::{
-    args::{CreateArgs, KeyArgs, PublishArgs},
+    args::KeyArgs,
     client::write,
     failure::Failure,
     output,
     values::{self, RefValue},
 };
+
+/// `create`
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The new record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// The head that the ledger has already (with --t, or as ID@T)
+    #[arg(long, value_name = "ID", conflicts_with = "source_type")]
+    pub head: Option<String>,
+    /// The t of the head
+    #[arg(long, value_name = "T", requires = "head")]
+    pub t: Option<i64>,
+    /// Its configuration: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub config: Option<String>,
+    /// Create a graph source of this type, such as f:Bm25Index
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// A record that the graph source depends on (repeatable)
+    #[arg(long, value_name = "ADDRESS", requires = "source_type")]
+    pub depends_on: Vec<Address>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `publish`
+#[derive(Debug, Args)]
+pub struct PublishArgs {
+    /// The graph source, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Its type, such as f:Bm25Index
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: String,
+    /// Its configuration: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub config: String,
+    /// A record that it depends on (repeatable); left out, those of an existing graph source stay
+    #[arg(long, value_name = "ADDRESS")]
+    pub depends_on: Vec<Address>,
+    /// It depends on nothing any more
+    #[arg(long, conflicts_with = "depends_on")]
+    pub no_dependencies: bool,
+    /// The expected version of the configuration; 0 for none
+    #[arg(long, value_name = "N")]
+    pub expect_v: Option<i64>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Failure> {
     let CreateArgs { address, head, t, config, source_type, depends_on, key } = args;

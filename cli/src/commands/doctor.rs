@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
 use nameservice_embedded::OpenError;
@@ -12,14 +13,26 @@ use nameservice_model::{Error as StoreError, Finding, Severity};
 use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
+use super::progress::Spinner;
 use crate::{
-    args::{DoctorArgs, TargetArgs},
+    args::TargetArgs,
     client::{Client, Request},
     failure::Failure,
     files::Stored,
     output::{self, Output},
     target::{Missing, Opened, Place, Table, aws_config},
 };
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Fix what can be fixed safely, under live traffic
+    #[arg(long)]
+    pub fix: bool,
+    /// The queue of stream records that could not be read
+    #[arg(long, value_name = "URL")]
+    pub dead_letter_queue: Option<String>,
+}
 
 /// What there is to look at.
 struct Patient {
@@ -56,7 +69,9 @@ struct Report {
 pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
     let patient = admit(target, args).await?;
     let mut report = Report::default();
-    let examined = examine(&patient, &mut report).await;
+    let spinner = Spinner::begin(output, "examining");
+    let examined = examine(&patient, &mut report, &spinner).await;
+    drop(spinner);
     // What was found before the table could no longer be read is worth telling, too.
     if examined.is_ok() || !report.findings.is_empty() {
         report.print(output)?;
@@ -105,14 +120,19 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
 }
 
 /// All checks.
-async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> {
+async fn examine(patient: &Patient, report: &mut Report, spinner: &Spinner) -> Result<(), Failure> {
     if let Some(service) = &patient.service {
+        spinner.show("asking the service");
         report.findings.extend(check_service(service).await);
         report.looked_at.push("the service".into());
     }
     match &patient.data {
-        Some(Data::Directory(directory)) => check_log(directory, patient.fix, report).await?,
+        Some(Data::Directory(directory)) => {
+            spinner.show(format!("examining {}", directory.display()));
+            check_log(directory, patient.fix, report).await?;
+        }
         Some(Data::Table(table)) => {
+            spinner.show(format!("examining {}", table.describe()));
             report.findings.extend(check_shape(table).await?);
             let has_feed = table.feed.check_table().await.is_ok();
             let examined = check_records(table, has_feed, patient.fix, report).await?;
@@ -121,7 +141,10 @@ async fn examine(patient: &Patient, report: &mut Report) -> Result<(), Failure> 
                 report.findings.extend(check_buried(table).await?);
             }
         }
-        Some(Data::Files(stored)) => check_files(stored, patient.fix, report).await?,
+        Some(Data::Files(stored)) => {
+            spinner.show(format!("examining {}", stored.describe()));
+            check_files(stored, patient.fix, report).await?;
+        }
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
     }
     if let Some(queue) = &patient.dead_letters {

@@ -1,5 +1,7 @@
 //! `lease`
 
+mod args;
+
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -10,7 +12,7 @@ use http::Method;
 use nameservice::{LeaseKeeper, LeaseLost};
 use nameservice_api::{
     ProblemKind,
-    leases::{Claim, Held, Lease, Wanted},
+    leases::{Held, Lease, Wanted},
 };
 use nameservice_client::{ChangeFilter, Client, Event};
 use nameservice_model::{
@@ -25,22 +27,19 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::Session;
+use super::{Session, leases::lease_of};
 use crate::{
-    args::{
-        ClaimArgs, HolderArgs, KeyArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs,
-        LeaseRunArgs, TermArgs,
-    },
+    args::KeyArgs,
     child::{self, Running, Signals},
     client::{Request, write},
     failure::Failure,
-    output, values,
+    output,
 };
 
-const ADDRESS: &str = "NAMESERVICE_ADDRESS";
-const NAME: &str = "NAMESERVICE_LEASE_NAME";
-const HOLDER: &str = "NAMESERVICE_LEASE_HOLDER";
-const TOKEN: &str = "NAMESERVICE_LEASE_TOKEN";
+use args::{ADDRESS, HOLDER, NAME, TOKEN};
+pub use args::{
+    ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
+};
 
 /// How long a command that must end may take.
 const GRACE: Duration = Duration::from_secs(5);
@@ -55,9 +54,10 @@ const MAX_STATUS_PUSHES: usize = 5;
 
 pub(super) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
     match command {
-        LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, key }) => {
+        LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, wait, key }) => {
             let request = request(&holder, &term)?;
-            let held = session.send::<Held>(ask(&address, &Wanted::new(&request, None), &key)).await?;
+            let wanted = ask(&address, &Wanted::new(&request, None), &key).query("wait", wait);
+            let held = session.send::<Held>(wanted).await?;
             session.output.answer(&held.json, || granted(&address, &held))
         }
         LeaseCommand::Refresh(LeaseRefreshArgs { address, holder, lease_token, term, key }) => {
@@ -103,49 +103,13 @@ fn granted(address: &Address, held: &Held) -> String {
 
 async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
     let record = session.record(address, Some(ConcernKind::Status)).await?;
-    let payload = record.status.as_ref().map(|status| &status.payload).and_then(Value::as_object);
-    let lease = payload.into_iter().flatten().find_map(|(name, lease)| {
-        let mut lease = Some(lease).filter(|lease| lease.is_object() && is_lease_member(name, lease))?.clone();
-        lease["name"] = name.as_str().into();
-        Some(lease)
-    });
+    let lease = record.status.as_ref().and_then(|status| lease_of(&json!({"payload": status.payload})));
     let words = match lease.as_ref().and_then(|lease| serde_json::from_value::<Lease>(lease.clone()).ok()) {
         // Whether it has expired is for the service's clock to say.
         Some(lease) => format!("{address}: {}", output::lease(&lease)),
         None => format!("{address}: no lease is held"),
     };
     session.output.answer(&json!({"lease": lease}), || words)
-}
-
-impl ClaimArgs {
-    /// The claim that a push to a record makes: as the command line says, or that of the `lease run` around it where
-    /// the record is the one that it has leased.
-    pub(super) fn claim(self, address: &Address) -> Result<Option<Claim>, Failure> {
-        self.claim_within(address, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-    }
-
-    fn claim_within(
-        self,
-        address: &Address,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Claim>, Failure> {
-        let Self { lease_name, lease_holder, lease_token } = self;
-        if let (Some(name), Some(holder), Some(token)) = (lease_name, lease_holder, lease_token) {
-            return Ok(Some(Claim { name, holder, token }));
-        }
-        let (Some(leased), Some(name), Some(holder), Some(token)) =
-            (variable(ADDRESS), variable(NAME), variable(HOLDER), variable(TOKEN))
-        else {
-            return Ok(None);
-        };
-        if Address::parse(&leased).ok().as_ref() != Some(address) {
-            return Ok(None);
-        }
-        let unusable = |name: &str, reason: &str| Failure::Usage(format!("{name} cannot be used: {reason}"));
-        let name = values::lease_name(&name).map_err(|reason| unusable(NAME, &reason))?;
-        let token = token.parse().map_err(|_| unusable(TOKEN, "it is not a number"))?;
-        Ok(Some(Claim { name, holder, token }))
-    }
 }
 
 async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure> {
@@ -350,42 +314,4 @@ async fn release(address: &Address, keeper: LeaseKeeper<Client>) -> Option<Lease
     };
     output::note(&format!("the lease of {address} was not released, and will expire: {failure}"));
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use nameservice_model::LeaseName;
-
-    use super::*;
-
-    const SET: [(&str, &str); 4] = [(ADDRESS, "mydb"), (NAME, "index_lock"), (HOLDER, "h"), (TOKEN, "7")];
-
-    fn within(args: ClaimArgs, address: &str, set: &[(&str, &str)]) -> Result<Option<Value>, Failure> {
-        let variable = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        Ok(args.claim_within(&Address::parse(address).unwrap(), variable)?.map(|claim| json!(claim)))
-    }
-
-    #[test]
-    fn a_claim_is_named_or_comes_from_the_lease_around_it_and_only_for_its_record() {
-        let around = json!({"name": "index_lock", "holder": "h", "token": 7});
-        assert_eq!(within(ClaimArgs::default(), "mydb:main", &SET).unwrap(), Some(around));
-        assert_eq!(within(ClaimArgs::default(), "mydb:dev", &SET).unwrap(), None);
-        assert_eq!(within(ClaimArgs::default(), "mydb", &SET[1..]).unwrap(), None);
-        let named = ClaimArgs {
-            lease_name: Some(LeaseName::REINDEX),
-            lease_holder: Some("other".into()),
-            lease_token: Some(9),
-        };
-        let claim = json!({"name": "reindex_lock", "holder": "other", "token": 9});
-        assert_eq!(within(named, "mydb", &SET).unwrap(), Some(claim));
-    }
-
-    #[test]
-    fn a_lease_around_it_that_cannot_be_read_is_not_ignored() {
-        for (name, value) in [(NAME, "a lock"), (TOKEN, "x")] {
-            let mut set = SET;
-            set.iter_mut().filter(|(set, _)| *set == name).for_each(|(_, set)| *set = value);
-            assert!(matches!(within(ClaimArgs::default(), "mydb", &set), Err(Failure::Usage(_))), "{name}");
-        }
-    }
 }

@@ -1,19 +1,67 @@
-//! `retract`, `restore`, `purge` and `reset`
+//! `retract`, `restore`, `protect`, `unprotect`, `purge` and `reset`
 
+use clap::Args;
 use http::Method;
 use nameservice_api::{
-    Record,
-    requests::{Retraction, Snapshot},
+    Protection, Record,
+    requests::{NewProtection, Retraction, Snapshot},
 };
+use nameservice_model::Address;
 use serde_json::Value;
 
 use super::{Session, confirm};
 use crate::{
-    args::{PurgeArgs, ResetArgs, RetractArgs, WriteArgs},
+    args::{KeyArgs, WriteArgs},
     client::write,
     failure::Failure,
     output,
+    values::RefValue,
 };
+
+/// `retract`
+#[derive(Debug, Args)]
+pub struct RetractArgs {
+    /// The record
+    pub address: Address,
+    /// Why, for those who look at its status
+    #[arg(long)]
+    pub reason: Option<String>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `purge`
+#[derive(Debug, Args)]
+pub struct PurgeArgs {
+    /// The record
+    pub address: Address,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `reset`
+#[derive(Debug, Args)]
+pub struct ResetArgs {
+    /// The ledger
+    pub address: Address,
+    /// The head: ID@T, or `unborn`
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
+    pub head: RefValue,
+    /// The index: ID@T, or `unborn`
+    #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
+    pub index: RefValue,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn retract(session: &Session, args: RetractArgs) -> Result<(), Failure> {
     let RetractArgs { address, reason, key } = args;
@@ -29,6 +77,16 @@ pub(super) async fn restore(session: &Session, args: WriteArgs) -> Result<(), Fa
     let WriteArgs { address, key } = args;
     let record = session.send::<Record>(write(Method::POST, "restorations", &key).at(&address)).await?;
     session.output.answer(&record.json, || format!("{address} is live"))
+}
+
+pub(super) async fn protect(session: &Session, args: WriteArgs, protected: bool) -> Result<(), Failure> {
+    let WriteArgs { address, key } = args;
+    let request = write(Method::PUT, "protections", &key).at(&address).body(&NewProtection { protected });
+    let answer = session.send::<Protection>(request).await?;
+    session.output.answer(&answer.json, || match answer.protected {
+        true => format!("{address} is protected; unprotect undoes it"),
+        false => format!("{address} is not protected"),
+    })
 }
 
 pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `list` and `snapshot`: pages, followed to their end.
 
+use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
 use nameservice_model::{Address, AddressGlob};
 use serde::Deserialize;
@@ -7,11 +8,70 @@ use serde_json::{Value, json};
 
 use super::Session;
 use crate::{
-    args::{KindArg, ListArgs, SortArg},
+    args::KindArg,
     client::Request,
     failure::Failure,
-    output,
+    lists::{self, Format, FormatArgs, columns_of},
+    output, values,
 };
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only records whose addresses match. They may contain * and ?: NAME:* is all branches of a name
+    #[arg(value_name = "ADDRESS")]
+    pub patterns: Vec<String>,
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Sort them; without it, they come in the order of the index
+    #[arg(long, value_enum)]
+    pub sort: Option<SortArg>,
+    /// Print how many there are
+    #[arg(long, conflicts_with_all = ["limit", "sort", "cursor"])]
+    pub count: bool,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only the branches of this name
+    #[arg(long, value_parser = values::name)]
+    pub name: Option<String>,
+    /// Only graph sources of this type
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// Only records in this state
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Only retracted (or, with =false, only live) records
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub retracted: Option<bool>,
+    /// Whole records: state, head and index too
+    #[arg(long)]
+    pub full: bool,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
+    pub limit: Option<u64>,
+    /// All of them (the default)
+    #[arg(long)]
+    pub all: bool,
+    /// Continue where an earlier list (--json, --limit) ended
+    #[arg(long)]
+    pub cursor: Option<String>,
+    /// In which form.
+    #[command(flatten)]
+    pub format: FormatArgs,
+}
+
+/// The orders of a list.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SortArg {
+    /// By address
+    Address,
+    /// The last written first
+    Updated,
+    /// By state
+    State,
+}
 
 /// The most that the service puts on a page.
 const MAX_PAGE: u64 = 1_000;
@@ -65,6 +125,7 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         let full = args.full || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
         Request::get("records")
             .query("kind", kind)
+            .query("prefix", args.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
             .query("name", args.name.as_deref())
             .query("source_type", args.source_type.as_deref())
             .query("state", args.state.as_deref())
@@ -76,9 +137,9 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
     let wanted = |entry: &Value| {
         let Some(address) = entry["address"].as_str() else { return true };
         let matches = |glob: &AddressGlob| Address::parse(address).is_ok_and(|address| glob.matches(&address));
-        (patterns.is_empty() || patterns.iter().any(matches))
-            && args.prefix.as_ref().is_none_or(|prefix| address.starts_with(prefix))
+        patterns.is_empty() || patterns.iter().any(matches)
     };
+    let format = args.format.wanted(session.output)?;
     // What is sorted or counted is read to its end first.
     let limit = args.limit.filter(|_| args.sort.is_none() && !args.count);
     let mut pages = follow(session, limit, args.cursor.clone(), request, wanted).await?;
@@ -90,7 +151,7 @@ pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         sort_by(&mut pages.items, sort)?;
         pages.items.truncate(args.limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX));
     }
-    show(session, pages)
+    show(format, pages)
 }
 
 /// Sorts by address, or by what comes first to those who look: the last written, or the state.
@@ -121,25 +182,34 @@ fn state(status: Option<&Status>) -> String {
     status.and_then(|status| status.payload.get("state")?.as_str()).unwrap_or_default().to_owned()
 }
 
-pub(super) async fn snapshot(session: &Session) -> Result<(), Failure> {
+pub(super) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
+    let format = format.wanted(session.output)?;
     let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
-    show(session, pages)
+    show(format, pages)
 }
 
-fn show(session: &Session, pages: Pages) -> Result<(), Failure> {
+fn show(format: Format, pages: Pages) -> Result<(), Failure> {
     let Pages { items, cursor, position } = pages;
-    let mut answer = json!({"records": items});
-    if let Some(cursor) = &cursor {
-        answer["cursor"] = cursor.as_str().into();
-    }
-    if let Some(position) = position {
-        answer["position"] = position.into();
-    }
-    session.output.answer(&answer, || match (items.as_slice(), &cursor) {
+    let document = || {
+        let mut answer = json!({"records": items});
+        if let Some(cursor) = &cursor {
+            answer["cursor"] = cursor.as_str().into();
+        }
+        if let Some(position) = position {
+            answer["position"] = position.into();
+        }
+        answer
+    };
+    let words = || match (items.as_slice(), &cursor) {
         ([], _) => "no records".into(),
         (records, None) => output::records(records),
-        (records, Some(cursor)) => {
-            format!("{}\n… and more: --cursor {cursor}", output::records(records))
-        }
-    })
+        (records, Some(cursor)) => format!("{}\n… and more: --cursor {cursor}", output::records(records)),
+    };
+    lists::print(format, columns_of(&items), &items, document, words)?;
+    // Lines for programs have no place for it.
+    match (&cursor, format) {
+        (Some(cursor), Format::Ndjson | Format::Csv) => output::note(&format!("… and more: --cursor {cursor}")),
+        _ => {}
+    }
+    Ok(())
 }

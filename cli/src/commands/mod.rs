@@ -6,16 +6,20 @@ mod confirm;
 mod conflict;
 mod copy;
 mod create;
+mod diff;
 mod doctor;
 mod lease;
+mod leases;
 mod lifecycle;
 mod list;
+mod progress;
 mod push;
 mod remote;
 mod search;
 mod service;
 mod show;
 mod status;
+mod top;
 mod transaction;
 mod watch;
 
@@ -35,8 +39,27 @@ use crate::{
     target::Missing,
 };
 
+pub use branch::{BranchCommand, BranchCreateArgs, BranchDropArgs};
+pub use config::ConfigArgs;
+pub use copy::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
+pub use create::{CreateArgs, PublishArgs};
+pub use diff::DiffArgs;
+pub use doctor::DoctorArgs;
+pub use lease::{
+    ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
+};
+pub use leases::LeasesArgs;
+pub use lifecycle::{PurgeArgs, ResetArgs, RetractArgs};
+pub use list::{ListArgs, SortArg};
+pub use push::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs};
+pub use remote::{RemoteCommand, RemoteMoveArgs};
 pub use search::SearchArgs;
-pub use transaction::Operation;
+pub use service::HealthArgs;
+pub use show::ShowArgs;
+pub use status::StatusArgs;
+pub use top::TopArgs;
+pub use transaction::{Operation, TransactionArgs};
+pub use watch::{ChangesArgs, FilterArgs, HistoryArgs, WatchArgs};
 
 /// What a command works with.
 struct Session {
@@ -106,6 +129,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
         Command::Completions { shell } => return service::completions(shell),
+        Command::Man { out } => return service::man(out.as_deref()),
         Command::Watch(_) if target.data.is_some() => {
             return Err(Failure::Usage(
                 "watch follows a running service: start `nameservice serve` on that directory, and name it with --url. \
@@ -130,7 +154,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Show(args) => show::run(session, args).await,
         Command::List(args) => list::list(session, args).await,
         Command::Search(args) => search::search(session, args).await,
-        Command::Snapshot => list::snapshot(session).await,
+        Command::Snapshot(format) => list::snapshot(session, format).await,
         Command::Watch(args) => watch::watch(session, args).await,
         Command::Changes(args) => watch::changes(session, args).await,
         Command::History(args) => watch::history(session, args).await,
@@ -139,9 +163,14 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Config(args) => config::run(session, args).await,
         Command::Branch(command) => branch::run(session, command).await,
         Command::Lease(command) => lease::run(session, command).await,
+        Command::Leases(args) => leases::run(session, args).await,
+        Command::Top(args) => top::run(session, args).await,
+        Command::Diff(args) => diff::run(session, args).await,
         Command::Transaction(args) => transaction::run(session, args).await,
         Command::Retract(args) => lifecycle::retract(session, args).await,
         Command::Restore(args) => lifecycle::restore(session, args).await,
+        Command::Protect(args) => lifecycle::protect(session, args, true).await,
+        Command::Unprotect(args) => lifecycle::protect(session, args, false).await,
         Command::Purge(args) => lifecycle::purge(session, args).await,
         Command::Reset(args) => lifecycle::reset(session, args).await,
         Command::Health(args) => service::health(session, &args).await,
@@ -156,6 +185,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         | Command::Backup { .. }
         | Command::Doctor(_)
         | Command::Openapi
-        | Command::Completions { .. } => Ok(()),
+        | Command::Completions { .. }
+        | Command::Man { .. } => Ok(()),
     }
 }

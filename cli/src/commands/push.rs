@@ -2,21 +2,95 @@
 
 use std::collections::BTreeMap;
 
+use clap::{ArgGroup, Args, Subcommand};
 use http::Method;
 use nameservice_api::{
     Head, Index, PushAnswer, PushStatus,
     requests::{ExpectedIndex, GraphValue, HeadPush, HeadValue, IndexPush, NewIndex},
 };
+use nameservice_model::{Address, ContentId};
 use serde_json::Value;
 
-use super::{Answer, Session, conflict::Expectation};
+use super::{Answer, ClaimArgs, Session, conflict::Expectation};
 use crate::{
-    args::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs},
+    args::KeyArgs,
     client::write,
     failure::Failure,
     output,
     values::{self, RefValue},
 };
+
+/// `push`
+#[derive(Debug, Subcommand)]
+pub enum PushCommand {
+    /// Move the head of a ledger to a commit
+    Head(PushHeadArgs),
+    /// Move the index of a record to an index root
+    Index(PushIndexArgs),
+}
+
+/// `push head`
+#[derive(Debug, Args)]
+pub struct PushHeadArgs {
+    /// The ledger
+    pub address: Address,
+    /// The commit
+    #[arg(value_parser = ContentId::parse)]
+    pub id: ContentId,
+    /// Its t
+    pub t: i64,
+    /// The value that must be stored now.
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `push index`
+#[derive(Debug, Args)]
+pub struct PushIndexArgs {
+    /// The record
+    pub address: Address,
+    /// The index root
+    #[arg(value_parser = ContentId::parse)]
+    pub id: ContentId,
+    /// The t that it covers
+    pub t: i64,
+    /// The indexes of named graphs, {"graph": {"id": …, "t": …}, …}: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON")]
+    pub graphs: Option<String>,
+    /// Replace an index at the same t too
+    #[arg(long, conflicts_with = "expectation")]
+    pub allow_equal: bool,
+    /// The value that must be stored now.
+    #[command(flatten)]
+    pub expect: ExpectArgs,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// What a push expects to find.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("expectation").multiple(false))]
+pub struct ExpectArgs {
+    /// The expected value
+    #[arg(long, value_name = "ID@T", group = "expectation", value_parser = RefValue::parse)]
+    pub expect: Option<RefValue>,
+    /// Expect no record: the push creates a ledger
+    #[arg(long, group = "expectation")]
+    pub expect_none: bool,
+    /// Expect the record without data
+    #[arg(long, group = "expectation")]
+    pub expect_unborn: bool,
+}
 
 pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
 use nameservice::Place;
 use nameservice_sync::{
     remotes::{self, MoveOptions, Moved, Remote, Remotes, Tracking},
@@ -10,13 +11,67 @@ use nameservice_sync::{
 use serde_json::json;
 
 use super::copy::{To, list_words};
-use crate::{
-    args::{RemoteCommand, RemoteMoveArgs, TargetArgs},
-    failure::Failure,
-    output::Output,
-    serve::DEFAULT_DATA,
-    target::Missing,
-};
+use crate::{args::TargetArgs, failure::Failure, output::Output, serve::DEFAULT_DATA, target::Missing};
+
+/// `remote`
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Add a remote
+    Add {
+        /// Its name, such as origin
+        name: String,
+        /// Where it is: https://HOST, dynamodb://TABLE, embedded:DIR
+        // Named apart from the option --url, which every command has.
+        #[arg(value_name = "URL")]
+        place: Place,
+        /// Only records whose addresses begin with this
+        #[arg(long)]
+        prefix: Option<String>,
+        /// The environment variable that holds the bearer token for it; tokens are not stored
+        #[arg(long, value_name = "VARIABLE")]
+        token_env: Option<String>,
+    },
+    /// List the remotes
+    List,
+    /// Remove a remote, and what is known of its records
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// Remember what a remote has, and change nothing
+    Fetch {
+        /// Its name
+        name: String,
+    },
+    /// Fetch, and move local records to what the remote has, where they were not changed here
+    ///
+    /// Records that were changed on both sides are reported with both values, and nothing of them is written: then the
+    /// command exits with 3.
+    Pull(RemoteMoveArgs),
+    /// Move the remote's records to the local ones, on the condition that it still has what was fetched
+    Push(RemoteMoveArgs),
+    /// Show which records are behind, ahead or diverged, as of the last fetch
+    Status {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `remote pull` and `remote push`
+#[derive(Debug, Args)]
+pub struct RemoteMoveArgs {
+    /// The name of the remote
+    pub name: String,
+    /// Write nothing, and print what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where both sides have changed, take the higher watermark for the newer value
+    #[arg(long)]
+    pub by_watermark: bool,
+    /// With pull: set heads and indexes back where the remote was set back. Nobody else must write them here meanwhile
+    #[arg(long)]
+    pub resets: bool,
+}
 
 pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let local = target.library_place()?;

@@ -1,16 +1,16 @@
-//! `init`, `health`, `openapi` and `completions`: about the service rather than its records.
+//! `init`, `backup`, `health`, `openapi`, `completions` and `man`: about the service rather than its records.
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Session;
+use super::{Session, progress::Spinner};
 use crate::{
-    args::{Cli, HealthArgs, TargetArgs},
+    args::{Cli, TargetArgs},
     client::Request,
     failure::Failure,
     output::{self, Output},
@@ -18,6 +18,14 @@ use crate::{
     serve::DEFAULT_DATA,
     target::{Local, Missing, Opened, Place},
 };
+
+/// `health`
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// Ask the store too
+    #[arg(long)]
+    pub deep: bool,
+}
 
 #[derive(Deserialize)]
 struct Health {
@@ -78,7 +86,9 @@ pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Re
             ));
         }
     };
+    let spinner = Spinner::begin(output, format!("copying {}", directory.display()));
     let position = nameservice_embedded::backup(&directory, to).await?;
+    drop(spinner);
     output.answer(&json!({"directory": to, "position": position}), || {
         format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })
@@ -104,4 +114,21 @@ pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "nameservice", &mut script);
     output::print(&String::from_utf8_lossy(&script))
+}
+
+pub(super) fn man(out: Option<&Path>) -> Result<(), Failure> {
+    // Its subcommands are complete once it is built.
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    match out {
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page).map_err(Failure::Output)?;
+            output::print(&String::from_utf8_lossy(&page))
+        }
+        Some(directory) => {
+            std::fs::create_dir_all(directory).map_err(Failure::Output)?;
+            clap_mangen::generate_to(command, directory).map_err(Failure::Output)
+        }
+    }
 }

@@ -1,14 +1,36 @@
 //! `status`
 
+use clap::Args;
 use http::Method;
 use nameservice_api::{
     Status,
     requests::{ExpectedStatus, NewStatus, StatusPush},
 };
-use nameservice_model::ConcernKind;
+use nameservice_model::{Address, ConcernKind};
 
-use super::{Session, conflict::Expectation, incomplete, push};
-use crate::{args::StatusArgs, client::write, failure::Failure, output, values};
+use super::{ClaimArgs, Session, conflict::Expectation, incomplete, push};
+use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+
+/// `status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The record
+    pub address: Address,
+    /// The new state, such as ready, indexing or error; left out, the status is shown
+    pub state: Option<String>,
+    /// More members of the status: a JSON object, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", requires = "state")]
+    pub meta: Option<String>,
+    /// The expected version [default: the stored one]
+    #[arg(long, value_name = "N", requires = "state")]
+    pub expect_v: Option<i64>,
+    /// Under which lease.
+    #[command(flatten)]
+    pub claim: ClaimArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failure> {
     let StatusArgs { address, state, meta, expect_v, claim, key } = args;

@@ -1,12 +1,23 @@
 //! `transaction`
 
+use clap::Args;
 use http::Method;
 use nameservice_api::transactions::{OperationResult, TransactionAnswer};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Session;
-use crate::{args::TransactionArgs, client::write, failure::Failure, output, values};
+use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+
+/// `transaction`
+#[derive(Debug, Args)]
+pub struct TransactionArgs {
+    /// A file that holds {"operations": […]} as JSON, or - for stdin
+    pub file: String,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
 
 /// What a table of results shows of an operation.
 #[derive(Deserialize)]

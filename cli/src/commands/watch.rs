@@ -2,22 +2,91 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use futures_util::StreamExt as _;
 use nameservice_api::ProblemDocument;
 use nameservice_api::changes::{Change, Changes, History};
-use nameservice_model::chain;
+use nameservice_model::{Address, chain};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
 use crate::{
-    args::{ChangesArgs, ConcernArg, FilterArgs, HistoryArgs, KindArg, WatchArgs},
+    args::{ConcernArg, KindArg},
     client::Request,
     failure::Failure,
+    lists::{CHANGES, Entries, Format, FormatArgs},
     output,
     values::Beginning,
 };
+
+/// Which changes are wanted.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// Only changes of these records. They may hold * and ?: NAME:* is all branches of a name [default: all records]
+    #[arg(value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
+    /// Only changes of records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Only changes of this kind of record
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Only changes of graph sources of this type
+    #[arg(long, value_name = "TYPE")]
+    pub source_type: Option<String>,
+    /// Only changes of this part of a record (repeatable)
+    #[arg(long, value_enum)]
+    pub concern: Vec<ConcernArg>,
+}
+
+/// `watch`
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Where to begin: at a position, at the `start` of what the feed still holds, or with what changes from `now` on
+    #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
+    pub from: Beginning,
+}
+
+/// `changes`
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// Which changes.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Only what follows this position [default: all that the feed still holds]
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+    /// In which form.
+    #[command(flatten)]
+    pub format: FormatArgs,
+}
+
+/// `history`
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+    /// Only changes of this part of the record
+    #[arg(long, value_enum)]
+    pub concern: Option<ConcernArg>,
+    /// Only changes after this position
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+    /// How many at most [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Print the oldest change first; by default, the newest is
+    #[arg(long)]
+    pub oldest_first: bool,
+    /// In which form.
+    #[command(flatten)]
+    pub format: FormatArgs,
+}
 
 /// The service says every fifteen seconds that a stream lives.
 const SILENCE: Duration = Duration::from_secs(50);
@@ -170,30 +239,31 @@ impl Watching<'_> {
 
 pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
     let mut after = args.after.unwrap_or_default();
-    let mut found = Vec::new();
+    let mut found = Found::new(args.format.wanted(session.output)?);
     loop {
         let request = filtered(Request::get("changes"), &args.filter);
         let page = session.send::<Changes>(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
         let page = match (page, args.after) {
             (Ok(page), _) => page,
             // Only what there is was asked for.
-            (Err(failure), None) if found.is_empty() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
+            (Err(failure), None) if found.is_none() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
                 after = gone(&failure).unwrap_or_default().saturating_sub(1);
                 continue;
             }
             (Err(failure), _) => return Err(failure),
         };
-        let more = take_changes(session, &page.json, &page.changes, &mut found)?;
+        let more = found.take(&page.json, &page.changes)?;
         let position = page.position;
         if position <= after && !more {
-            return session.output.json_only(&json!({"changes": found, "position": position}));
+            return found.finish(|changes| json!({"changes": changes, "position": position}));
         }
         after = position;
     }
 }
 
 pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
-    let (mut after, mut before, mut found) = (args.after, None, Vec::new());
+    let (mut after, mut before) = (args.after, None);
+    let mut found = Found::new(args.format.wanted(session.output)?);
     let mut left = args.limit.unwrap_or(u64::MAX);
     loop {
         let request = Request::get("history")
@@ -204,27 +274,60 @@ pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
             .query("before", before)
             .query("limit", Some(left.min(MAX_PAGE)));
         let page = session.send::<History>(request).await?;
-        take_changes(session, &page.json, &page.changes, &mut found)?;
+        found.take(&page.json, &page.changes)?;
         left = left.saturating_sub(page.changes.len() as u64);
         match page.position {
             Some(position) if left > 0 => match args.oldest_first {
                 true => after = Some(position),
                 false => before = Some(position),
             },
-            _ => return session.output.json_only(&json!({"changes": found})),
+            _ => return found.finish(|changes| json!({"changes": changes})),
         }
     }
 }
 
-/// Prints the changes of a page for people; keeps them for programs. True if there were any.
-fn take_changes(session: &Session, page: &Value, changes: &[Change], found: &mut Vec<Value>) -> Result<bool, Failure> {
-    let any = !changes.is_empty();
-    if session.output.is_json() {
-        found.extend(page["changes"].as_array().into_iter().flatten().cloned());
-    } else if any {
-        output::print(&changes.iter().map(output::change).collect::<Vec<_>>().join("\n"))?;
+/// The changes that were found: printed as they come, or kept for the one document that shows them.
+struct Found {
+    format: Format,
+    entries: Entries,
+    kept: Vec<Value>,
+    is_none: bool,
+}
+
+impl Found {
+    fn new(format: Format) -> Self {
+        Self { format, entries: Entries::new(format, CHANGES), kept: Vec::new(), is_none: true }
     }
-    Ok(any)
+
+    fn is_none(&self) -> bool {
+        self.is_none
+    }
+
+    /// Takes a page. True if there were any changes in it.
+    fn take(&mut self, page: &Value, changes: &[Change]) -> Result<bool, Failure> {
+        let any = !changes.is_empty();
+        self.is_none &= !any;
+        let entries = page["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        match self.format {
+            Format::Json => self.kept.extend(entries.iter().cloned()),
+            Format::Table if any => {
+                output::print(&changes.iter().map(output::change).collect::<Vec<_>>().join("\n"))?;
+            }
+            Format::Table => {}
+            Format::Ndjson | Format::Csv => {
+                self.entries.print(entries)?;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Prints the document, where one is wanted.
+    fn finish(self, document: impl FnOnce(Vec<Value>) -> Value) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => output::print(&format!("{:#}", document(self.kept))),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn filtered(request: Request, filter: &FilterArgs) -> Request {
@@ -232,9 +335,12 @@ fn filtered(request: Request, filter: &FilterArgs) -> Request {
         KindArg::Ledger => "ledger",
         KindArg::GraphSource => "graph_source",
     });
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     request
         .queries("address", &filter.addresses)
+        .query("prefix", given(&filter.prefix))
         .query("kind", kind)
+        .query("source_type", given(&filter.source_type))
         .queries("concern", filter.concern.iter().copied().map(concern))
 }
 

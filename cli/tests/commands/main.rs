@@ -6,12 +6,16 @@ mod copy;
 mod engine;
 #[cfg(unix)]
 mod feed;
+mod looking;
 mod migration;
 mod regions;
 mod replica;
 mod search;
 #[cfg(unix)]
+mod secrets;
+#[cfg(unix)]
 mod serving;
+mod traces;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -91,6 +95,15 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("branch drop mydb:dev --yes", 0, "0 left"),
     ("purge search", 2, "confirm with --yes"),
     ("purge search --yes", 0, "gone"),
+    ("unprotect mydb", 0, "mydb:main is not protected"),
+    ("protect mydb", 0, "mydb:main is protected"),
+    ("protect mydb", 0, "mydb:main is protected"),
+    ("protect nobody", 4, "nobody"),
+    ("show mydb", 0, "ledger, protected"),
+    ("retract mydb", 3, "unprotect"),
+    ("purge mydb --yes", 3, "protected"),
+    ("reset mydb --head ID@2 --index unborn --yes", 3, "protected"),
+    ("unprotect mydb", 0, "mydb:main is not protected"),
     ("retract mydb --reason tidy", 0, "retracted"),
     ("push head mydb ID 9", 6, "is retracted"),
     ("list --retracted", 0, "mydb:main"),

@@ -111,3 +111,11 @@ fn metrics_have_a_listener_of_their_own_where_one_is_named() {
     assert!(text.contains("nameservice_feed_position 0"), "{text}");
     assert!(get(&free, "/v1/health").starts_with("HTTP/1.1 404"));
 }
+
+#[test]
+fn a_service_that_measures_nothing_has_no_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--no-metrics"]);
+    assert!(get(service.url.trim_start_matches("http://"), "/metrics").starts_with("HTTP/1.1 404"));
+    assert_eq!(run(&[], "serve --memory --no-metrics --metrics 127.0.0.1:0").0, 2);
+}

@@ -165,7 +165,7 @@ export interface paths {
         /**
          * Drop a branch
          * @description Requires `nameservice:admin`. The branch is deleted, and its source has one branch less. Rejected while branches
-         *     or graph sources depend on it.
+         *     or graph sources depend on it, and while it is protected.
          */
         delete: operations["branch_drop"];
         options?: never;
@@ -248,9 +248,29 @@ export interface paths {
         };
         /**
          * Read the documentation
-         * @description A page for people, from the OpenAPI document. Needs no token.
+         * @description A page for people, from the OpenAPI document, that also sends requests. Needs no token; its requests to the API do.
          */
         get: operations["docs_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docs/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a file of the documentation
+         * @description A script, a style sheet, a licence. Needs no token.
+         */
+        get: operations["docs_file_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -458,6 +478,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/protections/{address}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Protect a record
+         * @description Requires `nameservice:admin`. A protected record cannot be retracted, purged or reset until it is unprotected; pushes,
+         *     leases, branches and restorations are as before. Live and retracted records can be protected. Repeating the request
+         *     changes nothing.
+         */
+        put: operations["protection_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/records": {
         parameters: {
             query?: never;
@@ -500,8 +542,8 @@ export interface paths {
         post?: never;
         /**
          * Purge a record
-         * @description Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
-         *     sources depend on it. A purge that was interrupted is finished by the next.
+         * @description Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
+         *     sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
          */
         delete: operations["record_purge"];
         options?: never;
@@ -521,7 +563,7 @@ export interface paths {
         /**
          * Reset a ledger
          * @description Requires `nameservice:admin`. Sets head and index, whatever is stored; the named graphs of
-         *     the index are forgotten.
+         *     the index are forgotten. Rejected while the record is protected.
          */
         post: operations["head_reset"];
         delete?: never;
@@ -561,8 +603,8 @@ export interface paths {
         put?: never;
         /**
          * Retract a record
-         * @description It stays readable, and refuses every push until it is restored. Refused while branches or graph sources depend on
-         *     it. Retracting a retracted record changes nothing.
+         * @description It stays readable, and rejects every push until it is restored. Rejected while branches or graph sources depend on
+         *     it, and while it is protected. Retracting a retracted record changes nothing.
          */
         post: operations["record_retract"];
         delete?: never;
@@ -1312,6 +1354,11 @@ export interface components {
             /** @description Its configuration. */
             config?: Record<string, unknown> | null;
         };
+        /** @description Protects a record, or takes its protection away. */
+        NewProtection: {
+            /** @description Whether it is to be protected. */
+            protected: boolean;
+        };
         /** @description A new status. */
         NewStatus: {
             /**
@@ -1424,6 +1471,13 @@ export interface components {
             /** @description What was wrong in this case. */
             detail: string;
         };
+        /** @description Whether a record is protected now. */
+        Protection: {
+            /** @description `name:branch`. */
+            address: string;
+            /** @description It cannot be retracted, purged or reset. */
+            protected: boolean;
+        };
         /** @description The answer to a push. */
         PushAnswer_Config: {
             /** @description What was done. */
@@ -1530,6 +1584,11 @@ export interface components {
             branch: string;
             /** @description Soft-deleted. */
             retracted: boolean;
+            /**
+             * @description Present and true where it cannot be retracted, purged or reset.
+             * @default false
+             */
+            protected: boolean;
             /**
              * Format: date-time
              * @description When it was created, RFC 3339 in UTC; absent where Fluree has created it.
@@ -2435,7 +2494,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch */
+            /** @description `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch; `protected`: The record is protected */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2837,6 +2896,55 @@ export interface operations {
                 };
                 content: {
                     "text/html": string;
+                };
+            };
+            /** @description One of the tags in `If-None-Match` is still right */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    docs_file_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The path of the file, as the page names it.
+                 * @example docs.js
+                 */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/javascript": string;
+                };
+            };
+            /** @description One of the tags in `If-None-Match` is still right */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The page has no such file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3940,6 +4048,131 @@ export interface operations {
             };
         };
     };
+    protection_set: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /**
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @example mydb:main
+                 */
+                address: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewProtection"];
+            };
+        };
+        responses: {
+            /** @description Whether it is protected now */
+            200: {
+                headers: {
+                    /** @description Present if it was so already */
+                    "nameservice-unchanged"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Protection"];
+                };
+            };
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-body`: The body is not valid for this operation; `invalid-address`: The text is not an address */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid token is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `insufficient-scope`: The token does not allow this operation; `address-not-covered`: The token does not cover the address */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-record`: There is no such record */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload-too-large`: The payload is larger than the limit */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported-media-type`: The body must be JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `internal`: The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported`: The backend cannot do this */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     record_list: {
         parameters: {
             query?: {
@@ -4205,7 +4438,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record */
+            /** @description `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4328,7 +4561,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `wrong-kind`: The record is of another kind */
+            /** @description `wrong-kind`: The record is of another kind; `protected`: The record is protected */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4583,7 +4816,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record */
+            /** @description `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
                     [name: string]: unknown;

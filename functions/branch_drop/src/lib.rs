@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch);
+nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch Protected);
 
 /// What dropping a branch leaves.
 #[derive(Serialize, ToSchema)]
@@ -25,7 +25,7 @@ struct BranchDropped {
 /// Drop a branch
 ///
 /// Requires `nameservice:admin`. The branch is deleted, and its source has one branch less. Rejected while branches
-/// or graph sources depend on it.
+/// or graph sources depend on it, and while it is protected.
 #[utoipa::path(
     delete,
     path = "/v1/branches/{*address}",
@@ -40,6 +40,7 @@ async fn branch_drop(
 ) -> Result<Json<BranchDropped>, Problem> {
     match records.drop_branch(target.call(), target.address()).await? {
         Dropped::Dropped { parent_branches } => Ok(Json(BranchDropped { parent_branches })),
+        Dropped::Protected => Err(Problem::protected(target.address())),
         Dropped::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Dropped::NotABranch => Err(Problem::not_a_branch(target.address())),
         Dropped::Unknown => Err(target.unknown()),

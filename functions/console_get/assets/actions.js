@@ -112,6 +112,7 @@ const config = {
 /** What an action on a whole record depends on. Its status is not part of it: a lease that is refreshed moves it all the time. */
 const whole = (record) => ({
   retracted: record.retracted,
+  protected: record.protected ?? false,
   head: idAndT(record.head),
   index: idAndT(record.index),
   config: record.config?.v ?? 0,
@@ -151,6 +152,33 @@ const restore = {
   request: (_, __, record) => ({ method: 'POST', path: `restorations/${inPath(record.address)}` }),
   done: (_, record) => `${record.address} is restored.`,
 };
+
+const protection = (title, isProtected, note, done) => ({
+  ...onWhole,
+  title,
+  button: title,
+  note,
+  request: (_, __, record) => ({
+    method: 'PUT',
+    path: `protections/${inPath(record.address)}`,
+    body: { protected: isProtected },
+  }),
+  done: (_, record) => `${record.address} ${done}.`,
+});
+
+const protect = protection(
+  'Protect',
+  true,
+  'The record cannot be retracted, purged or reset until it is unprotected. For administrators.',
+  'is protected',
+);
+
+const unprotect = protection(
+  'Unprotect',
+  false,
+  'The record can be retracted, purged and reset again. For administrators.',
+  'is not protected any more',
+);
 
 const reset = {
   ...onWhole,
@@ -233,6 +261,8 @@ export const actions = {
   config,
   retract,
   restore,
+  protect,
+  unprotect,
   reset,
   purge,
   branch,

@@ -69,10 +69,12 @@ export function Record({ address }) {
   const isLedger = record.kind === 'ledger';
 
   const head = html`<p><${Badge} kind="plain">${isLedger ? 'ledger' : (record.source_type ?? 'graph source')}<//> <${StateBadge} record=${record} />
-      ${record.retracted && html`<${Badge} kind="off">retracted<//>`}</p>
+      ${record.retracted && html`<${Badge} kind="off">retracted<//>`}
+      ${record.protected && html`<${Badge} kind="good">protected<//>`}</p>
     <div class="actions" role="group" aria-label="Actions">
       ${isLedger && !record.retracted && act('branch', 'Branch …')}
       ${record.retracted ? act('restore', 'Restore …') : act('retract', 'Retract …')}
+      ${record.protected ? act('unprotect', 'Unprotect …') : act('protect', 'Protect …')}
       ${isLedger && act('reset', 'Reset …', 'danger')} ${act('purge', 'Purge …', 'danger')}
     </div>`;
   return page(head, html`

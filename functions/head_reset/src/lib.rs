@@ -13,13 +13,13 @@ use utoipa_axum::routes;
 
 nameservice_http::refusals!(
     READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId UnknownRecord WrongKind Retracted
+    InvalidAddress InvalidContentId UnknownRecord WrongKind Retracted Protected
 );
 
 /// Reset a ledger
 ///
 /// Requires `nameservice:admin`. Sets head and index, whatever is stored; the named graphs of
-/// the index are forgotten.
+/// the index are forgotten. Rejected while the record is protected.
 #[utoipa::path(
     post,
     path = "/v1/resets/{*address}",
@@ -43,6 +43,7 @@ async fn head_reset(
         }
         Reset::Unknown => Err(target.unknown()),
         Reset::Retracted => Err(Problem::retracted(address)),
+        Reset::Protected => Err(Problem::protected(address)),
         Reset::WrongKind(kind) => Err(Problem::wrong_kind(address, kind, None)),
         _ => Err(Problem::unknown_outcome()),
     }

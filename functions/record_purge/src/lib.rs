@@ -11,12 +11,12 @@ use nameservice_http::{
 use nameservice_model::{AdminPublisher, Purged};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents);
+nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents Protected);
 
 /// Purge a record
 ///
-/// Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
-/// sources depend on it. A purge that was interrupted is finished by the next.
+/// Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
+/// sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
 #[utoipa::path(
     delete,
     path = "/v1/records/{*address}",
@@ -31,6 +31,7 @@ async fn record_purge(
 ) -> Result<StatusCode, Problem> {
     match records.purge(target.call(), target.address()).await? {
         Purged::Purged => Ok(StatusCode::NO_CONTENT),
+        Purged::Protected => Err(Problem::protected(target.address())),
         Purged::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Purged::Unknown => Err(target.unknown()),
         _ => Err(Problem::unknown_outcome()),

@@ -16,12 +16,12 @@ use nameservice_http::{
 use nameservice_model::{Publisher, Retracted};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord HasDependents);
+nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord HasDependents Protected);
 
 /// Retract a record
 ///
-/// It stays readable, and refuses every push until it is restored. Refused while branches or graph sources depend on
-/// it. Retracting a retracted record changes nothing.
+/// It stays readable, and rejects every push until it is restored. Rejected while branches or graph sources depend on
+/// it, and while it is protected. Retracting a retracted record changes nothing.
 #[utoipa::path(
     post,
     path = "/v1/retractions/{*address}",
@@ -44,6 +44,7 @@ async fn record_retract(
     match records.retract(target.call(), target.address(), reason.as_deref()).await? {
         Retracted::Retracted(record) => Ok(Json(shapes::Record::from(record.as_ref())).into_response()),
         Retracted::Already(record) => Ok(respond::unchanged(&record)),
+        Retracted::Protected => Err(Problem::protected(target.address())),
         Retracted::HasDependents => Err(respond::has_dependents(&target, &*records).await),
         Retracted::Unknown => Err(target.unknown()),
         _ => Err(Problem::unknown_outcome()),

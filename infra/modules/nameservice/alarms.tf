@@ -77,6 +77,20 @@ locals {
         threshold   = var.alarm_thresholds.server_errors
       }
     },
+    # Of the functions' own metrics: docs/metrics.md.
+    {
+      for name, alarm in {
+        outcomes-unknown = { outcome = "outcome_unknown", threshold = var.alarm_thresholds.outcomes_unknown, description = "Writes were answered with outcome-unknown: replies of DynamoDB were lost, and others have written since. Their callers read, or repeat with the same key." }
+        lease-losses     = { outcome = "lease_lost", threshold = var.alarm_thresholds.lease_losses, description = "Holders lose their leases: they are slower than the durations that they ask for, or others take their names." }
+        } : name => {
+        description = alarm.description
+        namespace   = "Nameservice"
+        metric      = "nameservice_requests_total"
+        dimensions  = { name = var.name, outcome = alarm.outcome }
+        statistic   = "Sum"
+        threshold   = alarm.threshold
+      } if var.request_metrics
+    },
   )
 }
 

@@ -1,6 +1,22 @@
 locals {
   # Widgets: title, metrics, and properties that differ from the defaults.
-  widgets = [
+  widgets = concat([for widget in local.request_widgets : widget if var.request_metrics], local.aws_widgets)
+
+  # The functions' own metrics, under the names of docs/metrics.md.
+  request_widgets = [
+    {
+      title   = "Requests by outcome"
+      metrics = [[{ expression = "SEARCH('{Nameservice,name,outcome} MetricName=\"nameservice_requests_total\" name=\"${var.name}\"', 'Sum')", label = "" }]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Requests: duration, p99 (s)"
+      metrics = [["Nameservice", "nameservice_request_duration_seconds", "name", var.name]]
+      stat    = "p99"
+    },
+  ]
+
+  aws_widgets = [
     {
       title   = "API: requests and errors"
       metrics = [for metric in ["Count", "4xx", "5xx"] : ["AWS/ApiGateway", metric, "ApiId", aws_apigatewayv2_api.this.id]]

@@ -182,7 +182,16 @@ locals {
       routes = [
         "GET /v1/openapi.json",
         "GET /v1/docs",
+        "GET /v1/docs/{file+}",
       ]
+    }
+
+    protection_set = {
+      routes = ["PUT /v1/protections/{address+}"]
+      scope  = "admin"
+      actions = {
+        table = ["dynamodb:GetItem", "dynamodb:UpdateItem"]
+      }
     }
 
     record_get = {

@@ -380,6 +380,13 @@ variable "alarm_actions" {
   nullable    = false
 }
 
+variable "request_metrics" {
+  description = "Whether functions write a line of metrics for each request to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome, and their duration. Two alarms use them."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "alarm_thresholds" {
   description = <<-EOT
     Thresholds of the alarms:
@@ -388,6 +395,8 @@ variable "alarm_thresholds" {
     - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
     - `iterator_age_ms`: lag of the change feed behind the table. The stream keeps records for 24 hours.
     - `server_errors`: 5xx responses in five minutes.
+    - `lease_losses`: requests in five minutes whose lease another holder had taken over.
+    - `outcomes_unknown`: writes in five minutes that may or may not have been applied.
   EOT
   type = object({
     conditional_check_failures = optional(number, 1000)
@@ -395,6 +404,8 @@ variable "alarm_thresholds" {
     function_p99_ms            = optional(number, 1000)
     iterator_age_ms            = optional(number, 60000)
     server_errors              = optional(number, 5)
+    lease_losses               = optional(number, 10)
+    outcomes_unknown           = optional(number, 0)
   })
   default  = {}
   nullable = false

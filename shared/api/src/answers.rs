@@ -49,6 +49,10 @@ pub struct Record {
     pub branch: String,
     /// Soft-deleted.
     pub retracted: bool,
+    /// Present and true where it cannot be retracted, purged or reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "openapi", schema(default = false))]
+    pub protected: bool,
     /// When it was created, RFC 3339 in UTC; absent where Fluree has created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
@@ -316,6 +320,7 @@ impl From<&model::Record> for Record {
             source_branch: record.source_branch.clone(),
             branches: record.branches,
             dependents: record.dependents,
+            protected: record.protected,
             source_type,
             dependencies,
             head: record.head.clone().map(Head::from),
@@ -439,6 +444,16 @@ pub struct Branches {
 pub struct BranchDropped {
     /// How many branches its source has left.
     pub parent_branches: i64,
+}
+
+/// Whether a record is protected now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Protection {
+    /// `name:branch`.
+    pub address: String,
+    /// It cannot be retracted, purged or reset.
+    pub protected: bool,
 }
 
 /// What a backend can do. What it cannot do is answered 501 `unsupported`, naming the capability.

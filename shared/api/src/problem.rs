@@ -44,6 +44,7 @@ kinds! {
     AlreadyExists         "already-exists"          409 "A record with this address exists"
     WrongKind             "wrong-kind"              409 "The record is of another kind"
     HasDependents         "has-dependents"          409 "Other records depend on the record"
+    Protected             "protected"               409 "The record is protected"
     UnbornSource          "unborn-source"           409 "The source has no commit to branch from"
     NotABranch            "not-a-branch"            409 "The record was not created as a branch"
     LeaseHeld             "lease-held"              409 "Another holder has a lease on the record"

@@ -563,6 +563,15 @@ impl Retraction {
     }
 }
 
+/// Protects a record, or takes its protection away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewProtection {
+    /// Whether it is to be protected.
+    pub protected: bool,
+}
+
 /// Puts a ledger to a snapshot. `{id: null, t: 0}` is none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

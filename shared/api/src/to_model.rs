@@ -106,6 +106,7 @@ impl TryFrom<Record> for model::Record {
             source_branch: record.source_branch,
             branches: record.branches,
             dependents: record.dependents,
+            protected: record.protected,
             source_type: record.source_type,
             dependencies: record.dependencies.unwrap_or_default(),
             head: record.head.map(model::Head::try_from).transpose()?,

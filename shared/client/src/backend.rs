@@ -10,9 +10,9 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, ConcernValue, Config, ConfigPublisher,
     ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
     GraphSourcePublisher, Head, HeadPush, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
-    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Published,
-    Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result,
-    Retracted, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction,
+    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Protection,
+    Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored,
+    Result, Retracted, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction,
     TransactionPublisher, Visible,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -332,6 +332,7 @@ impl Publisher for Client {
             Ok(Written { record, unchanged: false }) => Ok(Retracted::Retracted(record)),
             Err(error) => match error.problem() {
                 Some(ProblemKind::HasDependents) => Ok(Retracted::HasDependents),
+                Some(ProblemKind::Protected) => Ok(Retracted::Protected),
                 Some(ProblemKind::UnknownRecord) => Ok(Retracted::Unknown),
                 _ => Err(error.into_model(OPERATION)),
             },
@@ -359,10 +360,24 @@ impl AdminPublisher for Client {
         let Err(error) = answer else { return Ok(Purged::Purged) };
         match error.problem() {
             Some(ProblemKind::HasDependents) => Ok(Purged::HasDependents),
+            Some(ProblemKind::Protected) => Ok(Purged::Protected),
             // By an earlier attempt.
             Some(ProblemKind::UnknownRecord) if maybe_applied => Ok(Purged::Purged),
             Some(ProblemKind::UnknownRecord) => Ok(Purged::Unknown),
             _ => Err(error.into_model(OPERATION)),
+        }
+    }
+
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        const OPERATION: &str = "protect a record";
+        let body = requests::NewProtection { protected };
+        let request = Request::of_call(Method::PUT, "protections", call).at(address).body(&body);
+        let Repeated { answer, maybe_applied, unchanged, .. } = self.repeat::<api::Protection>(&request).await;
+        match answer {
+            Ok(_) if unchanged && !maybe_applied => Ok(Protection::Already),
+            Ok(_) => Ok(Protection::Set),
+            Err(error) if error.problem() == Some(ProblemKind::UnknownRecord) => Ok(Protection::Unknown),
+            Err(error) => Err(error.into_model(OPERATION)),
         }
     }
 
@@ -376,6 +391,7 @@ impl AdminPublisher for Client {
         };
         match error.problem() {
             Some(ProblemKind::HasDependents) => Ok(Dropped::HasDependents),
+            Some(ProblemKind::Protected) => Ok(Dropped::Protected),
             Some(ProblemKind::NotABranch) => Ok(Dropped::NotABranch),
             Some(ProblemKind::UnknownRecord) if maybe_applied => Err(unknown(OPERATION)),
             Some(ProblemKind::UnknownRecord) => Ok(Dropped::Unknown),
@@ -395,6 +411,7 @@ impl AdminPublisher for Client {
             Err(error) => match error.problem() {
                 Some(ProblemKind::UnknownRecord) => Ok(Reset::Unknown),
                 Some(ProblemKind::Retracted) => Ok(Reset::Retracted),
+                Some(ProblemKind::Protected) => Ok(Reset::Protected),
                 Some(ProblemKind::WrongKind) => {
                     Ok(Reset::WrongKind(error.record_kind().unwrap_or(RecordKind::GraphSource)))
                 }

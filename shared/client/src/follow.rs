@@ -26,8 +26,12 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 pub struct ChangeFilter {
     /// Only changes of addresses that match one of these.
     pub addresses: Vec<AddressGlob>,
+    /// Only changes of addresses that begin with this.
+    pub prefix: Option<String>,
     /// Only changes of records of this kind.
     pub kind: Option<RecordKind>,
+    /// Only changes of graph sources of this type.
+    pub source_type: Option<String>,
     /// Only changes of these parts of a record.
     pub parts: Vec<ChangedPart>,
 }
@@ -37,7 +41,10 @@ impl ChangeFilter {
     pub fn apply(&self, request: Request) -> Request {
         request
             .queries("address", &self.addresses)
+            // An empty parameter is rejected: a client's mistake.
+            .query("prefix", self.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
             .query("kind", self.kind.map(RecordKind::as_str))
+            .query("source_type", self.source_type.as_deref())
             .queries("concern", self.parts.iter().map(|part| part.as_str()))
     }
 }

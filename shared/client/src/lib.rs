@@ -22,4 +22,4 @@ pub use client::{Client, ClientBuilder, Events, Retries};
 pub use error::RequestError;
 pub use follow::{ChangeFilter, Event, Follow};
 pub use request::Request;
-pub use transport::{Body, Http, Transport, TransportError};
+pub use transport::{Body, Http, Transport, TransportError, http_client};

@@ -54,43 +54,47 @@ pub struct Http {
 impl Http {
     /// Returns a transport to the service at this URL, which may end in a base path.
     pub fn new(url: &str) -> Result<Self, TransportError> {
-        let base = url.trim_end_matches('/').to_owned();
-        let unusable = |reason: &str| TransportError::Invalid(format!("`{url}` cannot be used as a URL: {reason}"));
-        let parsed = reqwest::Url::parse(&base).map_err(|error| unusable(&error.to_string()))?;
-        if !matches!(parsed.scheme(), "http" | "https") {
-            return Err(unusable("it must begin with http:// or https://"));
-        }
-        // An error means that the embedding program has installed a provider already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("nameservice/", env!("CARGO_PKG_VERSION")));
-        let local = match parsed.host_str() {
-            Some("localhost") => true,
-            Some(host) => host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
-            None => false,
-        };
-        if local {
-            // A proxy of the environment is not meant for this machine.
-            client = client.no_proxy();
-        }
-        if parsed.scheme() == "http" {
-            // Without this the certificates of the system are loaded, and missed, though nothing asks for them.
-            client = client.tls_backend_preconfigured(
-                rustls::ClientConfig::builder()
-                    .with_root_certificates(rustls::RootCertStore::empty())
-                    .with_no_client_auth(),
-            );
-        }
-        let client = client.build().map_err(|error| unusable(&chain(&error)))?;
-        Ok(Self { client, base })
+        let client = http_client(url)?;
+        Ok(Self { client, base: url.trim_end_matches('/').to_owned() })
     }
 
     /// Returns the URL of the service, without a slash at the end.
     pub fn url(&self) -> &str {
         &self.base
     }
+}
+
+/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy where the host is this machine.
+pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
+    let unusable = |reason: &str| TransportError::Invalid(format!("`{url}` cannot be used as a URL: {reason}"));
+    let parsed = reqwest::Url::parse(url).map_err(|error| unusable(&error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(unusable("it must begin with http:// or https://"));
+    }
+    // An error means that the embedding program has installed a provider already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("nameservice/", env!("CARGO_PKG_VERSION")));
+    let local = match parsed.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
+        None => false,
+    };
+    if local {
+        // A proxy of the environment is not meant for this machine.
+        client = client.no_proxy();
+    }
+    if parsed.scheme() == "http" {
+        // Without this the certificates of the system are loaded, and missed, though nothing asks for them.
+        client = client.tls_backend_preconfigured(
+            rustls::ClientConfig::builder()
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth(),
+        );
+    }
+    client.build().map_err(|error| unusable(&chain(&error)))
 }
 
 #[async_trait]

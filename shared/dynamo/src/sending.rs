@@ -275,6 +275,12 @@ impl Sender {
     /// Sends a write until it is answered.
     ///
     /// It is sent again after a lost answer too, unless the attempts are [`Attempts::once`].
+    #[tracing::instrument(
+        name = "store",
+        level = "debug",
+        skip_all,
+        fields(otel.name = operation, otel.kind = "client", db.system.name = "aws.dynamodb")
+    )]
     pub async fn send<O, E, F>(
         &self,
         operation: &'static str,

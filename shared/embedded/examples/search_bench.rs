@@ -32,6 +32,7 @@ fn record(n: usize) -> Result<Record, Box<dyn Error>> {
         source_branch: None,
         branches: 0,
         dependents: 0,
+        protected: false,
         source_type: None,
         dependencies: Vec::new(),
         head: Some(ConcernValue::stored(1, Some(ContentId::stored("bafy")))),

@@ -7,9 +7,9 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, Config, ConfigPublisher, ConfigPush,
     ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
     HeadPush, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery,
-    Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record, RecordKind,
-    RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, SearchQuery, Status, StatusPayload,
-    StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+    Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged, PushOutcome, Record,
+    RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, SearchQuery, Status,
+    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
 use tokio::task::yield_now;
@@ -34,6 +34,7 @@ impl Embedded {
         self.inner.shared.published.load().get(address).map(|record| read(record))
     }
 
+    #[tracing::instrument(name = "log", level = "debug", skip_all, fields(otel.name = operation))]
     async fn write<T>(
         &self,
         operation: &'static str,
@@ -182,6 +183,11 @@ impl AdminPublisher for Embedded {
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
         let action = Action::Purge { address: address.clone() };
         self.write("purge a record", call, action, outcome!(Purged)).await
+    }
+
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        let action = Action::Protect { address: address.clone(), protected };
+        self.write("protect a record", call, action, outcome!(Protection)).await
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {

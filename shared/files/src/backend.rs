@@ -7,9 +7,9 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, Capability, Committed, Config, ConfigPublisher,
     ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
     GraphSourcePublisher, Head, HeadPush, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
-    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome,
-    Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload,
-    StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
+    PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Status,
+    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
 
@@ -144,6 +144,11 @@ impl AdminPublisher for Files {
         let parent = self.parent(address).await?;
         let plan = Plan { removes: true, parent, ..Plan::new("purge a record", address) };
         self.write(plan, call, Action::Purge { address: address.clone() }, outcome!(Purged)).await
+    }
+
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        let action = Action::Protect { address: address.clone(), protected };
+        self.write(Plan::new("protect a record", address), call, action, outcome!(Protection)).await
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {

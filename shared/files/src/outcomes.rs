@@ -2,8 +2,8 @@
 
 use nameservice_embedded::state::Outcome;
 use nameservice_model::{
-    BranchCreated, Created, Dropped, Error, Leased, Published, Purged, PushOutcome, Released, Reset, Restored, Result,
-    Retracted,
+    BranchCreated, Created, Dropped, Error, Leased, Protection, Published, Purged, PushOutcome, Released, Reset,
+    Restored, Result, Retracted,
 };
 
 use crate::plan::Plan;
@@ -32,6 +32,8 @@ fn is_applied(outcome: &Outcome) -> bool {
         Outcome::Retracted(outcome) => matches!(outcome, Retracted::Retracted(_)),
         Outcome::Restored(outcome) => matches!(outcome, Restored::Restored(_)),
         Outcome::Purged(outcome) => *outcome == Purged::Purged,
+        // What was asked for is a state, whoever has set it.
+        Outcome::Protection(outcome) => *outcome != Protection::Unknown,
         Outcome::Dropped(outcome) => matches!(outcome, Dropped::Dropped { .. }),
         Outcome::Reset(outcome) => matches!(outcome, Reset::Reset { .. }),
         Outcome::Leased(outcome) => matches!(outcome, Leased::Held(_)),

@@ -4,6 +4,7 @@
 //! a server, a test) passes the router to [`service()`], which adds what every answer has.
 
 mod app;
+pub mod assets;
 pub mod auth;
 mod cors;
 pub mod etag;
@@ -22,6 +23,7 @@ pub mod respond;
 mod scope;
 mod service;
 mod signatures;
+pub mod trace;
 mod verifier;
 
 /// The JSON of the wire.
@@ -34,7 +36,7 @@ pub use key_source::{KeyFile, KeySource};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use path::{entrance, escape_path};
 pub use problem::Problem;
-pub use request_log::log_requests;
+pub use request_log::{Answered, log_requests, report_requests};
 pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
 pub use signatures::TOKEN_SIGNATURES;
 pub use verifier::{InvalidKeys, Required, Verifier};

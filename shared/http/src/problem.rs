@@ -271,6 +271,15 @@ impl Problem {
             .member("dependent_records", described.collect::<Vec<_>>())
     }
 
+    /// The record is marked against what was asked for.
+    pub fn protected(address: &Address) -> Self {
+        let detail = format!(
+            "`{address}` is protected: it cannot be retracted, purged or reset. An administrator can unprotect it: PUT \
+             /v1/protections/{address}"
+        );
+        Self::new(Kind::Protected, detail)
+    }
+
     /// A branch cannot start from a ledger without commits.
     pub fn unborn_source(source: &Address) -> Self {
         Self::new(Kind::UnbornSource, format!("`{source}` has no commit to branch from"))
@@ -427,7 +436,12 @@ impl From<InvalidCursor> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (document, status) = (self.document(), self.status());
-        let rejected = Rejected { slug: self.kind().slug(), detail: document.detail.clone() };
+        let detail = match self.kind() {
+            // It quotes the body, which may hold a secret: it is for the caller alone.
+            Kind::InvalidBody => document.members.get("field").map(Value::to_string).unwrap_or_default(),
+            _ => document.detail.clone(),
+        };
+        let rejected = Rejected { slug: self.kind().slug(), detail };
         let Inner { headers, failure, .. } = *self.0;
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let body = json!(document).to_string();

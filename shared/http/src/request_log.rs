@@ -1,21 +1,22 @@
-//! One line in the log and a few numbers for each request, for a server. (Lambda has a log of its own, which is paid for
-//! by the byte.)
+//! One line in the log and a few numbers for each request, for a server; and what a function reports of its requests, whose log
+//! is paid for by the byte.
 
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
     Router,
     extract::{MatchedPath, Request},
+    http::Method,
     middleware::{Next, from_fn},
     response::Response,
 };
 use metrics::{counter, gauge, histogram};
 
-use crate::{REQUEST_ID, problem::Rejected};
+use crate::{REQUEST_ID, problem::Rejected, trace::trace_id};
 
 /// What extractors find out about a request, for its line.
 #[derive(Clone, Debug, Default)]
@@ -78,17 +79,56 @@ pub fn log_requests(service: Router) -> Router {
     service.layer(from_fn(logged))
 }
 
+/// A request that was answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// Its method and route, such as `PUT /v1/heads/{address}`; `none` where no route was found.
+    pub operation: String,
+    /// The outcome of a push, the name of the problem with underscores, or `ok`.
+    pub outcome: Cow<'static, str>,
+    /// From the request to its answer.
+    pub duration: Duration,
+    /// The trace that it belongs to, where the caller or the gateway has named one.
+    pub trace_id: Option<String>,
+}
+
+/// Calls this for every request that a finished service answers.
+pub fn report_requests(service: Router, report: impl Fn(&Answered) + Clone + Send + Sync + 'static) -> Router {
+    service.layer(from_fn(move |mut request: Request, next: Next| {
+        let report = report.clone();
+        async move {
+            let (begun, noted) = (Instant::now(), Noted::default());
+            request.extensions_mut().insert(noted.clone());
+            let operation = operation(request.method(), route(&request).as_deref());
+            let trace_id = trace_id(request.headers()).map(str::to_owned);
+            let response = next.run(request).await;
+            let (outcome, duration) = (noted.outcome_of(&response), begun.elapsed());
+            report(&Answered { operation, outcome, duration, trace_id });
+            response
+        }
+    }))
+}
+
+fn route(request: &Request) -> Option<String> {
+    request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"))
+}
+
+/// A method that no route has is the caller's text, of which there is no end.
+fn operation(method: &Method, route: Option<&str>) -> String {
+    route.map_or_else(|| "none".to_owned(), |route| format!("{method} {route}"))
+}
+
 async fn logged(mut request: Request, next: Next) -> Response {
     let _in_flight = InFlight::begin();
     let begun = Instant::now();
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
     let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
+    let route = route(&request);
+    let trace_id = trace_id(request.headers()).map(str::to_owned);
     let response = next.run(request).await;
     let duration = begun.elapsed();
-    // A method that no route has is the caller's text, of which there is no end.
-    let operation = route.as_ref().map_or_else(|| "none".to_owned(), |route| format!("{method} {route}"));
+    let operation = operation(&method, route.as_deref());
     counter!("nameservice_requests_total", "operation" => operation.clone(), "outcome" => noted.outcome_of(&response))
         .increment(1);
     histogram!("nameservice_request_duration_seconds", "operation" => operation).record(duration);
@@ -107,6 +147,7 @@ async fn logged(mut request: Request, next: Next) -> Response {
         record = noted.0.record.get(),
         problem = rejected.map(|rejected| rejected.slug),
         request_id,
+        trace_id,
         "request"
     );
     if let Some(Rejected { slug, detail }) = rejected {

@@ -9,10 +9,11 @@ use axum::{
 use lambda_http::{Context, Error, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_dynamo::variable;
 use nameservice_http::{
-    App, Auth, Authorizer, EndsBy, KeyFile, Required, Route, Verifier, WholeAnswers, escape_path, service,
+    App, Auth, Authorizer, EndsBy, KeyFile, Required, Route, Verifier, WholeAnswers, escape_path, report_requests,
+    service,
 };
 
-use crate::{InvalidVariable, connect, environment, log, runtime};
+use crate::{InvalidVariable, connect, emf::Emf, environment, log, runtime};
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
@@ -94,10 +95,19 @@ fn serve(
         let router = Router::from(route);
         let app = App::new(Arc::new(store), Arc::new(feed), auth);
         match answers {
-            Answers::Whole => lambda_http::run(behind_gateway(router.layer(Extension(WholeAnswers)), app)).await,
-            Answers::Streamed => lambda_http::run_with_streaming_response(behind_gateway(router, app)).await,
+            Answers::Whole => lambda_http::run(reporting(service(router.layer(Extension(WholeAnswers)), app))).await,
+            Answers::Streamed => lambda_http::run_with_streaming_response(reporting(service(router, app))).await,
         }
     })
+}
+
+/// The same with the metrics that the environment asks for.
+fn reporting(service: Router) -> MapRequest<Router, fn(Request) -> Request> {
+    let service = match Emf::of_environment() {
+        Some(emf) => report_requests(service, move |answered| emf.write(answered)),
+        None => service,
+    };
+    MapRequest::new(service, translated)
 }
 
 /// The finished service as a function serves it: for requests that lambda_http has made from a gateway's events.

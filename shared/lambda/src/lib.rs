@@ -5,6 +5,8 @@
 //! [`serve_streaming_url`] at a function URL, [`serve_without_store`] for a route that reads no table, and
 //! [`serve_events`] for a function that takes something else than HTTP requests.
 
+#[cfg(feature = "http")]
+mod emf;
 mod environment;
 #[cfg(feature = "http")]
 mod http;

@@ -48,7 +48,7 @@ pub use lease::{
     MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_lease_member,
 };
 pub use name::UnknownName;
-pub use outcome::{BranchCreated, Created, Dropped, Published, Purged, Reset, Restored, Retracted};
+pub use outcome::{BranchCreated, Created, Dropped, Protection, Published, Purged, Reset, Restored, Retracted};
 pub use payload::{
     Config, GraphIndex, Head, Index, IndexRoot, InvalidPayload, InvalidReason, MAX_GRAPH_NAME_BYTES, MAX_PAYLOAD_DEPTH,
     MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,

@@ -49,6 +49,8 @@ pub enum Retracted {
     Already(Box<Record>),
     /// Others depend on it: branches or graph sources.
     HasDependents,
+    /// It is protected.
+    Protected,
     /// There is no such record.
     Unknown,
 }
@@ -75,6 +77,8 @@ pub enum Purged {
     Purged,
     /// Others depend on it.
     HasDependents,
+    /// It is protected.
+    Protected,
     /// There is no such record, nor anything left of one.
     Unknown,
 }
@@ -91,6 +95,8 @@ pub enum Dropped {
     },
     /// Others depend on it.
     HasDependents,
+    /// It is protected.
+    Protected,
     /// The record was not created as a branch.
     NotABranch,
     /// There is no such record.
@@ -128,6 +134,21 @@ pub enum Reset {
     Unknown,
     /// The record is retracted.
     Retracted,
+    /// The record is protected.
+    Protected,
     /// The record is no ledger.
     WrongKind(RecordKind),
+}
+
+/// The outcome of protecting a record, or of taking its protection away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub enum Protection {
+    /// The mark is as asked for, set by this call.
+    Set,
+    /// It was so before.
+    Already,
+    /// There is no such record.
+    Unknown,
 }

@@ -53,6 +53,8 @@ pub struct Record {
     pub kind: RecordKind,
     /// Soft-deleted.
     pub retracted: bool,
+    /// It cannot be retracted, purged or reset until the mark is taken away.
+    pub protected: bool,
     /// When it was created, where the row says so (Fluree's do not).
     pub created_at: Option<Timestamp>,
     /// When any of its items was last written; the epoch where no row says so.

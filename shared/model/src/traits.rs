@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use crate::{
     Address, BranchCreated, Call, Capabilities, Capability, Committed, Config, ConfigPush, ContentId, Created, Cursor,
     Dropped, Error, GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot,
-    LeaseClaim, LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Published, Purged,
-    PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
+    LeaseClaim, LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Protection, Published,
+    Purged, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
     StatusPayload, StatusPush, Transaction, Visible,
 };
 use serde_json::Value;
@@ -89,6 +89,10 @@ pub trait Publisher: NameService {
 pub trait AdminPublisher: NameService {
     /// Deletes a record.
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged>;
+
+    /// Marks a record as protected, or takes the mark away. A protected record cannot be retracted, purged or reset;
+    /// everything else it takes as before. Repeating the call changes nothing.
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection>;
 
     /// Deletes a branch.
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped>;

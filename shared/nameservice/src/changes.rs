@@ -14,7 +14,9 @@ pub struct Changes {
     names: Nameservice,
     after: Option<u64>,
     addresses: Vec<String>,
+    prefix: Option<String>,
     kind: Option<RecordKind>,
+    source_type: Option<String>,
     parts: Vec<ChangedPart>,
 }
 
@@ -33,7 +35,15 @@ pub enum ChangeEvent {
 
 impl Changes {
     pub(crate) fn new(names: Nameservice) -> Self {
-        Self { names, after: None, addresses: Vec::new(), kind: None, parts: Vec::new() }
+        Self {
+            names,
+            after: None,
+            addresses: Vec::new(),
+            prefix: None,
+            kind: None,
+            source_type: None,
+            parts: Vec::new(),
+        }
     }
 
     /// Begins after this position; by default, with what changes from now on.
@@ -45,6 +55,18 @@ impl Changes {
     /// Only changes of addresses that match this pattern, or another one that is given.
     pub fn address(mut self, pattern: impl Into<String>) -> Self {
         self.addresses.push(pattern.into());
+        self
+    }
+
+    /// Only changes of addresses that begin with this.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only changes of graph sources of this type, such as `f:Bm25Index`.
+    pub fn source_type(mut self, source_type: impl Into<String>) -> Self {
+        self.source_type = Some(source_type.into());
         self
     }
 
@@ -63,15 +85,15 @@ impl Changes {
     /// Follows the feed, without an end: over server-sent events where the backend is a service, else by waiting on the
     /// feed.
     pub fn follow(self) -> Result<Following> {
-        let Self { names, after, addresses, kind, parts } = self;
+        let Self { names, after, addresses, prefix, kind, source_type, parts } = self;
         let globs: Vec<AddressGlob> =
             addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
         #[cfg(feature = "client")]
         if let Some(client) = names.client() {
-            let filter = nameservice_client::ChangeFilter { addresses: globs, kind, parts };
+            let filter = nameservice_client::ChangeFilter { addresses: globs, prefix, kind, source_type, parts };
             return Ok(Following(Source::Events(Box::new(client.follow(filter, after)))));
         }
-        let filter = Filter { globs, kind, parts };
+        let filter = Filter { globs, prefix: prefix.unwrap_or_default(), kind, source_type, parts };
         Ok(Following(Source::Feed(Feed { names, after, filter, found: VecDeque::new() })))
     }
 }
@@ -90,14 +112,18 @@ enum Source {
 #[derive(Debug)]
 struct Filter {
     globs: Vec<AddressGlob>,
+    prefix: String,
     kind: Option<RecordKind>,
+    source_type: Option<String>,
     parts: Vec<ChangedPart>,
 }
 
 impl Filter {
     fn matches(&self, change: &Change) -> bool {
         (self.globs.is_empty() || self.globs.iter().any(|glob| glob.matches(&change.address)))
+            && change.address.as_str().starts_with(&self.prefix)
             && self.kind.is_none_or(|kind| kind == change.identity.kind)
+            && self.source_type.as_ref().is_none_or(|wanted| change.identity.source_type.as_ref() == Some(wanted))
             && (self.parts.is_empty() || self.parts.contains(&change.part))
     }
 }

@@ -11,9 +11,9 @@ use nameservice_model::{
     Address, AdminPublisher, BoxError, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
     ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
     HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
-    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome, Record,
-    RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status, StatusPayload, StatusPublisher,
-    StatusPush, Transaction, TransactionPublisher, Visible,
+    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
+    PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status,
+    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use nameservice_store::{Store, endpoint_client, sdk_client};
 use serde_json::Value;
@@ -104,6 +104,7 @@ delegate! { store:
     }
     AdminPublisher {
         fn purge(call: &Call, address: &Address) -> Purged;
+        fn protect(call: &Call, address: &Address, protected: bool) -> Protection;
         fn drop_branch(call: &Call, address: &Address) -> Dropped;
         fn reset_head(call: &Call, address: &Address, to: &ResetTo) -> Reset;
     }

@@ -1,8 +1,9 @@
 use std::convert::Infallible;
 
 use nameservice_model::{
-    BoxError, BranchCreated, Committed, Created, Error as BackendError, InvalidAddress, InvalidContentId, InvalidGlob,
-    InvalidLimit, InvalidPayload, InvalidSearch, Leased, Published, PushOutcome, Released, Reset, Restored, Retracted,
+    BoxError, BranchCreated, Committed, Created, Dropped, Error as BackendError, InvalidAddress, InvalidContentId,
+    InvalidGlob, InvalidLimit, InvalidPayload, InvalidSearch, Leased, Protection, Published, Purged, PushOutcome,
+    Released, Reset, Restored, Retracted,
 };
 
 use crate::{InvalidPlace, Place};
@@ -97,6 +98,9 @@ pub enum Rejection {
     /// Other records depend on it.
     #[error("other records depend on it")]
     HasDependents,
+    /// It is protected.
+    #[error("the record is protected")]
+    Protected,
     /// Dependencies are missing or retracted.
     #[error("dependencies are missing or retracted")]
     MissingDependencies,
@@ -154,9 +158,29 @@ rejections! {
         Published::WrongKind { .. } => WrongKind,
         Published::Retracted => Retracted,
     }
-    Retracted: { Retracted::HasDependents => HasDependents, Retracted::Unknown => Unknown }
+    Retracted: {
+        Retracted::HasDependents => HasDependents,
+        Retracted::Protected => Protected,
+        Retracted::Unknown => Unknown,
+    }
     Restored: { Restored::Unknown => Unknown }
-    Reset: { Reset::Unknown => Unknown, Reset::Retracted => Retracted, Reset::WrongKind(_) => WrongKind }
+    Reset: {
+        Reset::Unknown => Unknown,
+        Reset::Retracted => Retracted,
+        Reset::Protected => Protected,
+        Reset::WrongKind(_) => WrongKind,
+    }
+    Purged: {
+        Purged::HasDependents => HasDependents,
+        Purged::Protected => Protected,
+        Purged::Unknown => Unknown,
+    }
+    Dropped: {
+        Dropped::HasDependents => HasDependents,
+        Dropped::Protected => Protected,
+        Dropped::Unknown => Unknown,
+    }
+    Protection: { Protection::Unknown => Unknown }
     Leased: {
         Leased::Busy(_) => LeaseHeld,
         Leased::Lost { .. } => LeaseLost,

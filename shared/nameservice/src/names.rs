@@ -95,6 +95,15 @@ impl Nameservice {
         }
     }
 
+    /// Protects a record from retraction, purge and reset, or takes the protection away.
+    pub async fn protect(&self, address: impl IntoAddress, protected: bool) -> Result<()> {
+        use nameservice_model::Protection;
+        match self.backend.protect(&Call::fresh(), &address.into_address()?, protected).await? {
+            Protection::Set | Protection::Already => Ok(()),
+            other => Err(other.into()),
+        }
+    }
+
     /// Returns the handle of the head of a ledger.
     pub fn head(&self, address: impl IntoAddress) -> Result<HeadHandle> {
         Ok(HeadHandle::new(self.backend.clone(), address.into_address()?))

@@ -60,7 +60,7 @@
 //!
 //! # AdminPublisher
 //!
-//! [`AdminPublisher`](crate::AdminPublisher) deletes and resets.
+//! [`AdminPublisher`](crate::AdminPublisher) deletes, resets and protects.
 //!
 //! ```
 //! # use nameservice::*;
@@ -73,6 +73,9 @@
 //! let backend: &dyn AdminPublisher = &**ns.backend();
 //! let to = ResetTo::new(None, None)?;
 //! assert!(matches!(backend.reset_head(&Call::fresh(), &mydb, &to).await?, Reset::Reset { .. }));
+//! assert_eq!(backend.protect(&Call::fresh(), &mydb, true).await?, Protection::Set);
+//! assert_eq!(backend.purge(&Call::fresh(), &mydb).await?, Purged::Protected);
+//! ns.protect(&mydb, false).await?;
 //! assert_eq!(backend.purge(&Call::fresh(), &mydb).await?, Purged::Purged);
 //! # Ok(()) }
 //! ```

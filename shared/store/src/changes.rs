@@ -207,6 +207,9 @@ impl State {
 
 fn meta_payload(meta: &Item, retracted: bool) -> Value {
     let mut payload = json!({"retracted": retracted});
+    if items::flag(meta, ATTR_PROTECTED) {
+        payload["protected"] = true.into();
+    }
     if let Some(source_type) = items::text(meta, ATTR_SOURCE_TYPE) {
         payload["source_type"] = source_type.into();
         payload["dependencies"] = items::list_of_strings(meta, ATTR_DEPENDENCIES).into();

@@ -19,18 +19,32 @@ pub(crate) const NO_COMMITS: i64 = -1;
 /// The `t` of a ledger's first commit.
 const FIRST_T: i64 = 1;
 
+/// The rows of a log, and what was read beside them.
+pub(crate) struct Log {
+    pub(crate) rows: Vec<Key>,
+    /// Whether the record is protected.
+    pub(crate) is_protected: bool,
+}
+
 impl Store {
     /// Deletes the rows above a `t`, of which there may be many. Not part of a transaction: what is interrupted here is
     /// finished by its repetition.
     pub(crate) async fn sweep_commits(&self, operation: &'static str, address: &Address, above: i64) -> Result<usize> {
+        let Log { rows, .. } = self.commits_above(operation, address, above).await?;
+        let swept = rows.len();
+        self.delete_all(operation, rows).await?;
+        Ok(swept)
+    }
+
+    /// Returns the rows above a `t`.
+    pub(crate) async fn commits_above(&self, operation: &'static str, address: &Address, above: i64) -> Result<Log> {
         let from = sk_commit(above.saturating_add(1));
-        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some("#pk, #sk")).await?;
+        let projection = format!("#pk, #sk, {ATTR_PROTECTED}");
+        let rows = self.query_partition(operation, address, "#sk >= :from", &from, Some(&projection)).await?;
         // The items of the record sort behind its log.
         let log = rows.iter().filter(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
-        let keys = log.map(|row| Key::new(items::pk(row), items::sk(row))).collect::<Vec<_>>();
-        let swept = keys.len();
-        self.delete_all(operation, keys).await?;
-        Ok(swept)
+        let is_protected = rows.iter().any(|row| items::sk(row) == SK_META && items::flag(row, ATTR_PROTECTED));
+        Ok(Log { rows: log.map(|row| Key::new(items::pk(row), items::sk(row))).collect(), is_protected })
     }
 }
 

@@ -182,6 +182,12 @@ impl Expression {
         self.require(format!("NOT ({name} = {yes})"));
     }
 
+    /// Not marked as protected.
+    pub(crate) fn unprotected(&mut self) {
+        let (name, marked) = (self.name(ATTR_PROTECTED), self.value(AttributeValue::Bool(true)));
+        self.require(format!("NOT ({name} = {marked})"));
+    }
+
     pub(crate) fn retracted(&mut self) {
         self.equals(ATTR_RETRACTED, AttributeValue::Bool(true));
     }

@@ -303,6 +303,7 @@ impl RecordItems {
             address: summary.address,
             kind,
             retracted: summary.retracted,
+            protected: flag(meta, ATTR_PROTECTED),
             created_at: integer(meta, ATTR_CREATED_AT).and_then(|seconds| Timestamp::from_second(seconds).ok()),
             updated_at: Timestamp::from_millisecond(updated).unwrap_or(Timestamp::UNIX_EPOCH),
             source_branch: text(meta, ATTR_BP_SOURCE).map(str::to_owned),

@@ -102,7 +102,11 @@ impl Store {
     /// none of its rows may stay above the target: they go before the reset, so that an interruption leaves a gap and no
     /// contradiction, and once more after it, for the commits that were pushed in between.
     pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
-        self.sweep_commits(RESET, address, to.head_t()).await?;
+        let log = self.commits_above(RESET, address, to.head_t()).await?;
+        // A protected record keeps its log, too: the reset is going to be rejected.
+        if !log.is_protected {
+            self.delete_all(RESET, log.rows).await?;
+        }
         let reset = self.reset_refs(call, address, to).await?;
         if matches!(reset, Reset::Reset { .. }) {
             self.sweep_commits(RESET, address, to.head_t()).await?;
@@ -115,6 +119,7 @@ impl Store {
         let mut check = Expression::new();
         check.kind_is(RecordKind::Ledger);
         check.live();
+        check.unprotected();
         let mut head = Expression::new();
         head.put(ATTR_COMMIT_ID, to.head().map(|head| string(head.id().as_str())));
         head.set(ATTR_COMMIT_T, number(to.head_t()));
@@ -146,10 +151,11 @@ impl Store {
         }
         check_key(RESET, &failed, call, attempts)?;
         let rejection = match rejected_at(&failed, &Part::Meta) {
-            Some(Failed(meta)) => match meta.as_ref().and_then(items::kind) {
+            Some(Failed(meta)) => match meta.as_ref().and_then(|meta| Some((meta, items::kind(meta)?))) {
                 None => Reset::Unknown,
-                Some(RecordKind::Ledger) => Reset::Retracted,
-                Some(kind) => Reset::WrongKind(kind),
+                Some((meta, RecordKind::Ledger)) if items::flag(meta, ATTR_RETRACTED) => Reset::Retracted,
+                Some((_, RecordKind::Ledger)) => Reset::Protected,
+                Some((_, kind)) => Reset::WrongKind(kind),
             },
             None => return Err(contended(RESET, attempts)),
         };

@@ -33,6 +33,7 @@ mod leases;
 mod ledgers;
 mod lists;
 mod planned;
+mod protections;
 mod purges;
 mod push;
 mod records;
@@ -52,8 +53,8 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ConfigPush, ContentId, Created,
     Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, HeadPush, Index, IndexPush,
     IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewConfig,
-    NewHead, Page, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset,
-    ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Transaction,
+    NewHead, Page, Protection, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released,
+    Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Transaction,
     TransactionPublisher, Visible,
 };
 use serde_json::Value;
@@ -186,6 +187,10 @@ impl Publisher for Store {
 impl AdminPublisher for Store {
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
         self.purge_record(call, address).await
+    }
+
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        self.protect_record(call, address, protected).await
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {

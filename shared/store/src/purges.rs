@@ -19,6 +19,7 @@ const PURGE: &str = "purge a record";
 enum Attempted {
     Purged,
     HasDependents,
+    Protected,
     /// The record has changed meanwhile.
     Changed,
 }
@@ -37,6 +38,7 @@ impl Store {
             match self.purge_found(address, &items, &mut attempts).await? {
                 Attempted::Purged => return Ok(Purged::Purged),
                 Attempted::HasDependents => return Ok(Purged::HasDependents),
+                Attempted::Protected => return Ok(Purged::Protected),
                 Attempted::Changed => {}
             }
         }
@@ -60,6 +62,7 @@ impl Store {
             match self.purge_found(address, &items, &mut attempts).await? {
                 Attempted::Purged => return self.dropped(&parent).await,
                 Attempted::HasDependents => return Ok(Dropped::HasDependents),
+                Attempted::Protected => return Ok(Dropped::Protected),
                 Attempted::Changed => {}
             }
         }
@@ -74,8 +77,8 @@ impl Store {
     /// Purges the record that was read.
     async fn purge_found(&self, address: &Address, items: &RecordItems, attempts: &mut Attempts) -> Result<Attempted> {
         let Some((meta, _)) = items.meta() else { return Ok(Attempted::Changed) };
-        if is_referenced(meta) {
-            return Ok(Attempted::HasDependents);
+        if let Some(held) = held(meta) {
+            return Ok(held);
         }
         let now = self.now_ms();
         let mut parent = parent(address, meta);
@@ -98,8 +101,7 @@ impl Store {
                 Outcome::Rejected(failed) => failed,
             };
             match rejected_at(&failed, &Part::Meta) {
-                Some(Failed(Some(meta))) if is_referenced(meta) => return Ok(Attempted::HasDependents),
-                Some(_) => return Ok(Attempted::Changed),
+                Some(Failed(meta)) => return Ok(meta.as_ref().and_then(held).unwrap_or(Attempted::Changed)),
                 None => {}
             }
             if rejected_at(&failed, &Part::Parent).is_some() {
@@ -131,6 +133,15 @@ impl Store {
     }
 }
 
+/// What prevents the purge of a record with this meta item, if anything does.
+fn held(meta: &Item) -> Option<Attempted> {
+    match (items::flag(meta, ATTR_PROTECTED), is_referenced(meta)) {
+        (true, _) => Some(Attempted::Protected),
+        (false, true) => Some(Attempted::HasDependents),
+        (false, false) => None,
+    }
+}
+
 /// The record that a branch was made from.
 fn parent(address: &Address, meta: &Item) -> Option<Address> {
     address.with_branch(items::text(meta, ATTR_BP_SOURCE)?).ok().filter(|parent| parent != address)
@@ -139,6 +150,7 @@ fn parent(address: &Address, meta: &Item) -> Option<Address> {
 fn delete_meta(address: &Address, seen: &Item) -> Action {
     let mut delete = Expression::new();
     delete.record_exists();
+    delete.unprotected();
     require_unreferenced(&mut delete);
     // What is uncounted below is what was counted when it was read.
     delete.is(ATTR_COUNTED, items::present(seen, ATTR_COUNTED).cloned());

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, Outcome, contended, key_reused},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
@@ -36,6 +36,9 @@ impl Store {
                 let by_this_call = status_remembers(&items, call);
                 return outcome(RETRACT, &items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
             }
+            if items::flag(meta, ATTR_PROTECTED) {
+                return attempts.reject(RETRACT, Retracted::Protected);
+            }
             if is_referenced(meta) {
                 return Ok(Retracted::HasDependents);
             }
@@ -43,6 +46,7 @@ impl Store {
             let now = self.now_ms();
             let mut retract = Expression::new();
             retract.record_exists();
+            retract.unprotected();
             require_unreferenced(&mut retract);
             retract.set(ATTR_RETRACTED, boolean(true));
             retract.touch(now);
@@ -59,7 +63,9 @@ impl Store {
                     return outcome(RETRACT, &items, Retracted::Retracted);
                 }
                 Outcome::Rejected(failed) => {
+                    // A record that is protected meanwhile is found so by the next reading.
                     if let Some(Failed(Some(meta))) = rejected_at(&failed, &Part::Meta)
+                        && !items::flag(meta, ATTR_PROTECTED)
                         && is_referenced(meta)
                     {
                         return Ok(Retracted::HasDependents);

@@ -45,6 +45,8 @@ pub const ATTR_BRANCH: &str = "branch";
 pub const ATTR_RETRACTED: &str = "retracted";
 /// meta of a branch: the branch it was created from (S).
 pub const ATTR_BP_SOURCE: &str = "bp_source";
+/// meta, ours: it cannot be retracted, purged or reset (BOOL), absent = false.
+pub const ATTR_PROTECTED: &str = "protected";
 /// meta: how many branches were created from it (N), absent = 0.
 pub const ATTR_BRANCHES: &str = "branches";
 /// meta of a graph source: its type (S).
@@ -244,6 +246,7 @@ pub const LAYOUT: &[Layout] = &[
             Attribute::ours(ATTR_COUNTED, Shape::List).only(RecordKind::GraphSource),
             Attribute::ours(ATTR_CREATED_AT, Shape::Count).required(),
             Attribute::ours(ATTR_DEPENDENTS, Shape::Count),
+            Attribute::ours(ATTR_PROTECTED, Shape::Truth).strict(),
         ],
     },
     Layout {

@@ -277,6 +277,7 @@ async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, i
             let record = Record { index: chosen_index.clone(), ..source.clone() };
             push_index(to, &record, &index).await
         }
+        Reset::Protected => rejected("it was set back at the source, and is protected at the target"),
         _ => again(),
     }
 }
@@ -312,6 +313,7 @@ async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_
         let reason = payload(&source.status).meta.get("reason").and_then(Value::as_str).map(str::to_owned);
         return match to.retract(&Call::fresh(), &source.address, reason.as_deref()).await? {
             Retracted::Retracted(_) | Retracted::Already(_) => Ok(()),
+            Retracted::Protected => rejected("it is retracted at the source, and protected at the target"),
             Retracted::HasDependents => rejected("it is retracted at the source, and others depend on it there"),
             _ => again(),
         };

@@ -89,6 +89,7 @@ impl Parts {
             source_branch: None,
             branches: 0,
             dependents: 0,
+            protected: false,
             source_type: self.source_type,
             dependencies: self.dependencies,
             head: self.head,

@@ -8,8 +8,8 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, ChangeFeed, Committed, Config, ConfigPublisher,
     ConfigPush, ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher,
     Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
-    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Published, Publisher, Purged, PushOutcome,
-    Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
+    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
+    PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
     StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
@@ -125,6 +125,10 @@ impl Publisher for ReplicaBackend {
 impl AdminPublisher for ReplicaBackend {
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
         self.settled(self.client.purge(call, address).await).await
+    }
+
+    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        self.settled(self.client.protect(call, address, protected).await).await
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {

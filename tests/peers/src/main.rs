@@ -13,6 +13,7 @@
 mod clients;
 mod http1;
 mod load;
+mod metrics;
 mod process;
 mod readers;
 mod table;
@@ -56,6 +57,8 @@ enum Part {
     Consumer,
     /// The same without it (over a fresh engine: one that emulates DynamoDB slows down as its stream grows)
     NoConsumer,
+    /// What measuring itself costs
+    Metrics,
 }
 
 /// Measures the service beside its peers.
@@ -105,6 +108,8 @@ fn main() -> ExitCode {
 enum Subject<'a> {
     /// The service over its embedded backend.
     Embedded,
+    /// The same without metrics of itself.
+    Unmeasured,
     /// The service over a DynamoDB at this URL.
     DynamoDb(&'a str),
     /// The same, where another process consumes the table's stream.
@@ -116,6 +121,7 @@ impl Subject<'_> {
     fn name(self) -> &'static str {
         match self {
             Self::Embedded => "nameservice",
+            Self::Unmeasured => "nameservice without metrics",
             Self::DynamoDb(_) | Self::WithoutConsumer(_) => "nameservice over DynamoDB",
             Self::Etcd => "etcd",
         }
@@ -180,6 +186,9 @@ async fn run(arguments: &Arguments) -> io::Result<()> {
             bench.over_a_table(subject).await?;
         }
     }
+    if bench.does(Part::Metrics) {
+        bench.metrics().await?;
+    }
     Ok(())
 }
 
@@ -227,7 +236,7 @@ impl Bench<'_> {
                 command.args(["--initial-cluster", &format!("default={peers}")]);
                 command
             }
-            Subject::Embedded | Subject::DynamoDb(_) | Subject::WithoutConsumer(_) => {
+            Subject::Embedded | Subject::Unmeasured | Subject::DynamoDb(_) | Subject::WithoutConsumer(_) => {
                 let mut command = Command::new(&self.program);
                 command.arg("serve").args(["--listen", &format!("127.0.0.1:{port}")]).env("RUST_LOG", "error");
                 // Each server has a table of its own, as it has a directory of its own.
@@ -240,6 +249,9 @@ impl Bench<'_> {
                     }
                     _ => command.arg("--data").arg(&data),
                 };
+                if subject == Subject::Unmeasured {
+                    command.arg("--no-metrics");
+                }
                 command
             }
         };

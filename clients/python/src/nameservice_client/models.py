@@ -992,6 +992,17 @@ class NewLedger(TypedDict):
     """
 
 
+class NewProtection(TypedDict):
+    """
+    Protects a record, or takes its protection away.
+    """
+
+    protected: bool
+    """
+    Whether it is to be protected.
+    """
+
+
 class NewStatus(TypedDict):
     """
     A new status.
@@ -1066,6 +1077,21 @@ class Problem(TypedDict):
     detail: str
     """
     What was wrong in this case.
+    """
+
+
+class Protection(TypedDict):
+    """
+    Whether a record is protected now.
+    """
+
+    address: str
+    """
+    `name:branch`.
+    """
+    protected: bool
+    """
+    It cannot be retracted, purged or reset.
     """
 
 
@@ -1251,6 +1277,10 @@ class Record(TypedDict):
     retracted: bool
     """
     Soft-deleted.
+    """
+    protected: NotRequired[bool]
+    """
+    Present and true where it cannot be retracted, purged or reset.
     """
     created_at: NotRequired[str | None]
     """

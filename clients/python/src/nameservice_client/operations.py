@@ -68,7 +68,7 @@ class Operations:
         """Drop a branch.
 
         Requires `nameservice:admin`. The branch is deleted, and its source has one branch less. Rejected while branches
-        or graph sources depend on it.
+        or graph sources depend on it, and while it is protected.
         """
         answer: models.BranchDropped = self._call(
             "DELETE", "/v1/branches/{address}", address, {}, {"Idempotency-Key": idempotency_key}, None
@@ -134,6 +134,14 @@ class Operations:
         answer: models.PushAnswerConfig = self._call(
             "PUT", "/v1/configs/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
         )
+        return answer
+
+    def docs_file_get(self, file: str) -> dict[str, Any]:
+        """Get a file of the documentation.
+
+        A script, a style sheet, a licence. Needs no token.
+        """
+        answer: dict[str, Any] = self._call("GET", "/v1/docs/{file}", None, {}, {}, None)
         return answer
 
     def graph_source_publish(
@@ -254,6 +262,20 @@ class Operations:
         answer: dict[str, Any] = self._call("GET", "/v1/openapi.json", None, {}, {}, None)
         return answer
 
+    def protection_set(
+        self, address: str, body: models.NewProtection, *, idempotency_key: str | None = None
+    ) -> models.Protection:
+        """Protect a record.
+
+        Requires `nameservice:admin`. A protected record cannot be retracted, purged or reset until it is unprotected; pushes,
+        leases, branches and restorations are as before. Live and retracted records can be protected. Repeating the request
+        changes nothing.
+        """
+        answer: models.Protection = self._call(
+            "PUT", "/v1/protections/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
+        )
+        return answer
+
     def record_list(
         self,
         *,
@@ -339,8 +361,8 @@ class Operations:
     def record_purge(self, address: str, *, idempotency_key: str | None = None) -> None:
         """Purge a record.
 
-        Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Refused while branches or graph
-        sources depend on it. A purge that was interrupted is finished by the next.
+        Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
+        sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
         """
         self._call("DELETE", "/v1/records/{address}", address, {}, {"Idempotency-Key": idempotency_key}, None)
 
@@ -348,7 +370,7 @@ class Operations:
         """Reset a ledger.
 
         Requires `nameservice:admin`. Sets head and index, whatever is stored; the named graphs of
-        the index are forgotten.
+        the index are forgotten. Rejected while the record is protected.
         """
         answer: models.Record = self._call(
             "POST", "/v1/resets/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
@@ -370,8 +392,8 @@ class Operations:
     ) -> models.Record:
         """Retract a record.
 
-        It stays readable, and refuses every push until it is restored. Refused while branches or graph sources depend on
-        it. Retracting a retracted record changes nothing.
+        It stays readable, and rejects every push until it is restored. Rejected while branches or graph sources depend on
+        it, and while it is protected. Retracting a retracted record changes nothing.
         """
         answer: models.Record = self._call(
             "POST", "/v1/retractions/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body

@@ -93,7 +93,7 @@ run "permissions" {
 run "routes" {
   assert {
     condition = toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type == "NONE"]) == toset([
-      "$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/health", "GET /v1/openapi.json",
+      "$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/docs/{file+}", "GET /v1/health", "GET /v1/openapi.json",
       "GET /fluree/nameservice/snapshot", "GET /fluree/storage/ns/{address+}", "POST /fluree/nameservice/refs/{address+}",
       "GET /v1/fluree/nameservice/snapshot", "GET /v1/fluree/storage/ns/{address+}", "POST /v1/fluree/nameservice/refs/{address+}",
     ])
@@ -154,7 +154,7 @@ run "change_feed" {
 
 run "alarms" {
   assert {
-    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "dead-letters", "server-errors", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
+    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "dead-letters", "server-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
     error_message = "An alarm is missing."
   }
 

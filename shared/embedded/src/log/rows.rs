@@ -105,12 +105,25 @@ pub(crate) fn decode_change(position: u64, address: &str, body: &[u8]) -> Result
     decoded().map_err(|error| unreadable("change", position, &*error))
 }
 
+/// Follows the row of a protected record. Other rows end with the record, as they did before there was a protection.
+const PROTECTED: u8 = 1;
+
 pub(crate) fn encode_record(record: &Record) -> Result<Vec<u8>, Unreadable> {
-    postcard::to_stdvec(record).map_err(|error| unreadable("record", record.id, &error))
+    let mut row = postcard::to_stdvec(record).map_err(|error| unreadable("record", record.id, &error))?;
+    if record.protected {
+        row.push(PROTECTED);
+    }
+    Ok(row)
 }
 
 pub(crate) fn decode_record(id: u64, body: &[u8]) -> Result<Record, Unreadable> {
-    let record: Record = postcard::from_bytes(body).map_err(|error| unreadable("record", id, &error))?;
+    let (mut record, rest): (Record, _) =
+        postcard::take_from_bytes(body).map_err(|error| unreadable("record", id, &error))?;
+    record.protected = match rest {
+        [] => false,
+        [PROTECTED] => true,
+        _ => return Err(unreadable("record", id, "it ends with marks that this version does not know")),
+    };
     match record.id == id {
         true => Ok(record),
         false => Err(unreadable("record", id, &format!("it says that it is record {}", record.id))),
@@ -119,4 +132,28 @@ pub(crate) fn decode_record(id: u64, body: &[u8]) -> Result<Record, Unreadable> 
 
 fn unreadable(what: &'static str, id: u64, reason: &(impl ToString + ?Sized)) -> Unreadable {
     Unreadable { what, id, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use nameservice_model::{Call, RecordKind};
+
+    use super::*;
+    use crate::state::Command;
+
+    #[test]
+    fn rows_without_a_mark_are_those_of_before_and_unknown_marks_are_not_ignored() {
+        let call =
+            Command::new(&Call::fresh(), crate::state::Action::Restore { address: Address::stored("a:main") }).call;
+        let mut record = Record::new("a:main", RecordKind::Ledger, 7, call, 0);
+        let plain = encode_record(&record).unwrap();
+        assert_eq!(plain, postcard::to_stdvec(&record).unwrap());
+        assert_eq!(decode_record(7, &plain).unwrap(), record);
+        record.protected = true;
+        let marked = encode_record(&record).unwrap();
+        assert_eq!(marked.len(), plain.len() + 1);
+        assert_eq!(decode_record(7, &marked).unwrap(), record);
+        let unknown = [plain.as_slice(), &[2]].concat();
+        assert!(decode_record(7, &unknown).unwrap_err().to_string().contains("marks"));
+    }
 }

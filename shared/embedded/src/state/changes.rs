@@ -1,6 +1,7 @@
 //! What has changed between two states of a record.
 //!
-//! A change is any difference in id, watermark, revision, named graphs, payload, lease or the mark of a retraction.
+//! A change is any difference in id, watermark, revision, named graphs, payload, lease or the marks of a retraction and of
+//! a protection.
 //! Counters, remembered calls and times of writing are none.
 
 use jiff::Timestamp;
@@ -94,7 +95,7 @@ impl State {
 /// Whether two states with the same watermark hold the same.
 fn is_same(part: ChangedPart, a: &Record, b: &Record) -> bool {
     match part {
-        ChangedPart::Meta => a.origin == b.origin,
+        ChangedPart::Meta => a.origin == b.origin && a.protected == b.protected,
         ChangedPart::Concern(ConcernKind::Head) => {
             let id = |record: &Record| record.head.as_ref().and_then(|head| head.id.clone());
             id(a) == id(b)
@@ -130,6 +131,9 @@ fn payload(part: ChangedPart, record: &Record) -> Option<Value> {
 
 fn meta_payload(record: &Record) -> Value {
     let mut payload = Map::from_iter([("retracted".to_owned(), Value::Bool(record.retracted))]);
+    if record.protected {
+        payload.insert("protected".to_owned(), Value::Bool(true));
+    }
     if let Some(source_type) = record.source_type() {
         payload.insert("source_type".to_owned(), source_type.into());
         payload.insert("dependencies".to_owned(), texts(record.dependencies()).into());

@@ -2,8 +2,8 @@
 
 use nameservice_model::{
     Address, BranchCreated, Call, Committed, ConfigPush, ContentId, Created, Dropped, GraphSourcePublication, HeadPush,
-    IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Published, Purged, PushOutcome, Record,
-    Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
+    IndexPush, IndexRoot, LeaseClaim, LeaseRequest, Leased, NewConfig, NewHead, Protection, Published, Purged,
+    PushOutcome, Record, Released, Reset, ResetTo, Restored, Retracted, StatusPayload, StatusPush, Transaction,
 };
 use serde_json::Value;
 
@@ -101,6 +101,13 @@ pub enum Action {
         /// The record.
         address: Address,
     },
+    /// Marks a record as protected, or takes the mark away.
+    Protect {
+        /// The record.
+        address: Address,
+        /// Whether it is to be protected.
+        protected: bool,
+    },
     /// Deletes a branch permanently.
     DropBranch {
         /// The branch.
@@ -174,6 +181,8 @@ pub enum Outcome {
     Restored(Restored),
     /// Of a purge.
     Purged(Purged),
+    /// Of a protection.
+    Protection(Protection),
     /// Of dropping a branch.
     Dropped(Dropped),
     /// Of a reset.

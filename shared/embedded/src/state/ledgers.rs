@@ -92,6 +92,9 @@ impl Step<'_> {
         if there.retracted {
             return Ok(Reset::Retracted);
         }
+        if there.protected {
+            return Ok(Reset::Protected);
+        }
         for concern in [ConcernKind::Head, ConcernKind::Index] {
             self.remember(&mut record, concern);
         }

@@ -20,6 +20,7 @@ mod lists;
 mod observe;
 mod orders;
 mod portable;
+mod protections;
 mod purges;
 mod pushes;
 mod record;
@@ -186,6 +187,7 @@ impl Step<'_> {
             Action::Retract { address, reason } => Outcome::Retracted(self.retract(address, reason.as_deref())?),
             Action::Restore { address } => Outcome::Restored(self.restore(address)?),
             Action::Purge { address } => Outcome::Purged(self.purge(address)),
+            Action::Protect { address, protected } => Outcome::Protection(self.protect(address, *protected)),
             Action::DropBranch { address } => Outcome::Dropped(self.drop_branch(address)),
             Action::ResetHead { address, to } => Outcome::Reset(self.reset_head(address, to)?),
             Action::AcquireLease { address, request } => Outcome::Leased(self.acquire_lease(address, request)?),

@@ -99,6 +99,7 @@ impl From<&Portable> for Record {
                 }),
                 calls: ring(3),
             },
+            protected: record.protected,
         }
     }
 }

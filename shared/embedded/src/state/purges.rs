@@ -8,6 +8,7 @@ impl Step<'_> {
     pub(super) fn purge(&mut self, address: &Address) -> Purged {
         match self.get(address) {
             None => Purged::Unknown,
+            Some(record) if record.protected => Purged::Protected,
             Some(record) if record.is_referenced() => Purged::HasDependents,
             Some(record) => {
                 self.purge_record(&record);
@@ -20,6 +21,9 @@ impl Step<'_> {
         let Some(record) = self.get(address) else { return Dropped::Unknown };
         if record.parent().is_none() {
             return Dropped::NotABranch;
+        }
+        if record.protected {
+            return Dropped::Protected;
         }
         if record.is_referenced() {
             return Dropped::HasDependents;

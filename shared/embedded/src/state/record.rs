@@ -34,6 +34,9 @@ pub(crate) struct Record {
     pub(crate) index: IndexItem,
     pub(crate) status: StatusItem,
     pub(crate) config: ConfigItem,
+    /// In the log it follows the record, where it is true: rows of before are read as they are.
+    #[serde(skip)]
+    pub(crate) protected: bool,
 }
 
 /// What a branch or a graph source comes from.
@@ -121,6 +124,7 @@ impl Record {
             index: IndexItem { t: 0, root: None, calls: calls.clone() },
             status: StatusItem { v: 1, state: None, meta: None, lease: None, token: 0, calls: calls.clone() },
             config: ConfigItem { v: 0, payload: None, calls },
+            protected: false,
         }
     }
 
@@ -197,6 +201,7 @@ impl Record {
             address: self.model_address(),
             kind: self.kind,
             retracted: self.retracted,
+            protected: self.protected,
             created_at: Timestamp::from_second(self.created_at).ok(),
             updated_at: Timestamp::from_millisecond(self.updated_at).unwrap_or(Timestamp::UNIX_EPOCH),
             source_branch: self.source_branch().map(str::to_owned),

@@ -134,6 +134,7 @@ impl State {
             None => change.kind == ChangeKind::Retracted || (record.retracted && change.kind != ChangeKind::Restored),
         };
         if let Some(Value::Object(payload)) = payload {
+            record.protected = payload.get("protected").and_then(Value::as_bool).unwrap_or(false);
             record.origin = origin(payload, &change.identity);
         }
         record.touch(at);
@@ -274,6 +275,7 @@ fn new_record(address: &str, kind: RecordKind, id: u64, at: i64) -> Record {
         index: IndexItem { t: 0, root: None, calls: Ring::default() },
         status: status(1, StatusPayload::READY, Object::new()),
         config: ConfigItem { v: 0, payload: None, calls: Ring::default() },
+        protected: false,
     }
 }
 

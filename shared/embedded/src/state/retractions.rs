@@ -16,6 +16,9 @@ impl Step<'_> {
         if there.retracted {
             return Ok(Retracted::Already(shown()));
         }
+        if there.protected {
+            return Ok(Retracted::Protected);
+        }
         if there.is_referenced() {
             return Ok(Retracted::HasDependents);
         }

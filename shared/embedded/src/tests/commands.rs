@@ -90,7 +90,10 @@ impl Commands {
             16 => Action::Retract { address, reason: self.one_in(2).then(|| "why".to_owned()) },
             17 => Action::Restore { address },
             18 => Action::Purge { address },
-            19 => Action::DropBranch { address },
+            19 => match self.one_in(2) {
+                true => Action::Protect { address, protected: self.one_in(3) },
+                false => Action::DropBranch { address },
+            },
             20 => {
                 let index = self.one_in(2).then(|| NewIndex::new(id(3), 3).unwrap());
                 let head = if self.one_in(3) { None } else { Some(head(self.t())) };

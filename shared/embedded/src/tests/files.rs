@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use nameservice_model::NameService;
+use nameservice_model::{AdminPublisher as _, Call, NameService, Protection, Purged};
 use rusqlite::Connection;
 
 use super::{at, head_of, open, pushed};
@@ -232,4 +232,23 @@ async fn a_lock_that_was_left_behind_locks_nothing() {
     let held = File::open(directory.path().join("lock")).unwrap();
     drop(open(directory.path()));
     drop(held);
+}
+
+#[tokio::test]
+async fn a_protection_is_there_after_a_restart_and_so_is_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    for protected in [true, false] {
+        let names = open(directory.path());
+        if protected {
+            pushed(&names, "a", 1).await;
+        }
+        assert_eq!(names.protect(&Call::fresh(), &at("a"), protected).await.unwrap(), Protection::Set);
+        drop(names);
+        let names = open(directory.path());
+        assert_eq!(names.lookup(&at("a")).await.unwrap().unwrap().protected, protected);
+        assert_eq!(names.protect(&Call::fresh(), &at("a"), protected).await.unwrap(), Protection::Already);
+        if protected {
+            assert_eq!(names.purge(&Call::fresh(), &at("a")).await.unwrap(), Purged::Protected);
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Note {
     pub(crate) created: Option<i64>,
     /// When this file was written by this crate, epoch milliseconds.
     pub(crate) updated: Option<i64>,
+    /// Whether the record must not be retracted, purged or reset.
+    pub(crate) protected: bool,
     /// The last fencing token that was given.
     pub(crate) token: i64,
     /// The calls that the concerns remember, in the order of `ConcernKind::ALL`.
@@ -52,6 +54,7 @@ impl Note {
             match &*name {
                 "created" => note.created = value.parse().ok(),
                 "updated" => note.updated = value.parse().ok(),
+                "protected" => note.protected = value == "1",
                 "token" => note.token = value.parse().unwrap_or(0),
                 "rev" => note.rev = value.parse().unwrap_or(0),
                 "rev_of" => note.rev_of = Some(value.into_owned()),
@@ -101,6 +104,7 @@ impl Note {
         put("write", Some(Uuid::new_v4().simple().to_string()));
         put("created", self.created.map(|at| at.to_string()));
         put("updated", self.updated.map(|at| at.to_string()));
+        put("protected", self.protected.then(|| "1".to_owned()));
         put("token", (self.token > 0).then(|| self.token.to_string()));
         for (name, calls) in CALLS.iter().zip(&self.calls) {
             put(name, (!calls.is_empty()).then(|| calls.join(".")));
@@ -131,6 +135,7 @@ mod tests {
         let note = Note {
             created: Some(5),
             updated: Some(5_001),
+            protected: true,
             token: 3,
             calls: [vec!["ab".into(), "cd".into()], vec![], vec!["ef".into()], vec![]],
             rev: 1,

@@ -1,0 +1,226 @@
+//! The arguments of `lease`, and the claim of a push.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use nameservice_api::leases::Claim;
+use nameservice_model::{Address, LeaseName};
+
+use crate::{
+    args::{AddressArgs, KeyArgs},
+    failure::Failure,
+    values,
+};
+
+pub(super) const ADDRESS: &str = "NAMESERVICE_ADDRESS";
+pub(super) const NAME: &str = "NAMESERVICE_LEASE_NAME";
+pub(super) const HOLDER: &str = "NAMESERVICE_LEASE_HOLDER";
+pub(super) const TOKEN: &str = "NAMESERVICE_LEASE_TOKEN";
+
+/// `lease`
+#[derive(Debug, Subcommand)]
+pub enum LeaseCommand {
+    /// Take a lease that is free, expired, or held under the same holder name already
+    Acquire(LeaseAcquireArgs),
+    /// Extend a lease
+    Refresh(LeaseRefreshArgs),
+    /// Give a lease back
+    Release(LeaseReleaseArgs),
+    /// Show who holds a lease of a record
+    Show(AddressArgs),
+    /// Run a command under a lease
+    ///
+    /// Takes the lease, refreshes it while the command runs, and gives it back. The command finds
+    /// NAMESERVICE_ADDRESS, NAMESERVICE_LEASE_NAME, NAMESERVICE_LEASE_HOLDER and NAMESERVICE_LEASE_TOKEN in its
+    /// environment, from which push, status and config take the lease that they claim. It runs in a process group of
+    /// its own, gets the signals that this process gets, and is stopped once the lease is lost or has run out: by
+    /// SIGTERM, and 5 seconds later by SIGKILL.
+    ///
+    /// Exits with the command's code, 128 and more where a signal has ended it; with 3 if another holder has the lease
+    /// or it was lost.
+    Run(LeaseRunArgs),
+}
+
+/// `lease acquire`
+#[derive(Debug, Args)]
+pub struct LeaseAcquireArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// How long to wait for a lease that another holds: 10, 10s; at most 20 seconds
+    #[arg(long, value_name = "DURATION", value_parser = values::wait)]
+    pub wait: Option<u64>,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease refresh`
+#[derive(Debug, Args)]
+pub struct LeaseRefreshArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// The token that it was taken with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub lease_token: i64,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease release`
+#[derive(Debug, Args)]
+pub struct LeaseReleaseArgs {
+    /// The record
+    pub address: Address,
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// The token that it was taken with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub lease_token: i64,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `lease run`
+#[derive(Debug, Args)]
+pub struct LeaseRunArgs {
+    /// Which lease.
+    #[command(flatten)]
+    pub holder: HolderArgs,
+    /// For how long.
+    #[command(flatten)]
+    pub term: TermArgs,
+    /// Wait until the lease is free
+    #[arg(long)]
+    pub wait: bool,
+    /// If the command fails, set this state before the lease is released
+    #[arg(long, value_name = "STATE")]
+    pub on_failure: Option<String>,
+    /// The record
+    pub address: Address,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Which lease is meant, and who means it.
+#[derive(Debug, Args)]
+pub struct HolderArgs {
+    /// The name of the lease: index_lock, reindex_lock, maintenance_lock, migration_lock, or one of your own (a-z, 0-9, _)
+    #[arg(long, value_parser = values::lease_name)]
+    pub name: LeaseName,
+    /// The name of the holder. A holder of the same name takes the lease over: give each process its own
+    #[arg(long)]
+    pub holder: String,
+}
+
+/// What is asked of a lease.
+#[derive(Debug, Args)]
+pub struct TermArgs {
+    /// How long it lasts without a refresh: 5m, 90s, or a number of seconds
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::ttl)]
+    pub ttl: u32,
+    /// The t that it is wanted for
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(i64).range(0..))]
+    pub target_t: Option<i64>,
+}
+
+/// The lease that a push is made under: it is refused once another has taken the lease over.
+///
+/// Within `lease run`, pushes to its record are made under its lease by default.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Under a lease [default: that of `lease run`, on its record]")]
+pub struct ClaimArgs {
+    /// Only while this lease is held
+    #[arg(long, value_name = "NAME", value_parser = values::lease_name, requires_all = ["lease_holder", "lease_token"])]
+    pub lease_name: Option<LeaseName>,
+    /// By this holder
+    #[arg(long, value_name = "HOLDER", requires_all = ["lease_name", "lease_token"])]
+    pub lease_holder: Option<String>,
+    /// With this token
+    #[arg(long, value_name = "N", requires_all = ["lease_name", "lease_holder"])]
+    pub lease_token: Option<i64>,
+}
+
+impl ClaimArgs {
+    /// The claim that a push to a record makes: as the command line says, or that of the `lease run` around it where
+    /// the record is the one that it has leased.
+    pub(in crate::commands) fn claim(self, address: &Address) -> Result<Option<Claim>, Failure> {
+        self.claim_within(address, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn claim_within(
+        self,
+        address: &Address,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Claim>, Failure> {
+        let Self { lease_name, lease_holder, lease_token } = self;
+        if let (Some(name), Some(holder), Some(token)) = (lease_name, lease_holder, lease_token) {
+            return Ok(Some(Claim { name, holder, token }));
+        }
+        let (Some(leased), Some(name), Some(holder), Some(token)) =
+            (variable(ADDRESS), variable(NAME), variable(HOLDER), variable(TOKEN))
+        else {
+            return Ok(None);
+        };
+        if Address::parse(&leased).ok().as_ref() != Some(address) {
+            return Ok(None);
+        }
+        let unusable = |name: &str, reason: &str| Failure::Usage(format!("{name} cannot be used: {reason}"));
+        let name = values::lease_name(&name).map_err(|reason| unusable(NAME, &reason))?;
+        let token = token.parse().map_err(|_| unusable(TOKEN, "it is not a number"))?;
+        Ok(Some(Claim { name, holder, token }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SET: [(&str, &str); 4] = [(ADDRESS, "mydb"), (NAME, "index_lock"), (HOLDER, "h"), (TOKEN, "7")];
+
+    fn within(args: ClaimArgs, address: &str, set: &[(&str, &str)]) -> Result<Option<Value>, Failure> {
+        let variable = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+        Ok(args.claim_within(&Address::parse(address).unwrap(), variable)?.map(|claim| json!(claim)))
+    }
+
+    #[test]
+    fn a_claim_is_named_or_comes_from_the_lease_around_it_and_only_for_its_record() {
+        let around = json!({"name": "index_lock", "holder": "h", "token": 7});
+        assert_eq!(within(ClaimArgs::default(), "mydb:main", &SET).unwrap(), Some(around));
+        assert_eq!(within(ClaimArgs::default(), "mydb:dev", &SET).unwrap(), None);
+        assert_eq!(within(ClaimArgs::default(), "mydb", &SET[1..]).unwrap(), None);
+        let named = ClaimArgs {
+            lease_name: Some(LeaseName::REINDEX),
+            lease_holder: Some("other".into()),
+            lease_token: Some(9),
+        };
+        let claim = json!({"name": "reindex_lock", "holder": "other", "token": 9});
+        assert_eq!(within(named, "mydb", &SET).unwrap(), Some(claim));
+    }
+
+    #[test]
+    fn a_lease_around_it_that_cannot_be_read_is_not_ignored() {
+        for (name, value) in [(NAME, "a lock"), (TOKEN, "x")] {
+            let mut set = SET;
+            set.iter_mut().filter(|(set, _)| *set == name).for_each(|(_, set)| *set = value);
+            assert!(matches!(within(ClaimArgs::default(), "mydb", &set), Err(Failure::Usage(_))), "{name}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `top`: a screen of records, leases and rates that follows the feed.
+
+mod figures;
+mod screen;
+
+use std::{
+    io::{IsTerminal as _, stdout},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use nameservice_api::{Record, SnapshotPage};
+use nameservice_client::{ChangeFilter, Event, Follow};
+use tokio::{sync::mpsc, time::interval};
+
+use self::{
+    figures::{Figures, Reading},
+    screen::{Key, Screen},
+};
+use super::Session;
+use crate::{client::Request, failure::Failure, output};
+
+/// How often the screen is drawn.
+const FRAME: Duration = Duration::from_secs(1);
+/// How wide and high what is printed once is: as a terminal that is not known.
+const WIDTH: usize = 100;
+const HEIGHT: usize = 40;
+
+/// `top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Only records whose addresses begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Print it once, as it is when there is no terminal
+    #[arg(long)]
+    pub once: bool,
+}
+
+pub(super) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure> {
+    let prefix = args.prefix.filter(|prefix| !prefix.is_empty());
+    let mut figures = Figures::new(Instant::now());
+    let position = read(session, prefix.as_deref(), &mut figures).await?;
+    if session.output.is_json() {
+        return output::print(&format!("{:#}", figures.document(now())));
+    }
+    if args.once || !stdout().is_terminal() {
+        return output::print(&figures.text(Reading::Once, now(), Instant::now(), (WIDTH, HEIGHT)).join("\n"));
+    }
+    let mut following = follow(session, prefix.clone(), position);
+    let mut screen = Screen::open().map_err(Failure::Output)?;
+    let (keys, mut pressed) = mpsc::channel(8);
+    screen::listen(keys);
+    let mut frame = interval(FRAME);
+    loop {
+        tokio::select! {
+            _ = frame.tick() => {}
+            key = pressed.recv() => match key {
+                Some(Key::Redraw) => {}
+                Some(Key::Quit) | None => return Ok(()),
+            },
+            event = following.next() => match event {
+                Ok(Event::Change(change)) => {
+                    figures.take(&change, Instant::now());
+                    // Drawn with the next frame: changes can be many.
+                    continue;
+                }
+                // What was missed is not known: everything is read again.
+                Ok(_) => {
+                    figures = Figures::new(Instant::now());
+                    let position = read(session, prefix.as_deref(), &mut figures).await?;
+                    following = follow(session, prefix.clone(), position);
+                }
+                Err(error) => return Err(Failure::Library(error.into())),
+            },
+        }
+        let size = screen.size();
+        let lines = figures.text(Reading::Live, now(), Instant::now(), size);
+        screen.draw(&lines).map_err(Failure::Output)?;
+    }
+}
+
+fn follow(session: &Session, prefix: Option<String>, position: u64) -> Follow {
+    session.client.follow(ChangeFilter { prefix, ..ChangeFilter::default() }, Some(position))
+}
+
+/// Reads all records, and returns the position that they are as of.
+async fn read(session: &Session, prefix: Option<&str>, figures: &mut Figures) -> Result<u64, Failure> {
+    let (mut cursor, mut position) = (None, None);
+    loop {
+        let request = Request::get("snapshot").query("prefix", prefix).query("cursor", cursor.as_deref());
+        let page = session.send::<SnapshotPage>(request).await?.value;
+        // That of the first page: what follows it is followed.
+        let from = *position.get_or_insert(page.position);
+        page.records.iter().for_each(|record: &Record| figures.put(record));
+        figures.at(from);
+        match page.cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(from),
+        }
+    }
+}
+
+/// Epoch seconds.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,77 @@
+//! The arguments of `serve`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{ArgGroup, Args};
+
+use crate::{base_path::BasePath, values};
+
+/// `serve`
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("issuers").args(["issuer", "any_issuer"]).requires("jwks"),
+    group = ArgGroup::new("audiences").args(["audience", "any_audience"]).requires("jwks"),
+)]
+pub struct ServeArgs {
+    /// Where to listen: ADDRESS:PORT, localhost:PORT, or a port of this machine alone
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = values::listen)]
+    pub listen: SocketAddr,
+    /// Keep everything in memory, and lose it at the end
+    #[arg(long)]
+    pub memory: bool,
+    /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is for reading
+    /// it; what is kept on disk is in --data DIR
+    #[arg(long, value_name = "URL", conflicts_with_all = ["consumer", "no_consumer"])]
+    pub upstream: Option<String>,
+    /// Require bearer tokens signed by a key in this JWKS file or URL
+    ///
+    /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an
+    /// unknown key.
+    #[arg(long, value_name = "FILE|URL", requires_all = ["issuers", "audiences"])]
+    pub jwks: Option<String>,
+    /// Required `iss` claim
+    #[arg(long, value_name = "ISSUER")]
+    pub issuer: Option<String>,
+    /// Accept tokens of any issuer
+    #[arg(long)]
+    pub any_issuer: bool,
+    /// Required `aud` claim
+    #[arg(long, value_name = "AUDIENCE")]
+    pub audience: Option<String>,
+    /// Accept tokens for any audience
+    #[arg(long)]
+    pub any_audience: bool,
+    /// Let web pages of this origin use the service, `*` for all; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<String>,
+    /// Require this bearer token, which may do everything: for development
+    #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_DEV_TOKEN", hide_env_values = true, conflicts_with_all = ["jwks", "insecure"])]
+    pub dev_token: Option<String>,
+    /// Let everybody do everything, from other machines too
+    #[arg(long, conflicts_with = "jwks")]
+    pub insecure: bool,
+    /// Serve below this path, such as /nameservice, behind a proxy that keeps it
+    #[arg(long, value_name = "PATH")]
+    pub base_path: Option<BasePath>,
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; without it, a service on loopback has them at /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
+    pub metrics: Option<SocketAddr>,
+    /// Send traces of requests to the OpenTelemetry collector at this URL, over HTTP: http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Measure nothing
+    #[arg(long, conflicts_with = "metrics")]
+    pub no_metrics: bool,
+    /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]
+    #[arg(long, value_name = "DIR")]
+    pub feed_data: Option<PathBuf>,
+    /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
+    #[arg(long)]
+    pub consumer: bool,
+    /// Run without the stream consumer
+    #[arg(long, conflicts_with = "consumer")]
+    pub no_consumer: bool,
+    /// How long changes can be read: 7d, 36h, 90m, or a number of hours
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = values::retention)]
+    pub feed_retention: Duration,
+}

@@ -1,0 +1,62 @@
+//! Files that a browser loads: pages, scripts, style sheets, compiled into the function that serves them.
+
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::{Problem, etag::ETag};
+
+/// What a page may load and do: its own files, and requests to its own origin. No inline script, no inline style.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file: its name, as a page names it, and its text.
+pub type File = (&'static str, &'static str);
+
+/// Declares the files of a function by name, from the folder `assets` beside its `src`.
+#[macro_export]
+macro_rules! assets {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../assets/", $name)))),*]
+    };
+}
+
+/// Answers with a page.
+pub fn page(headers: &HeaderMap, text: &'static str) -> Response {
+    answer(headers, "text/html; charset=utf-8", text)
+}
+
+/// Answers with the file of this name; `None` names no file.
+pub fn file(headers: &HeaderMap, uri: &Uri, files: &[File], name: Option<&str>) -> Result<Response, Problem> {
+    let found = files.iter().find(|(known, _)| Some(*known) == name);
+    let (name, text) = found.ok_or_else(|| Problem::not_found(uri.path()))?;
+    Ok(answer(headers, content_type(name), text))
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.') {
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+/// A file under its tag: a browser asks each time, and is sent only what a newer version has changed.
+fn answer(headers: &HeaderMap, content_type: &'static str, text: &'static str) -> Response {
+    let tag = ETag::of(text.as_bytes());
+    let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
+    let all = [
+        fixed(header::CONTENT_TYPE, content_type),
+        fixed(header::CACHE_CONTROL, "no-cache"),
+        fixed(header::CONTENT_SECURITY_POLICY, POLICY),
+        fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        fixed(header::REFERRER_POLICY, "no-referrer"),
+        tag.header(),
+    ];
+    match tag.is_in(headers) {
+        true => (StatusCode::NOT_MODIFIED, all).into_response(),
+        false => (all, text).into_response(),
+    }
+}

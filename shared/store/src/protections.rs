@@ -1,0 +1,43 @@
+//! Protecting records, and taking the protection away.
+
+use nameservice_model::{Address, Call, Protection, Result};
+
+use crate::{
+    Store,
+    client::{Attempts, Outcome, Reject},
+    expressions::{Expression, Key},
+    items,
+    records::boolean,
+    schema::*,
+};
+
+const PROTECT: &str = "protect a record";
+const UNPROTECT: &str = "unprotect a record";
+
+impl Store {
+    /// One conditional update of the meta item. It remembers no call: what is asked for is a state, so that its
+    /// repetition finds it there.
+    pub(crate) async fn protect_record(&self, _call: &Call, address: &Address, protected: bool) -> Result<Protection> {
+        let operation = if protected { PROTECT } else { UNPROTECT };
+        let mut mark = Expression::new();
+        mark.record_exists();
+        if protected {
+            mark.unprotected();
+            mark.set(ATTR_PROTECTED, boolean(true));
+        } else {
+            mark.equals(ATTR_PROTECTED, boolean(true));
+            mark.remove(ATTR_PROTECTED);
+        }
+        mark.touch(self.now_ms());
+        let mut attempts = Attempts::default();
+        match self.update(operation, mark, &Key::meta(address), &mut attempts).await? {
+            Outcome::Applied(_) => Ok(Protection::Set),
+            Outcome::Rejected(Some(meta)) if items::kind(&meta).is_some() => match attempts.uncertain {
+                // By an attempt whose answer was lost.
+                true => Ok(Protection::Set),
+                false => Ok(Protection::Already),
+            },
+            Outcome::Rejected(_) => attempts.reject(operation, Protection::Unknown),
+        }
+    }
+}
