@@ -217,6 +217,7 @@ run "a_vpc_with_endpoints" {
   state_key = "a_vpc_with_endpoints"
 
   variables {
+    read_model = true
     vpc = {
       subnet_ids         = ["subnet-1"]
       security_group_ids = ["sg-functions"]
@@ -234,7 +235,7 @@ run "a_vpc_with_endpoints" {
   }
 
   assert {
-    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn] : [arn, "${arn}/*"]]))
+    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn, aws_dynamodb_table.views[0].arn] : [arn, "${arn}/*"]]))
     error_message = "The endpoint admits the tables of this deployment."
   }
 
