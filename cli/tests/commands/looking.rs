@@ -113,7 +113,8 @@ fn diff_shows_what_has_changed_between_two_positions() {
     assert!(stdout.contains(&format!("head.id: {ID} -> {OTHER}")) && stdout.contains("head.t: 5 -> 9"), "{stdout}");
     assert!(!stdout.contains("status"), "{stdout}");
     let since = json(&run(&target, &format!("diff mydb {second} --json")).1);
-    let paths: Vec<_> = since["differences"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    let paths: Vec<_> =
+        since["differences"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
     assert!(paths.contains(&"payload.index_lock.holder") && paths.contains(&"payload.state"), "{since}");
     assert_eq!(run(&target, &format!("diff mydb {second} {first}")).0, 2);
     assert_eq!(run(&target, "diff nobody 1 2").0, 4);

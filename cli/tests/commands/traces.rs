@@ -98,7 +98,8 @@ fn a_request_continues_the_trace_of_its_caller_down_to_the_log_and_shows_no_payl
         assert!(document.to_string().contains("\"nameservice\""), "it names the service: {document}");
         found.extend(spans([document]));
     }
-    let named = |name: &str| found.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {found:#?}"));
+    let named =
+        |name: &str| found.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {found:#?}"));
     let (request, write) = (named("POST /v1/ledgers"), named("create a ledger"));
     assert_eq!(request["traceId"].as_str().unwrap().to_lowercase(), TRACE);
     assert_eq!(request["parentSpanId"].as_str().unwrap().to_lowercase(), PARENT);

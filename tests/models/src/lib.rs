@@ -1,0 +1,63 @@
+//! Model checking of the code itself: every interleaving of a few clients over the embedded backend's state machine
+//! (docs/proofs.md).
+//!
+//! - [`network`]: clients, calls, a network that loses, delays and repeats, and the properties of what is answered;
+//! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
+//! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a model that cannot be set up has failed")]
+
+pub mod machine;
+pub mod network;
+pub mod replica;
+
+use std::{hash::Hash, thread::available_parallelism};
+
+use stateright::{Checker as _, HasDiscoveries, Model};
+
+/// How far a model is explored, beyond what CI has time for, where the environment says so: `NAMESERVICE_MODELS_DEPTH`, 0 by
+/// default, adds calls and clock steps.
+pub fn depth() -> usize {
+    std::env::var("NAMESERVICE_MODELS_DEPTH").ok().and_then(|depth| depth.parse().ok()).unwrap_or(0)
+}
+
+/// What an exploration has found.
+#[derive(Debug)]
+pub struct Explored {
+    /// How many different states there are.
+    pub states: usize,
+    /// The names of the properties that do not hold, each with the steps that lead there.
+    pub violated: Vec<(&'static str, String)>,
+    /// The names of what has been seen of that which must be possible.
+    pub possible: Vec<&'static str>,
+}
+
+/// Explores a model, breadth first, to its end, or to the first violation: of the property `until` where one is named, else of any.
+/// Prints how many states it has.
+pub fn explore<M>(name: &str, model: M, until: Option<&'static str>) -> Explored
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + std::fmt::Debug + PartialEq + Hash + Send + Sync,
+    M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
+{
+    let threads = available_parallelism().map_or(1, usize::from);
+    let enough = match until {
+        Some(property) => HasDiscoveries::AnyOf([property].into()),
+        None => HasDiscoveries::AnyFailures,
+    };
+    let checker = model.checker().threads(threads).finish_when(enough).spawn_bfs().join();
+    let mut explored = Explored { states: checker.unique_state_count(), violated: Vec::new(), possible: Vec::new() };
+    for (property, path) in checker.discoveries() {
+        match checker.model().property(property).expectation.discovery_is_failure() {
+            true => {
+                let steps: Vec<String> = path.into_actions().iter().map(|action| format!("  {action:?}")).collect();
+                explored.violated.push((property, steps.join("\n")));
+            }
+            false => explored.possible.push(property),
+        }
+    }
+    explored.violated.sort();
+    explored.possible.sort_unstable();
+    let violated: Vec<&str> = explored.violated.iter().map(|(property, _)| *property).collect();
+    println!("{name}: {} states, {} deep; violated: {violated:?}", explored.states, checker.max_depth());
+    explored
+}
