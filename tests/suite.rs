@@ -16,6 +16,7 @@ mod lease_keeper;
 mod model;
 mod projector;
 mod properties;
+mod replicas;
 mod requests;
 mod routes;
 mod service;

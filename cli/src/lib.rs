@@ -13,6 +13,7 @@ pub mod failure;
 pub mod files;
 mod keys;
 pub mod lists;
+mod older;
 pub mod output;
 pub mod palette;
 pub mod prometheus;

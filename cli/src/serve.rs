@@ -32,7 +32,9 @@ use crate::{
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
     files::Stored,
-    keys, output, prometheus, routes,
+    keys,
+    older::Older,
+    output, prometheus, routes,
     target::{Missing, Opened, Place, Table},
     traces,
     upstream::Upstream,
@@ -277,6 +279,10 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(url) = &args.upstream {
         return run_replica(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
     }
+    let older = match &args.legacy {
+        Some(place) => Some(Older::open(place).await?),
+        None => None,
+    };
     let retention = Some(args.feed_retention);
     let opened = match place {
         Place::Files(place) => {
@@ -312,7 +318,17 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
     }
-    let app = opened.app(auth);
+    let app = match older {
+        None => opened.app(auth),
+        Some(older) => {
+            output::note(&format!(
+                "records of {} are shown too, and taken over when they are first written",
+                older.place()
+            ));
+            let names = Arc::new(older.behind(opened.backend()));
+            App::new(names.clone(), names, auth)
+        }
+    };
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
     let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced };

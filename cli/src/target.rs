@@ -14,7 +14,7 @@ use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
-use nameservice_model::{Error as StoreError, NameService as _};
+use nameservice_model::{Backend, Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
 use crate::{
@@ -230,6 +230,15 @@ impl Opened {
                 App::new(names.clone(), names, auth)
             }
             Self::Table(table) => App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth),
+        }
+    }
+
+    /// The nameservice and its change feed, as one backend.
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Self::Embedded(Local { names, .. }) => Arc::new(names.clone()),
+            Self::Files(stored) => Arc::new(stored.names.clone()),
+            Self::Table(table) => Arc::new(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone())),
         }
     }
 

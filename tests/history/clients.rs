@@ -51,6 +51,8 @@ impl Mix {
 pub(super) struct World {
     /// URLs of the service; the first may be behind faults, the last never is.
     pub(super) urls: Vec<String>,
+    /// URLs that reads go to, where not every service answers them linearizably; empty for all.
+    pub(super) readable: Vec<String>,
     pub(super) records: Vec<String>,
     pub(super) mix: Mix,
     pub(super) lease_seconds: (i64, i64),
@@ -61,7 +63,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(urls: Vec<String>, records: Vec<String>, mix: Mix) -> Self {
-        Self { urls, records, mix, lease_seconds: (300, 301), recorder: Recorder::default(), ids: AtomicI64::new(0) }
+        let (recorder, ids) = (Recorder::default(), AtomicI64::new(0));
+        Self { urls, readable: Vec::new(), records, mix, lease_seconds: (300, 301), recorder, ids }
     }
 }
 
@@ -344,7 +347,11 @@ impl Client {
     }
 
     async fn send(&mut self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Sent {
-        let url = self.world.urls.choose(&mut self.random).unwrap();
+        let urls = match method == Method::GET && !self.world.readable.is_empty() {
+            true => &self.world.readable,
+            false => &self.world.urls,
+        };
+        let url = urls.choose(&mut self.random).unwrap();
         let mut request = Request::builder().method(method).uri(format!("{url}{path}"));
         if let Some(key) = key {
             request = request.header("idempotency-key", key);

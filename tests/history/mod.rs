@@ -10,6 +10,7 @@ mod feed;
 mod found;
 mod judge;
 pub(crate) mod process;
+mod replicas;
 pub(crate) mod spec;
 
 use std::{

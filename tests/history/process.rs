@@ -16,6 +16,7 @@ pub(crate) struct Process {
     child: Child,
     listen: SocketAddr,
     place: Vec<String>,
+    options: Vec<String>,
     /// How many times it was killed.
     pub(crate) kills: u64,
 }
@@ -23,10 +24,16 @@ pub(crate) struct Process {
 impl Process {
     /// Starts one with these arguments: `--data DIR` or `--endpoint-url URL`.
     pub(crate) async fn start(place: &[&str]) -> Self {
+        Self::start_with(place, &[]).await
+    }
+
+    /// Starts one with these arguments, and with options of `serve`.
+    pub(crate) async fn start_with(place: &[&str], options: &[&str]) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let place: Vec<String> = place.iter().map(|&word| word.to_owned()).collect();
-        let child = spawn(listen, &place).await;
-        Self { child, listen, place, kills: 0 }
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let (place, options) = (owned(place), owned(options));
+        let child = spawn(listen, &place, &options).await;
+        Self { child, listen, place, options, kills: 0 }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -42,14 +49,15 @@ impl Process {
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
         self.kills += 1;
-        self.child = spawn(self.listen, &self.place).await;
+        self.child = spawn(self.listen, &self.place, &self.options).await;
     }
 }
 
-async fn spawn(listen: SocketAddr, place: &[String]) -> Child {
+async fn spawn(listen: SocketAddr, place: &[String], options: &[String]) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_nameservice_under_test"))
         .args(place)
         .args(["serve", "--listen", &listen.to_string()])
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         // Its log of requests that fail under faults would hide the figures.

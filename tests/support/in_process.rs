@@ -24,21 +24,34 @@ pub struct InProcess {
 impl InProcess {
     /// An empty one, open to everybody.
     pub fn new() -> Self {
-        Self::with(|backend| App::new(backend.clone(), backend, Auth::Open))
+        Self::over(Embedded::memory(Options::default()).unwrap())
+    }
+
+    /// One over this backend, open to everybody.
+    pub fn over(backend: Embedded) -> Self {
+        Self::of(backend, |backend| App::new(backend.clone(), backend, Auth::Open))
     }
 
     /// An empty one, as this makes a service of its backend.
     pub fn with(app: impl FnOnce(Arc<Embedded>) -> App) -> Self {
-        let backend = Embedded::memory(Options::default()).unwrap();
+        Self::of(Embedded::memory(Options::default()).unwrap(), app)
+    }
+
+    fn of(backend: Embedded, app: impl FnOnce(Arc<Embedded>) -> App) -> Self {
         let app = app(Arc::new(backend.clone()));
         Self { router: nameservice_http::service(routes::router(), app), backend }
     }
 
     /// Serves it on a loopback port as well, as long as the runtime of the test runs. Returns its URL.
     pub async fn serve(&self) -> String {
+        self.serve_through(|router| router).await
+    }
+
+    /// The same, behind what is laid around it.
+    pub async fn serve_through(&self, around: impl FnOnce(Router) -> Router) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = self.router.clone();
+        let router = around(self.router.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         url
     }

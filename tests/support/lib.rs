@@ -8,6 +8,7 @@ pub mod engine;
 pub mod in_process;
 pub mod infra;
 pub mod layout;
+pub mod link;
 pub mod mapping;
 pub mod proxy;
 pub mod pump;

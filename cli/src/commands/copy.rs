@@ -11,6 +11,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use nameservice::{Nameservice, Place};
 use nameservice_embedded::Options as EmbeddedOptions;
+use nameservice_files::Options as FilesOptions;
 use nameservice_model::{Address, Backend, Limit, ListQuery};
 use nameservice_sync::{
     BackendSource, Comparison, CopyOptions, DumpPlace, DumpSource, Mirrored, Progress, Report, Source,
@@ -23,6 +24,7 @@ use crate::{
     args::TargetArgs,
     client::{self, Request},
     failure::Failure,
+    older,
     output::{self, Output},
     target::{Local, Missing},
 };
@@ -138,6 +140,10 @@ impl To {
             let local = Local::open(PathBuf::from(directory), missing, EmbeddedOptions::default()).await?;
             return Ok(Self { names: Nameservice::over(local.names) });
         }
+        if matches!(place, Place::Directory { .. } | Place::Bucket { .. }) {
+            let files = nameservice::files(place, missing == Missing::Create, FilesOptions::default()).await?;
+            return Ok(Self { names: Nameservice::over(files) });
+        }
         if let Place::Service(url) = place {
             // Asked once, so that one who is not there is named at once; what is sent later is repeated for a while.
             client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
@@ -177,8 +183,17 @@ impl From {
             let source = nameservice::legacy_table(place, prefix.clone()).await?;
             return Ok(Self { source: Box::new(source), names: None, prefix });
         }
+        if matches!(place, Place::Directory { .. } | Place::Bucket { .. }) {
+            let files = nameservice::files(place, false, FilesOptions::default()).await?;
+            let unreadable = older::unreadable(&files).await?;
+            let names = To { names: Nameservice::over(files) };
+            let source = BackendSource::new(names.backend().clone()).with_unreadable(unreadable);
+            let source = Box::new(source.with_prefix(prefix.clone()));
+            return Ok(Self { source, names: Some(names), prefix });
+        }
         let names = To::open(place, Missing::Reject, token).await?;
-        let source = BackendSource::new(names.backend().clone()).with_prefix(prefix.clone());
+        let others = nameservice::virtual_graphs(place).await?;
+        let source = BackendSource::new(names.backend().clone()).with_others(others).with_prefix(prefix.clone());
         Ok(Self { source: Box::new(source), names: Some(names), prefix })
     }
 

@@ -3,13 +3,16 @@
 //! A check is an async function that takes what it looks at and gives findings; [`examine`] is the list of them. What
 //! cannot be looked at is a finding too, except that a table which cannot be read ends the command.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
 use nameservice_embedded::OpenError;
-use nameservice_model::{Error as StoreError, Finding, Severity};
+use nameservice_model::{Backend, Error as StoreError, Finding, Severity};
 use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
@@ -19,8 +22,9 @@ use crate::{
     client::{Client, Request},
     failure::Failure,
     files::Stored,
+    older::Older,
     output::{self, Output},
-    target::{Missing, Opened, Place, Table, aws_config},
+    target::{Missing, Opened, Place, Table, TableOptions, aws_config},
 };
 
 /// `doctor`
@@ -32,6 +36,9 @@ pub struct DoctorArgs {
     /// The queue of stream records that could not be read
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
+    /// Also report what is left to migrate of this older place: v1:TABLE, item:TABLE, file:///DIR, …
+    #[arg(long, value_name = "PLACE")]
+    pub legacy: Option<nameservice::Place>,
 }
 
 /// What there is to look at.
@@ -39,6 +46,7 @@ struct Patient {
     data: Option<Data>,
     service: Option<Client>,
     dead_letters: Option<Queue>,
+    older: Option<Older>,
     fix: bool,
 }
 
@@ -116,7 +124,18 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         }
         None => None,
     };
-    Ok(Patient { data, service, dead_letters, fix: args.fix })
+    let older = match &args.legacy {
+        Some(_) if data.is_none() => {
+            return Err(Failure::Usage(
+                "--legacy goes with the data itself (--data, --endpoint-url, --aws or --at): a service may show the records \
+                 of both"
+                    .into(),
+            ));
+        }
+        Some(place) => Some(Older::open(place).await?),
+        None => None,
+    };
+    Ok(Patient { data, service, dead_letters, older, fix: args.fix })
 }
 
 /// All checks.
@@ -147,10 +166,41 @@ async fn examine(patient: &Patient, report: &mut Report, spinner: &Spinner) -> R
         }
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
     }
+    if let (Some(older), Some(data)) = (&patient.older, &patient.data) {
+        check_older(older, data, report).await?;
+    }
     if let Some(queue) = &patient.dead_letters {
         report.findings.extend(check_queue(queue).await);
         report.looked_at.push("the queue of dead letters".into());
     }
+    Ok(())
+}
+
+/// What is left to migrate of an older place.
+async fn check_older(older: &Older, data: &Data, report: &mut Report) -> Result<(), Failure> {
+    let (findings, records) = match data {
+        Data::Table(table) => {
+            let names: Arc<dyn Backend> = Arc::new(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone()));
+            older.findings(&names).await?
+        }
+        Data::Files(stored) => {
+            let names: Arc<dyn Backend> = Arc::new(stored.names.clone());
+            older.findings(&names).await?
+        }
+        Data::Directory(directory) => {
+            // A copy can be read while a service uses the directory.
+            let parent = tempfile::tempdir().map_err(Failure::Copy)?;
+            let copy = parent.path().join("data");
+            nameservice_embedded::backup(directory, &copy).await?;
+            let opened = Opened::open(Place::Data(copy), TableOptions::default(), Missing::Reject, None).await?;
+            let found = older.findings(&opened.backend()).await;
+            // Waits for the writer of the log, which must not be done on a thread that serves.
+            let _ = tokio::task::spawn_blocking(move || drop((opened, parent))).await;
+            found?
+        }
+    };
+    report.findings.extend(findings);
+    report.looked_at.push(format!("{}: {records} records", older.place()));
     Ok(())
 }
 

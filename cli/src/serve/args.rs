@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args};
+use nameservice::Place;
 
 use crate::{base_path::BasePath, values};
 
@@ -23,6 +24,10 @@ pub struct ServeArgs {
     /// it; what is kept on disk is in --data DIR
     #[arg(long, value_name = "URL", conflicts_with_all = ["consumer", "no_consumer"])]
     pub upstream: Option<String>,
+    /// Also show the records of this older place, and take each over when it is first written: v1:TABLE, item:TABLE,
+    /// dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, …
+    #[arg(long, value_name = "PLACE", conflicts_with = "upstream")]
+    pub legacy: Option<Place>,
     /// Require bearer tokens signed by a key in this JWKS file or URL
     ///
     /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an

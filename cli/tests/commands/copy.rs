@@ -1,10 +1,13 @@
 //! Between two places: `copy`, `compare`, `export`, `import`, `remote`.
 
-use std::process::Stdio;
+use std::{
+    io::{Read as _, Write as _},
+    process::Stdio,
+};
 
 use serde_json::Value;
 
-use super::{program, run, spawn_serve};
+use super::{program, run, spawn, spawn_serve};
 
 /// A directory with records of both kinds, and one for copies of it.
 struct Places {
@@ -108,6 +111,58 @@ fn a_place_that_cannot_be_used_is_named() {
         let (found, stdout, stderr) = run(&[], &line);
         assert!(found == code && stderr.contains(words), "{line}: {found} {stdout}{stderr}");
     }
+}
+
+/// Answers everything with a page for people.
+fn web_site() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let page = "<html>Hello</html>";
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{page}",
+                    page.len()
+                );
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_remote_that_is_no_nameservice_or_takes_another_token_changes_nothing() {
+    let places = Places::new();
+    let (data, closed) = (places.path("data"), places.path("closed"));
+    let site = web_site();
+    let service = spawn(&["--listen", "127.0.0.1:0", "--dev-token", "right", "--data", &closed]);
+    let target = ["--data", data.as_str()];
+    let (site, service) = (site.as_str(), service.url.as_str());
+    for (line, code, words) in [
+        (format!("copy embedded:{data} {site}"), 1, "is this the URL of a nameservice"),
+        (format!("copy {site} embedded:{data}"), 1, "is this the URL of a nameservice"),
+        (format!("copy embedded:{data} {service} --to-token wrong"), 5, "token"),
+        (format!("copy {service} embedded:{data} --from-token wrong"), 5, "token"),
+        (format!("remote add site {site}"), 0, ""),
+        ("remote pull site".into(), 1, "is this the URL of a nameservice"),
+        (format!("remote add closed {service}"), 0, ""),
+        ("remote pull closed".into(), 5, "token"),
+        ("remote push closed".into(), 3, "4 rejected"),
+    ] {
+        let (found, stdout, stderr) = run(&target, &line);
+        let printed = format!("{stdout}{stderr}");
+        assert!(found == code && printed.contains(words), "{line}: {found} {printed}");
+    }
+    assert_eq!(run(&["--url", service, "--token", "right"], "list").1.trim(), "no records");
+    let (code, stdout, stderr) = run(&[], &format!("copy embedded:{data} {service} --to-token right"));
+    assert!(code == 0 && stdout.contains("4 copied"), "{stdout}{stderr}");
+    // A directory that is not there is not made to be copied from.
+    let lost = places.path("lost");
+    let (code, _, stderr) = run(&[], &format!("copy file://{lost} embedded:{data}"));
+    assert!(code != 0 && stderr.contains("lost") && !std::path::Path::new(&lost).exists(), "{code} {stderr}");
 }
 
 #[test]

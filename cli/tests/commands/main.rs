@@ -6,8 +6,10 @@ mod copy;
 mod engine;
 #[cfg(unix)]
 mod feed;
+mod legacy;
 mod looking;
 mod migration;
+mod places;
 mod regions;
 mod replica;
 mod search;
@@ -181,8 +183,13 @@ fn spawn_serve(data: &Path) -> Serving {
 }
 
 fn spawn_serve_with(data: &Path, options: &[&str]) -> Serving {
+    spawn([options, &["--data", data.to_str().unwrap()]].concat().as_slice())
+}
+
+/// Runs `serve` with these options.
+fn spawn(options: &[&str]) -> Serving {
     let mut command = program();
-    command.arg("serve").args(options).arg("--data").arg(data);
+    command.arg("serve").args(options);
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();

@@ -88,11 +88,11 @@ async fn snapshot_get(
         after = found.cursor;
         found = names.snapshot(limit, after.as_ref(), &visible).await?;
     }
-    let next = found.items.last().filter(|_| found.cursor.is_some());
-    let next = next.map(|last| Cursor::in_snapshot(last, position));
+    let is_older = found.cursor.as_ref().is_some_and(Cursor::is_older);
+    let cursor_at = |record: &nameservice_model::Record| Cursor::in_snapshot(record, position).older(is_older);
+    let next = found.items.last().filter(|_| found.cursor.is_some()).map(cursor_at);
     let items = found.items.into_iter().map(|record| caller.shown(record)).collect();
-    let (records, cursor) =
-        page::fit(items, next, |record| Cursor::in_snapshot(record, position), |record| record.into())?;
+    let (records, cursor) = page::fit(items, next, cursor_at, |record| record.into())?;
     Ok(Json(SnapshotPage { position, records, cursor }))
 }
 

@@ -50,8 +50,8 @@ pub use lease::{
 pub use name::UnknownName;
 pub use outcome::{BranchCreated, Created, Dropped, Protection, Published, Purged, Reset, Restored, Retracted};
 pub use payload::{
-    Config, GraphIndex, Head, Index, IndexRoot, InvalidPayload, InvalidReason, MAX_GRAPH_NAME_BYTES, MAX_PAYLOAD_DEPTH,
-    MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
+    Config, GraphIndex, Head, Index, IndexRoot, InvalidPayload, InvalidReason, LEGACY_ADDRESS, MAX_GRAPH_NAME_BYTES,
+    MAX_PAYLOAD_DEPTH, MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
 };
 pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_BYTES, ResetTo};
 pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};

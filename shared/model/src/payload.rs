@@ -17,6 +17,8 @@ pub type Status = ConcernValue<StatusPayload>;
 /// The configuration of a record. A ledger's may name its `default_context_id`; a graph source's is opaque.
 pub type Config = ConcernValue<Value>;
 
+/// The member of a config that keeps storage addresses of an earlier layout where there are no content ids.
+pub const LEGACY_ADDRESS: &str = "legacy_address";
 /// The longest state of a status, in bytes: it is the key of an index.
 pub const MAX_STATE_BYTES: usize = 128;
 /// The longest name of a named graph, in bytes: the most that an expression attribute name may have.

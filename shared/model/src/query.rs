@@ -134,6 +134,8 @@ pub struct Cursor {
     pub(crate) position: Option<u64>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub(crate) rank: Option<u16>,
+    #[serde(rename = "o", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_older: bool,
 }
 
 /// The error of a text that is no cursor.
@@ -144,23 +146,37 @@ pub struct InvalidCursor;
 impl Cursor {
     /// Returns the cursor of a list: after the row of this key.
     pub fn after_row(kind: RecordKind, pk: &str) -> Self {
-        Self { kind, after: pk.to_owned(), position: None, rank: None }
+        Self { kind, after: pk.to_owned(), position: None, rank: None, is_older: false }
     }
 
     /// Returns the cursor of a search: after the hit of this rank.
     pub fn after_hit(kind: RecordKind, pk: &str, rank: u16) -> Self {
-        Self { kind, after: pk.to_owned(), position: None, rank: Some(rank) }
+        Self { kind, after: pk.to_owned(), position: None, rank: Some(rank), is_older: false }
     }
 
     /// Returns the cursor of a snapshot: after this record, begun at this position of the feed.
     pub fn in_snapshot(record: &Record, position: u64) -> Self {
-        Self { kind: record.kind, after: record.address.as_str().to_owned(), position: Some(position), rank: None }
+        let after = record.address.as_str().to_owned();
+        Self { kind: record.kind, after, position: Some(position), rank: None, is_older: false }
+    }
+
+    /// Sets whether the record is one of an older place, which come first in a snapshot that shows them too.
+    #[must_use]
+    pub const fn older(mut self, is_older: bool) -> Self {
+        self.is_older = is_older;
+        self
+    }
+
+    /// Returns whether the record is one of an older place.
+    pub const fn is_older(&self) -> bool {
+        self.is_older
     }
 
     /// Returns the same cursor after an earlier record of its page.
     #[must_use]
     pub fn back_at(&self, kind: RecordKind, address: &Address) -> Self {
-        Self { kind, after: address.as_str().to_owned(), position: self.position, rank: self.rank }
+        let after = address.as_str().to_owned();
+        Self { kind, after, position: self.position, rank: self.rank, is_older: self.is_older }
     }
 
     /// Returns the run of a list (graph sources, then ledgers) that it is in.
@@ -215,8 +231,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cursors_round_trip(after in "\\PC{1,40}", position in any::<Option<u64>>(), rank in any::<Option<u16>>()) {
-            let cursor = Cursor { kind: RecordKind::Ledger, after, position, rank };
+        fn cursors_round_trip(
+            after in "\\PC{1,40}",
+            position in any::<Option<u64>>(),
+            rank in any::<Option<u16>>(),
+            is_older in any::<bool>(),
+        ) {
+            let cursor = Cursor { kind: RecordKind::Ledger, after, position, rank, is_older };
             prop_assert_eq!(Cursor::decode(&cursor.encode()), Ok(cursor));
         }
 

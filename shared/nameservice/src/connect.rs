@@ -79,3 +79,16 @@ pub async fn legacy_table(place: &Place, prefix: Option<String>) -> Result<names
     let client = crate::dynamodb::client(region.as_deref(), endpoint.as_deref()).await.map_err(cannot_open(place))?;
     Ok(nameservice_sync::LegacyTable::new(client, table, prefix))
 }
+
+/// Returns the keys of virtual graphs (`vg:NAME:BRANCH`) among the rows of a table of today's layout, which lists and
+/// snapshots leave out; none of any other place. What is copied from a table takes them as graph sources.
+pub async fn virtual_graphs(place: &Place) -> Result<Vec<nameservice_model::Address>> {
+    match place {
+        #[cfg(feature = "dynamodb")]
+        Place::DynamoDb { table, region, endpoint, timeout } => {
+            let names = crate::DynamoDb::connect(table, region.as_deref(), endpoint.as_deref(), *timeout).await;
+            Ok(names.map_err(cannot_open(place))?.store().virtual_graphs().await?)
+        }
+        _ => Ok(Vec::new()),
+    }
+}

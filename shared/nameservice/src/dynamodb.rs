@@ -2,10 +2,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
-use aws_smithy_http_client::{
-    Builder as HttpClient,
-    tls::{self, rustls_provider::CryptoMode},
-};
 use nameservice_feed::Feed;
 use nameservice_model::{
     Address, AdminPublisher, BoxError, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
@@ -20,19 +16,10 @@ use serde_json::Value;
 
 /// Returns a client of a DynamoDB: at an endpoint, or in AWS by the usual chain of region and credentials.
 pub(crate) async fn client(region: Option<&str>, endpoint: Option<&str>) -> Result<Client, BoxError> {
-    if let Some(url) = endpoint {
-        return Ok(endpoint_client(url));
+    match endpoint {
+        Some(url) => Ok(endpoint_client(url)),
+        None => Ok(sdk_client(&crate::aws::config(region).await?)),
     }
-    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-    let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
-    if let Some(region) = region {
-        config = config.region(aws_config::Region::new(region.to_owned()));
-    }
-    let config = config.load().await;
-    if config.region().is_none() {
-        return Err("no AWS region is configured: name one with ?region=, or set AWS_REGION".into());
-    }
-    Ok(sdk_client(&config))
 }
 
 /// A table of DynamoDB and the table of its change feed, as one backend.
@@ -133,11 +120,25 @@ delegate! { store:
     TransactionPublisher { fn commit(call: &Call, transaction: &Transaction) -> Committed; }
 }
 
-delegate! { feed:
-    ChangeFeed {
-        fn position() -> u64;
-        fn changes(after: u64, limit: Limit) -> Run;
-        fn wait(after: u64, at_most: Duration) -> ();
-        fn history(address: &Address, query: &HistoryQuery) -> History;
+#[async_trait]
+impl ChangeFeed for DynamoDb {
+    async fn position(&self) -> Result<u64> {
+        self.feed.position().await
+    }
+
+    fn outage(&self) -> Option<String> {
+        self.feed.outage()
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
+        self.feed.changes(after, limit).await
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        self.feed.wait(after, at_most).await
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        self.feed.history(address, query).await
     }
 }

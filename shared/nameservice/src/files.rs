@@ -15,7 +15,7 @@ pub async fn files(place: &Place, create: bool, options: Options) -> Result<File
         Place::Bucket { cloud, bucket, prefix, region, endpoint, timeout } => {
             let at = BucketOptions::default().region(region.clone()).endpoint(endpoint.clone()).timeout(*timeout);
             let opened = match cloud {
-                Cloud::S3 => Bucket::s3(bucket, prefix, &at),
+                Cloud::S3 => Bucket::s3(bucket, prefix, &crate::s3::with_chain(at).await.map_err(cannot_open(place))?),
                 Cloud::Gcs => Bucket::gcs(bucket, prefix, &at),
                 Cloud::Azure => Bucket::azure(bucket, prefix, &at),
             };

@@ -31,6 +31,8 @@
 //! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 
 mod at_least;
+#[cfg(any(feature = "dynamodb", feature = "files"))]
+mod aws;
 mod changes;
 mod connect;
 mod create;
@@ -45,6 +47,8 @@ mod names;
 mod place;
 #[cfg(feature = "sync")]
 mod replica;
+#[cfg(feature = "files")]
+mod s3;
 mod search;
 pub mod traits;
 
@@ -89,7 +93,7 @@ pub use at_least::AtLeast;
 pub use changes::{ChangeEvent, Changes, Following};
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
 pub use connect::legacy_table;
-pub use connect::{Options, connect, connect_with};
+pub use connect::{Options, connect, connect_with, virtual_graphs};
 pub use create::{CreateLedger, PublishGraphSource};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;

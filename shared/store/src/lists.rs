@@ -26,6 +26,11 @@ const PAGE_BYTES: usize = 3 * 1024 * 1024;
 /// How many branches are looked at in one go when dependents are listed.
 const BRANCHES_PAGE: usize = 1_000;
 
+/// What the keys of virtual graphs begin with.
+const VIRTUAL_GRAPH: &str = "vg:";
+/// How many of them are looked for in one request.
+const VIRTUAL_GRAPHS_PAGE: usize = 500;
+
 /// Sorts after every sort key of a record.
 const AFTER_ALL_SKS: &str = "~";
 
@@ -90,6 +95,22 @@ impl Store {
             }
         }
         Ok(page)
+    }
+
+    /// Returns the keys of graph sources that are no addresses: `vg:NAME:BRANCH`, virtual graphs of an older layout. Lists
+    /// and snapshots leave them out.
+    pub async fn virtual_graphs(&self) -> Result<Vec<Address>> {
+        let run = Run::by_kind(RecordKind::GraphSource);
+        let (mut found, mut start) = (Vec::new(), None);
+        loop {
+            let hits = self.query_index(&run, VIRTUAL_GRAPH, start.as_ref(), VIRTUAL_GRAPHS_PAGE).await?;
+            let Some(Hits { items, more }) = hits else { return Ok(found) };
+            found.extend(items.iter().map(|item| Address::stored(items::pk(item))));
+            start = items.last().map(|item| Cursor::after_row(RecordKind::GraphSource, items::pk(item)));
+            if !more || start.is_none() {
+                return Ok(found);
+            }
+        }
     }
 
     /// The runs that together find what the query asks for, fewest first.

@@ -100,9 +100,8 @@ impl Store {
                 }
                 Outcome::Rejected(failed) => failed,
             };
-            match rejected_at(&failed, &Part::Meta) {
-                Some(Failed(meta)) => return Ok(meta.as_ref().and_then(held).unwrap_or(Attempted::Changed)),
-                None => {}
+            if let Some(Failed(meta)) = rejected_at(&failed, &Part::Meta) {
+                return Ok(meta.as_ref().and_then(held).unwrap_or(Attempted::Changed));
             }
             if rejected_at(&failed, &Part::Parent).is_some() {
                 // The parent is gone, or has never counted this branch.

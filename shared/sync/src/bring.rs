@@ -184,11 +184,15 @@ async fn write(
             push_index(to, source, &target.index).await?;
         }
     }
-    if config.is_some() {
+    // A config that is written last shows that everything is (see `lazy`); a retracted record takes none.
+    if config.is_some() && source.retracted {
         push_config(to, source, &target).await?;
     }
     if status.is_some() {
         push_status(to, source, &target, judged_status_v).await?;
+    }
+    if config.is_some() && !source.retracted {
+        push_config(to, source, &target).await?;
     }
     Ok(())
 }

@@ -1,11 +1,16 @@
 //! How a record at one place compares with the record of the same address at another.
 
+use std::cmp::Ordering;
+
 use nameservice_api as api;
 use nameservice_model::{
-    ChangedPart, ConcernKind, Config, Index, IndexRoot, Record, RecordKind, Status, StatusPayload,
+    ChangedPart, ConcernKind, Config, Index, IndexRoot, LEGACY_ADDRESS, Object, Record, RecordKind, Status,
+    StatusPayload,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::lazy::{PENDING, is_pending};
 
 /// What a part of a record at the target is, beside the same part at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -92,9 +97,9 @@ fn verdict(concern: ConcernKind, source: &Record, target: &Record) -> Option<Ver
 
 fn by_watermark(source: i64, target: i64) -> Verdict {
     match source.cmp(&target) {
-        std::cmp::Ordering::Greater => Verdict::Older,
-        std::cmp::Ordering::Less => Verdict::Newer,
-        std::cmp::Ordering::Equal => Verdict::Diverged,
+        Ordering::Greater => Verdict::Older,
+        Ordering::Less => Verdict::Newer,
+        Ordering::Equal => Verdict::Diverged,
     }
 }
 
@@ -129,9 +134,49 @@ fn graphs(source: &IndexRoot, target: &IndexRoot) -> Option<Verdict> {
 }
 
 fn config(source: &Record, target: &Record) -> Option<Verdict> {
+    // The mark of a record that is being taken over is to go, whatever the watermarks say.
+    if is_pending(target) && !target.retracted && !is_pending(source) {
+        return Some(Verdict::Older);
+    }
     // What a graph source depends on is published with its config.
-    let content = |record: &Record| (record.config.payload.clone(), sorted(&record.dependencies));
-    by_content((source.config.v, content(source)), (target.config.v, content(target)))
+    let content = |record: &Record| {
+        let mut config = record.config.payload.clone();
+        if let Some(Value::Object(members)) = &mut config {
+            members.remove(PENDING);
+        }
+        // An empty one says no more than none.
+        let config = config.filter(|config| config.as_object().is_none_or(|members| !members.is_empty()));
+        (config, sorted(&record.dependencies))
+    };
+    let ((in_source, dependencies), (in_target, others)) = (content(source), content(target));
+    if dependencies == others
+        && let Some(verdict) = by_kept_addresses(in_source.as_ref(), in_target.as_ref())
+    {
+        return Some(verdict);
+    }
+    by_content((source.config.v, (in_source, dependencies)), (target.config.v, (in_target, others)))
+}
+
+/// Of configs that differ in the addresses of an earlier layout alone, those addresses have watermarks of their own: the
+/// `t` of what they name. The config's own does not move with them.
+fn by_kept_addresses(source: Option<&Value>, target: Option<&Value>) -> Option<Verdict> {
+    let (source, target) = (source?.as_object()?, target?.as_object()?);
+    let (kept, there) = (source.get(LEGACY_ADDRESS)?, target.get(LEGACY_ADDRESS)?);
+    let others = |config: &Object| {
+        let mut others = config.clone();
+        others.remove(LEGACY_ADDRESS);
+        others
+    };
+    if kept == there || others(source) != others(target) {
+        return None;
+    }
+    let t = |kept: &Value, concern: &str| kept[concern]["t"].as_i64().unwrap_or(0);
+    let of = ["head", "index"].map(|concern| t(kept, concern).cmp(&t(there, concern)));
+    match (of.contains(&Ordering::Greater), of.contains(&Ordering::Less)) {
+        (true, false) => Some(Verdict::Older),
+        (false, true) => Some(Verdict::Newer),
+        _ => Some(Verdict::Diverged),
+    }
 }
 
 fn sorted(texts: &[String]) -> Vec<String> {

@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Found;
 
-/// The member of a config that keeps addresses without content ids.
-pub const LEGACY_ADDRESS: &str = "legacy_address";
+pub use nameservice_model::LEGACY_ADDRESS;
 
 /// Reads a row of an older table, given as JSON. A row without `v`, or with one below 2, is of the first layout.
 pub fn read_row(row: &Object) -> Found {
@@ -270,7 +269,7 @@ fn with_context(mut config: Object, context: String) -> Object {
 }
 
 /// The type of a graph source; one without a counterpart is kept.
-fn source_type(kind: &str) -> String {
+pub(crate) fn source_type(kind: &str) -> String {
     match kind {
         "vg:bm25" => "f:Bm25Index",
         "vg:vector" => "f:HnswIndex",
@@ -282,7 +281,7 @@ fn source_type(kind: &str) -> String {
     .to_owned()
 }
 
-fn dependency(text: &str) -> Result<String, String> {
+pub(crate) fn dependency(text: &str) -> Result<String, String> {
     let address = Address::parse(text.strip_prefix("vg:").unwrap_or(text));
     address.map(|address| address.to_string()).map_err(|error| error.to_string())
 }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{Client, types::AttributeValue, types::KeyType};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_dynamo::{Item, RetryPolicy, Sender};
 use nameservice_model::{Address, Error, Object, Record};
 use tokio::sync::OnceCell;
@@ -17,6 +18,8 @@ use crate::{
 const READ: &str = "read an older table";
 /// How many rows one request asks for.
 const PAGE: i32 = 500;
+/// How many rows are looked up at a time.
+const TOGETHER: usize = 16;
 
 /// A table of an older layout: keyed by `ledger_alias` or by `pk`, without a sort key.
 #[derive(Debug)]
@@ -91,11 +94,9 @@ impl Source for LegacyTable {
     }
 
     async fn lookup_all(&self, addresses: &[Address]) -> Result<Option<Vec<Record>>> {
-        let mut records = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            records.extend(self.get(address).await?);
-        }
-        Ok(Some(records))
+        let found = stream::iter(addresses.to_vec()).map(|address| async move { self.get(&address).await });
+        let found: Vec<_> = found.buffered(TOGETHER).try_collect().await?;
+        Ok(Some(found.into_iter().flatten().collect()))
     }
 
     fn finds(&self) -> bool {

@@ -6,6 +6,7 @@
 //! - [`copy`] writes what is missing or older at the target and leaves what is newer there or differs. Every write is a
 //!   compare-and-set, so a copy can be cut off and repeated at any point, beside writers on both sides.
 //! - [`compare`] says what differs; [`mirror`] goes on with the changes after a copy.
+//! - [`lazy`] takes the records of an older place over one by one, when they are first written.
 //! - [`export`] writes a dump, which is also how much of the source is read: its head names the position of the feed.
 
 mod bring;
@@ -16,9 +17,11 @@ mod error;
 mod follow;
 mod history;
 mod judge;
+pub mod lazy;
 pub mod legacy;
 #[cfg(feature = "dynamodb")]
 mod legacy_table;
+mod older_record;
 pub mod remotes;
 mod replica;
 mod replica_backend;
@@ -31,6 +34,7 @@ pub use dump::{DumpPlace, DumpSource, Exported, export};
 pub use error::{Result, SyncError};
 pub use follow::{Mirrored, mirror};
 pub use judge::{Difference, Verdict, judge, worst};
+pub use lazy::LazyBackend;
 #[cfg(feature = "dynamodb")]
 pub use legacy_table::LegacyTable;
 pub use replica::{Replica, ReplicaState};

@@ -1,11 +1,16 @@
 //! What is copied from: a backend, or a stream of records.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use nameservice_model::{Address, Backend, ChangeFeed, Cursor, Limit, Record};
 
-use crate::{Result, SyncError, report::Records};
+use crate::{
+    Result, SyncError,
+    legacy::keeps_addresses,
+    older_record::{VIRTUAL_GRAPH, mapped},
+    report::Records,
+};
 
 /// How many records are read at once.
 const PAGE: Limit = match Limit::new(500) {
@@ -68,6 +73,11 @@ pub trait Reading: Send {
 pub struct BackendSource {
     backend: Arc<dyn Backend>,
     prefix: Option<String>,
+    has_feed: bool,
+    /// Records under keys that are no addresses, which snapshots leave out.
+    others: Vec<Address>,
+    unreadable: Vec<Found>,
+    kept: Arc<Mutex<Records>>,
 }
 
 impl std::fmt::Debug for BackendSource {
@@ -79,7 +89,7 @@ impl std::fmt::Debug for BackendSource {
 impl BackendSource {
     /// Returns a backend as a source.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, prefix: None }
+        Self { backend, prefix: None, has_feed: true, others: Vec::new(), unreadable: Vec::new(), kept: Arc::default() }
     }
 
     /// Takes only records whose addresses begin with this.
@@ -88,24 +98,76 @@ impl BackendSource {
         self.prefix = prefix;
         self
     }
+
+    /// Takes these rows too, whose keys are no addresses: `vg:NAME:BRANCH`, virtual graphs of an older table.
+    #[must_use]
+    pub fn with_others(mut self, others: Vec<Address>) -> Self {
+        self.others = others;
+        self
+    }
+
+    /// Reports what the backend leaves out of its snapshots because it cannot be read: where it is, and why.
+    #[must_use]
+    pub fn with_unreadable(mut self, unreadable: Vec<(String, String)>) -> Self {
+        self.unreadable = unreadable.into_iter().map(|(place, reason)| Found::Unreadable { place, reason }).collect();
+        self
+    }
+
+    /// Leaves the change feed of the backend alone, which files begin when it is first asked for.
+    #[must_use]
+    pub fn without_feed(mut self) -> Self {
+        self.has_feed = false;
+        self
+    }
+
+    /// Whether a record has an address that is wanted.
+    fn is_wanted(&self, address: &Address) -> bool {
+        self.prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix))
+    }
+
+    fn found(&self, record: Record) -> Found {
+        let found = mapped(record);
+        if let Found::Record(record) = &found
+            && keeps_addresses(record)
+        {
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).add_address(&record.address);
+        }
+        found
+    }
 }
 
 #[async_trait]
 impl Source for BackendSource {
     async fn read(&self) -> Result<Box<dyn Reading + '_>> {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Records::default();
         // Taken before the first read: what changes during it is in the feed after this.
-        let position = match self.backend.position().await {
-            Ok(position) => Some(position),
-            Err(error) => {
+        let position = match self.has_feed {
+            true => self.backend.position().await.map(Some).unwrap_or_else(|error| {
                 tracing::debug!(%error, "the source has no change feed");
                 None
-            }
+            }),
+            false => None,
         };
-        Ok(Box::new(Pages { source: self, cursor: None, is_over: false, position }))
+        Ok(Box::new(Pages { source: self, cursor: None, is_over: false, are_others_read: false, position }))
     }
 
     async fn lookup_all(&self, addresses: &[Address]) -> Result<Option<Vec<Record>>> {
-        self.backend.lookup_all(addresses).await.map(Some).map_err(SyncError::Source)
+        let mut records = self.backend.lookup_all(addresses).await.map_err(SyncError::Source)?;
+        let is_there = |address: &Address| records.iter().any(|record| record.address == *address);
+        let key = |address: &Address| Address::stored(format!("{VIRTUAL_GRAPH}{address}"));
+        let others: Vec<Address> = match self.others.is_empty() {
+            true => Vec::new(),
+            false => addresses.iter().filter(|address| !is_there(address)).map(key).collect(),
+        };
+        let others: Vec<Address> = others.into_iter().filter(|key| self.others.contains(key)).collect();
+        if !others.is_empty() {
+            records.extend(self.backend.lookup_all(&others).await.map_err(SyncError::Source)?);
+        }
+        let records = records.into_iter().filter_map(|record| match mapped(record) {
+            Found::Record(record) => Some(*record),
+            Found::Unreadable { .. } => None,
+        });
+        Ok(Some(records.collect()))
     }
 
     fn finds(&self) -> bool {
@@ -116,8 +178,12 @@ impl Source for BackendSource {
         true
     }
 
+    fn kept_addresses(&self) -> Records {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn feed(&self) -> Option<&dyn ChangeFeed> {
-        Some(&*self.backend)
+        self.has_feed.then_some(&*self.backend as &dyn ChangeFeed)
     }
 }
 
@@ -125,41 +191,40 @@ struct Pages<'a> {
     source: &'a BackendSource,
     cursor: Option<Cursor>,
     is_over: bool,
+    are_others_read: bool,
     position: Option<u64>,
 }
 
 #[async_trait]
 impl Reading for Pages<'_> {
     async fn next(&mut self) -> Result<Vec<Found>> {
-        let visible =
-            |address: &Address| self.source.prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix));
+        let source = self.source;
+        let visible = |address: &Address| source.is_wanted(address);
         while !self.is_over {
-            let page = self.source.backend.snapshot(PAGE, self.cursor.as_ref(), &visible).await;
+            let page = source.backend.snapshot(PAGE, self.cursor.as_ref(), &visible).await;
             let page = page.map_err(SyncError::Source)?;
             self.is_over = page.cursor.is_none();
             self.cursor = page.cursor;
             if !page.items.is_empty() {
-                return Ok(page.items.into_iter().map(found).collect());
+                return Ok(page.items.into_iter().map(|record| source.found(record)).collect());
             }
         }
-        Ok(Vec::new())
+        if std::mem::replace(&mut self.are_others_read, true) {
+            return Ok(Vec::new());
+        }
+        let mut found = source.unreadable.clone();
+        if !source.others.is_empty() {
+            let records = source.backend.lookup_all(&source.others).await.map_err(SyncError::Source)?;
+            found.extend(records.into_iter().map(|record| source.found(record)));
+        }
+        found.retain(|found| match found {
+            Found::Record(record) => source.is_wanted(&record.address),
+            Found::Unreadable { .. } => true,
+        });
+        Ok(found)
     }
 
     fn position(&self) -> Option<u64> {
         self.position
-    }
-}
-
-/// Rows of other programs may have names that are no addresses, which no place but theirs takes.
-fn found(record: Record) -> Found {
-    match record.address.is_well_formed() {
-        true => Found::Record(Box::new(record)),
-        false => Found::Unreadable {
-            place: record.address.as_str().to_owned(),
-            reason: match Address::parse(record.address.as_str()) {
-                Err(error) => error.to_string(),
-                Ok(address) => format!("its address is written otherwise: {address}"),
-            },
-        },
     }
 }

@@ -331,3 +331,42 @@ async fn a_mirror_goes_on_with_the_changes() {
     assert!(found(&to, "mydb:dev").await.retracted);
     assert!(purged.len() <= 1);
 }
+
+/// A target that takes nothing ends the copy early, and says why.
+#[tokio::test]
+async fn a_target_that_rejects_every_write_ends_the_copy_with_its_reason() {
+    let (from, to) = (memory(), Embedded::memory_replica(Options::default()).unwrap());
+    for n in 0..100 {
+        ledger(&from, &format!("db{n}"), 1).await;
+    }
+    let source = BackendSource::new(Arc::new(from));
+    let failed = copy(&source, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap_err();
+    let nameservice_sync::SyncError::Rejected { count, reason } = failed else { panic!("{failed:?}") };
+    assert!(count < 100 && reason.contains("replica"), "{count}: {reason}");
+    assert!(to.view().is_empty());
+}
+
+/// A copy of a configuration that keeps addresses of an earlier layout follows them, though its watermark stands still.
+#[tokio::test]
+async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
+    let (from, to) = (memory(), memory());
+    ledger(&from, "mydb", 0).await;
+    let kept = |t: i64| json!({"legacy_address": {"head": {"address": format!("fluree:s3://b/{t}.json"), "t": t}}});
+    set_config(&from, "mydb", kept(3)).await;
+    assert!(copied(&from, &to).await.is_complete());
+    // The source's watermark is the target's, as it is in tables that have none.
+    let again = memory();
+    ledger(&again, "mydb", 0).await;
+    set_config(&again, "mydb", kept(5)).await;
+    let report = copied(&again, &to).await;
+    assert!(report.is_complete() && report.copied.count == 1, "{report:#?}");
+    assert_eq!(found(&to, "mydb").await.config.payload, Some(kept(5)));
+    assert_eq!(addresses(&copied(&from, &to).await.newer_there), ["mydb:main"]);
+    // What else is in it is nobody's to replace.
+    let mut other = kept(9);
+    other["mine"] = json!(true);
+    let third = memory();
+    ledger(&third, "mydb", 0).await;
+    set_config(&third, "mydb", other).await;
+    assert_eq!(addresses(&copied(&third, &to).await.newer_there), ["mydb:main"]);
+}

@@ -16,6 +16,7 @@ mod load;
 mod metrics;
 mod process;
 mod readers;
+mod replica;
 mod table;
 
 use std::{
@@ -50,6 +51,7 @@ enum Part {
     Events,
     Slow,
     Million,
+    Replica,
     Idle,
     /// Writers beside event streams
     Streams,
@@ -73,7 +75,7 @@ struct Arguments {
     /// Only these parts
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// How many records the part `million` creates
+    /// How many records the part `million` creates; `replica` at most 100,000
     #[arg(long, default_value_t = 1_000_000)]
     records: usize,
     /// The program to measure [default: the one of this profile]
@@ -173,6 +175,9 @@ async fn run(arguments: &Arguments) -> io::Result<()> {
     }
     if bench.does(Part::Million) {
         bench.million().await?;
+    }
+    if bench.does(Part::Replica) {
+        bench.replica().await?;
     }
     if bench.does(Part::Idle) {
         bench.idle().await?;

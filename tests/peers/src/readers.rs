@@ -73,9 +73,23 @@ async fn subscribe(port: u16, path: &str) -> io::Result<Connection> {
     }
 }
 
+/// Where events are read, and where pushes are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) read: u16,
+    pub(crate) write: u16,
+}
+
+impl From<u16> for Ports {
+    fn from(port: u16) -> Self {
+        Self { read: port, write: port }
+    }
+}
+
 /// Measures the time from sending a push to its event, one push after the other.
-pub(crate) async fn latencies(port: u16, name: &str, time: Duration) -> io::Result<Figures> {
-    let mut reader = subscribe(port, &format!("/v1/events?address={name}&concern=head")).await?;
+pub(crate) async fn latencies(ports: impl Into<Ports>, name: &str, time: Duration) -> io::Result<Figures> {
+    let ports = ports.into();
+    let mut reader = subscribe(ports.read, &format!("/v1/events?address={name}&concern=head")).await?;
     let (sender, mut arrivals) = mpsc::unbounded_channel();
     let reading = tokio::spawn(async move {
         loop {
@@ -94,7 +108,7 @@ pub(crate) async fn latencies(port: u16, name: &str, time: Duration) -> io::Resu
     tokio::time::sleep(Duration::from_millis(200)).await;
     while arrivals.try_recv().is_ok() {}
     let (mut writer, mut client, mut text) =
-        (Connection::open(port).await?, Push::new(Peer::Nameservice, name), Vec::new());
+        (Connection::open(ports.write).await?, Push::new(Peer::Nameservice, name), Vec::new());
     let (begun, mut micros) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {
         client.request(&mut text);

@@ -74,10 +74,11 @@ impl State {
         for record in &records {
             state.recorded_at = state.recorded_at.max(record.updated_at);
         }
-        let referred: Vec<(Option<Address>, Vec<Arc<str>>)> =
-            records.iter().map(|record| (record.parent(), record.dependencies().to_vec())).collect();
+        // Of a record that is there twice, as it was while it moved from one place to another, the later counts.
         let mut by_address: std::collections::HashMap<Arc<str>, Record> =
             records.into_iter().map(|record| (record.address.clone(), record)).collect();
+        let referred: Vec<(Option<Address>, Vec<Arc<str>>)> =
+            by_address.values().map(|record| (record.parent(), record.dependencies().to_vec())).collect();
         for (parent, dependencies) in referred {
             if let Some(parent) = parent.and_then(|parent| by_address.get_mut(parent.as_str())) {
                 parent.branches = parent.branches.saturating_add(1);

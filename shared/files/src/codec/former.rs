@@ -1,7 +1,7 @@
 //! The formats of earlier versions under the same paths: read, and never rewritten, since what they hold beside ids that
 //! can be understood would be lost.
 
-use nameservice_model::{ContentId, RecordKind};
+use nameservice_model::{ContentId, Object, RecordKind};
 use serde_json::{Value, json};
 
 use super::{
@@ -104,6 +104,28 @@ impl Former {
             branch_point: None,
             branches: None,
         })))
+    }
+
+    /// The storage addresses that no content id can be taken from, as a config keeps them: of `head` and of `index`.
+    pub(super) fn addresses(main: &Value, index: Option<&Value>) -> Object {
+        let mut kept = Object::new();
+        let mut keep = |concern: &str, reference: &Value, t: i64| {
+            if let Some(address) = reference["@id"].as_str().filter(|_| content_id(&reference["@id"]).is_none()) {
+                kept.insert(concern.to_owned(), json!({ "address": address, "t": t }));
+            }
+        };
+        for commit in [&main["f:ledgerCommit"], &main["f:commit"]] {
+            keep("head", commit, main["f:t"].as_i64().unwrap_or(0));
+        }
+        // The later index wins, as it does where both have ids.
+        let members = |file: &Value| {
+            let spelled_out = json!({ "@id": file["f:indexId"], "f:t": file["f:indexT"] });
+            [file["f:ledgerIndex"].clone(), file["f:index"].clone(), spelled_out]
+        };
+        let mut references: Vec<Value> = [Some(main), index].into_iter().flatten().flat_map(members).collect();
+        references.sort_by_key(t_of);
+        references.iter().for_each(|reference| keep("index", reference, t_of(reference)));
+        kept
     }
 
     pub(super) fn index(self, json: &Value, kind: RecordKind) -> Result<IndexFile, String> {

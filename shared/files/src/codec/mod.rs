@@ -9,8 +9,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use nameservice_embedded::state::{Now, Portable};
 use nameservice_model::{
-    Address, ConcernKind, ConcernValue, Config, ContentId, Head, Index, IndexRoot, Lease, Object, Record, RecordKind,
-    Status, StatusPayload, is_lease_member,
+    Address, ConcernKind, ConcernValue, Config, ContentId, Head, Index, IndexRoot, LEGACY_ADDRESS, Lease, Object,
+    Record, RecordKind, Status, StatusPayload, is_lease_member,
 };
 use serde_json::{Map, Value, json};
 
@@ -94,7 +94,10 @@ impl Stored {
         let mut calls = note.calls.clone();
         calls[1].clone_from(&index_note.calls[1]);
         let index_value = merged(&parsed, index_file.as_ref(), &index_note);
-        let (record, lease, foreign) = parsed.record(&note, index_value, updated);
+        let (mut record, lease, foreign) = parsed.record(&note, index_value, updated);
+        if former.is_some() {
+            keep_addresses(&mut record, &main.bytes, index.map(|index| &*index.bytes));
+        }
         let portable = Portable { record, lease, token: note.token, calls };
         Ok(Self { portable, main: parsed, index: index_file, foreign, former })
     }
@@ -236,6 +239,24 @@ impl IndexFile {
             Self::Source(file) => &file.context,
         }
     }
+}
+
+/// Shows the storage addresses of an earlier format in the config, where there are no ids.
+fn keep_addresses(record: &mut Record, main: &[u8], index: Option<&[u8]>) {
+    let parsed = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+    let mut addresses = Former::addresses(&parsed(main), index.map(parsed).as_ref());
+    let has_head = record.head.as_ref().is_none_or(|head| head.payload.is_some() || head.v == 0);
+    let has_index = record.index.payload.is_some() || record.index.v == 0;
+    addresses.retain(|concern, _| if concern == "head" { !has_head } else { !has_index });
+    if addresses.is_empty() {
+        return;
+    }
+    let mut config = match record.config.payload.take() {
+        Some(Value::Object(config)) => config,
+        _ => Object::new(),
+    };
+    config.insert(LEGACY_ADDRESS.to_owned(), Value::Object(addresses));
+    record.config = Config::new(record.config.v.max(1), Value::Object(config));
 }
 
 /// An id as Fluree reads it: one that cannot be parsed is none.

@@ -11,7 +11,7 @@ use nameservice_model::{BoxError, Error, Result};
 use object_store::{
     ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
     UpdateVersion,
-    aws::{AmazonS3Builder, S3ConditionalPut},
+    aws::{AmazonS3Builder, AwsCredentialProvider, S3ConditionalPut},
     azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder,
     path::Path,
@@ -29,7 +29,7 @@ const WRITE: &str = "write an object";
 const LIST: &str = "list a bucket";
 
 /// Where a bucket is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BucketOptions {
     /// The region of S3; by default, that of the environment.
@@ -38,6 +38,8 @@ pub struct BucketOptions {
     pub endpoint: Option<String>,
     /// How long one request may take.
     pub timeout: Option<Duration>,
+    /// Where credentials of S3 come from; by default variables, a web identity, the container, or the instance.
+    pub credentials: Option<AwsCredentialProvider>,
 }
 
 impl BucketOptions {
@@ -59,6 +61,13 @@ impl BucketOptions {
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets where credentials of S3 come from.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Option<AwsCredentialProvider>) -> Self {
+        self.credentials = credentials;
         self
     }
 }
@@ -87,8 +96,7 @@ impl Bucket {
         Self { reads: store.clone(), writes: store, shown: prefix.clone(), prefix }
     }
 
-    /// Returns the files under a prefix of a bucket of S3. Credentials come from the environment: variables, a web
-    /// identity, the container, or the instance.
+    /// Returns the files under a prefix of a bucket of S3.
     pub fn s3(bucket: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
         let build = |retries: usize| {
             let mut builder = AmazonS3Builder::from_env()
@@ -99,6 +107,9 @@ impl Bucket {
                 .with_retry(retry(retries));
             if let Some(region) = &options.region {
                 builder = builder.with_region(region);
+            }
+            if let Some(credentials) = &options.credentials {
+                builder = builder.with_credentials(credentials.clone());
             }
             if let Some(endpoint) = &options.endpoint {
                 builder =

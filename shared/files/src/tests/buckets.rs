@@ -40,6 +40,9 @@ struct Faulty {
     gets: AtomicUsize,
     puts: AtomicUsize,
     lists: AtomicUsize,
+    /// How many reads are under way, and the most that were.
+    reading: AtomicUsize,
+    most: AtomicUsize,
     /// What happens to the next writes; a write after them succeeds.
     faults: Mutex<VecDeque<Option<Fault>>>,
 }
@@ -102,7 +105,13 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
         self.gets.fetch_add(1, SeqCst);
-        self.inner.get_opts(location, options).await
+        let reading = self.reading.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(reading, SeqCst);
+        // As one over a network does, it gives others their turn.
+        tokio::task::yield_now().await;
+        let got = self.inner.get_opts(location, options).await;
+        self.reading.fetch_sub(1, SeqCst);
+        got
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> StoreResult<Vec<Bytes>> {
@@ -283,6 +292,33 @@ async fn requests_are_as_few_as_the_format_allows() {
     store.counted();
     files.compare().await.unwrap();
     assert_eq!(store.counted(), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn a_thousand_records_are_listed_in_as_few_requests_as_they_have_files_a_few_at_a_time() {
+    const RECORDS: usize = 1_000;
+    let (files, store) = faulty();
+    for n in 0..RECORDS {
+        born(&files, &format!("db{n}"), 1).await;
+    }
+    // One that has read nothing yet.
+    let fresh = bucket(store.clone());
+    store.counted();
+    store.most.store(0, SeqCst);
+    let page = |cursor| ListQuery { limit: Limit::new(100).unwrap(), full: true, cursor, ..ListQuery::default() };
+    let first = fresh.list(&page(None), &|_| true).await.unwrap();
+    assert_eq!((first.items.len(), store.counted()), (100, (1, RECORDS, 0)));
+    let most = store.most.load(SeqCst);
+    assert!((2..=32).contains(&most), "{most} reads at a time");
+    // The pages after it read nothing again.
+    let (mut cursor, mut count) = (first.cursor, first.items.len());
+    while cursor.is_some() {
+        let next = fresh.list(&page(cursor), &|_| true).await.unwrap();
+        assert_eq!(store.counted(), (1, 0, 0));
+        count += next.items.len();
+        cursor = next.cursor;
+    }
+    assert_eq!(count, RECORDS);
 }
 
 #[tokio::test]

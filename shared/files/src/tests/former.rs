@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use super::*;
 
 fn put(directory: &TempDir, key: &str, text: &str) {
@@ -80,6 +82,9 @@ async fn earlier_formats_are_read_and_never_rewritten() {
     let three = read("three").await;
     // An id is taken from an address that ends in one, and never invented.
     assert_eq!((three.head, three.index), (Some(Head::new(7, id(0))), Index::stored(6, None)));
+    // The address itself is kept where every layout without ids keeps it.
+    let kept = json!({"legacy_address": {"index": {"address": "fluree:file://three/main/index/abc.json", "t": 6}}});
+    assert_eq!(three.config, Config::new(1, kept));
     let graph = read("graph").await;
     assert_eq!(
         (graph.source_type.as_deref(), graph.dependencies.as_slice()),

@@ -7,6 +7,7 @@
 //!   [`push`] moves the remote's to the local ones.
 
 mod list;
+mod mover;
 mod ops;
 mod standing;
 mod tracking;

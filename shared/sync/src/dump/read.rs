@@ -1,200 +1,24 @@
-//! Records as text: JSON Lines.
-//!
-//! ```text
-//! {"nameservice_dump":1,"position":17,"created_at":"2026-11-21T20:00:00Z"}    the head
-//! {"address":"mydb:main","kind":"ledger", …}                                  a record a line, as the service shows it
-//! {"end":{"records":1,"sha256":"…"}}                                          the hash of all lines before it
-//! ```
-//!
-//! A record comes after everything that it was branched from or depends on, so a dump can be read in one pass. One that
-//! was cut off lacks its last line, and one that was edited has another hash.
+//! Reading a dump, checked against its end.
 
 use std::{
-    collections::HashSet,
     fs::File,
-    io::{self, BufRead, BufReader, BufWriter, Read as _, Write},
-    path::{Path, PathBuf},
+    io::{self, BufRead, BufReader, Read as _},
     sync::Mutex,
 };
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use nameservice_api as api;
 use nameservice_model::{Address, Record};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use crate::{
-    Found, Reading, Result, Source, SyncError,
-    compare::fingerprint,
-    copy::{Observer, Progress},
-    report::Records,
-};
+use super::{DumpPlace, End, FORMAT, Head, Last};
+use crate::{Found, Reading, Result, Source, SyncError};
 
-/// The version of the format.
-const FORMAT: u32 = 1;
 /// The longest line that is read: a service takes bodies of 256 KiB, and its record shows several.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 /// How many lines are read at once.
 const PAGE: usize = 500;
-const MAX_DEPTH: usize = 64;
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Head {
-    nameservice_dump: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    position: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    created_at: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Last {
-    end: End,
-}
-
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-struct End {
-    records: u64,
-    sha256: String,
-}
-
-/// Where a dump is: a file, or a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DumpPlace {
-    /// A file.
-    File(PathBuf),
-    /// Standard input or output.
-    Stream,
-}
-
-impl std::fmt::Display for DumpPlace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Stream => f.write_str("the stream"),
-        }
-    }
-}
-
-/// What an export has written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Exported {
-    /// The position of the source's feed before the first record was read, where it has a feed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
-    /// How many records were written.
-    pub records: u64,
-    /// What could not be read as a record, and was left out.
-    pub unreadable: Records,
-}
-
-/// Writes all records of a source to a file, whole or not at all, or to standard output. What a record needs is written
-/// before it, also where the source's own order is another; each address that was written takes 16 bytes of memory.
-pub async fn export(source: &dyn Source, to: &DumpPlace, observe: Observer<'_>) -> Result<Exported> {
-    match to {
-        DumpPlace::Stream => write_dump(source, io::stdout(), observe).await,
-        DumpPlace::File(path) => {
-            let partial = partial(path);
-            let file_error = |source| SyncError::File { path: path.clone(), source };
-            let file = File::create(&partial).map_err(file_error)?;
-            let synced = file.try_clone().map_err(file_error)?;
-            let written = write_dump(source, file, observe).await;
-            let exported = match written {
-                Ok(exported) => exported,
-                Err(error) => {
-                    // The next export begins again.
-                    let _ = std::fs::remove_file(&partial);
-                    return Err(error);
-                }
-            };
-            synced.sync_all().and_then(|()| std::fs::rename(&partial, path)).map_err(file_error)?;
-            Ok(exported)
-        }
-    }
-}
-
-fn partial(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    PathBuf::from(name)
-}
-
-async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: Observer<'_>) -> Result<Exported> {
-    let mut reading = source.read().await?;
-    let position = reading.position();
-    let mut dump = Dump {
-        source,
-        to: BufWriter::new(to),
-        hash: Sha256::new(),
-        written: HashSet::new(),
-        exported: Exported { position, ..Exported::default() },
-    };
-    let created_at = Some(Timestamp::now().to_string());
-    dump.line(&Head { nameservice_dump: FORMAT, position, created_at })?;
-    let mut read = 0;
-    loop {
-        let found = reading.next().await?;
-        if found.is_empty() {
-            break;
-        }
-        read += found.len() as u64;
-        for found in found {
-            match found {
-                Found::Record(record) => dump.record(*record, 0).await?,
-                Found::Unreadable { place, reason } => dump.exported.unreadable.add_reason(&place, reason),
-            }
-        }
-        observe(Progress { read, written: dump.exported.records, is_comparing: false });
-    }
-    let end =
-        End { records: dump.exported.records, sha256: base16ct::lower::encode_string(&dump.hash.clone().finalize()) };
-    dump.line(&Last { end })?;
-    dump.to.flush().map_err(SyncError::Stream)?;
-    Ok(dump.exported)
-}
-
-struct Dump<'a, W: Write> {
-    source: &'a dyn Source,
-    to: BufWriter<W>,
-    hash: Sha256,
-    written: HashSet<[u8; 16]>,
-    exported: Exported,
-}
-
-impl<W: Write + Send> Dump<'_, W> {
-    fn line(&mut self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_vec(line).map_err(|error| SyncError::Other(error.into()))?;
-        text.push(b'\n');
-        self.hash.update(&text);
-        self.to.write_all(&text).map_err(SyncError::Stream)
-    }
-
-    fn record(&mut self, record: Record, depth: usize) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            if !self.written.insert(fingerprint(&record.address)) {
-                return Ok(());
-            }
-            let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
-            let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
-            let missing: Vec<Address> = branched
-                .into_iter()
-                .chain(dependencies)
-                .filter(|needed| !self.written.contains(&fingerprint(needed)))
-                .collect();
-            if !missing.is_empty() && depth < MAX_DEPTH {
-                for needed in self.source.lookup_all(&missing).await?.unwrap_or_default() {
-                    self.record(needed, depth + 1).await?;
-                }
-            }
-            self.line(&api::Record::from(&record))?;
-            self.exported.records += 1;
-            Ok(())
-        })
-    }
-}
 
 /// A dump to read from.
 #[derive(Debug)]

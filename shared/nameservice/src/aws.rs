@@ -1,0 +1,23 @@
+//! How AWS is reached: as its own command line finds region and credentials.
+
+use aws_config::SdkConfig;
+use aws_smithy_http_client::{
+    Builder as HttpClient,
+    tls::{self, rustls_provider::CryptoMode},
+};
+use nameservice_model::BoxError;
+
+/// Returns the region (the given one, or that of the environment or the profile) and the chain of credentials. Only a
+/// region that nothing names is asked of the machine.
+pub(crate) async fn config(region: Option<&str>) -> Result<SdkConfig, BoxError> {
+    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+    let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
+    if let Some(region) = region {
+        config = config.region(aws_config::Region::new(region.to_owned()));
+    }
+    let config = config.load().await;
+    if config.region().is_none() {
+        return Err("no AWS region is configured: name one with ?region=, or set AWS_REGION".into());
+    }
+    Ok(config)
+}

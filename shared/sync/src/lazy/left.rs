@@ -1,0 +1,70 @@
+//! What is left to migrate.
+
+use std::sync::Arc;
+
+use nameservice_model::{Address, Backend};
+use serde::Serialize;
+
+use super::is_pending;
+use crate::{
+    Found, Result, Source,
+    compare::lookup,
+    judge::{Verdict, judge},
+    report::Records,
+};
+
+/// What an older place has that a backend has not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Left {
+    /// How many records the older place has.
+    pub records: u64,
+    /// Records that the backend lacks.
+    pub missing: Records,
+    /// Records of which a part is not there yet: whoever was taking them over has stopped.
+    pub pending: Records,
+    /// Records that were written at the older place since they were taken over.
+    pub newer_there: Records,
+    /// What cannot be read as a record.
+    pub unreadable: Records,
+    /// Records that keep addresses without a content id, in their config.
+    pub kept_addresses: Records,
+}
+
+/// Compares an older place with a backend, and writes nothing.
+pub async fn left(older: &dyn Source, names: &Arc<dyn Backend>) -> Result<Left> {
+    let mut left = Left::default();
+    let mut reading = older.read().await?;
+    loop {
+        let found = reading.next().await?;
+        if found.is_empty() {
+            break;
+        }
+        let mut records = Vec::with_capacity(found.len());
+        for found in found {
+            match found {
+                Found::Record(record) => records.push(*record),
+                Found::Unreadable { place, reason } => left.unreadable.add_reason(&place, reason),
+            }
+        }
+        left.records += records.len() as u64;
+        let addresses: Vec<Address> = records.iter().map(|record| record.address.clone()).collect();
+        let here = lookup(&**names, addresses).await?;
+        for record in records {
+            let Some(there) = here.get(&record.address) else {
+                left.missing.add_address(&record.address);
+                continue;
+            };
+            let differences = judge(&record, there);
+            match is_pending(there) && !there.retracted {
+                true => left.pending.add_address(&record.address),
+                false if differences.iter().any(|difference| difference.verdict == Verdict::Older) => {
+                    left.newer_there.add_differences(&record.address, &differences);
+                }
+                false => {}
+            }
+        }
+    }
+    drop(reading);
+    left.kept_addresses = older.kept_addresses();
+    Ok(left)
+}

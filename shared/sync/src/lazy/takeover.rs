@@ -1,0 +1,201 @@
+//! Writing a record of the older place to the backend, once.
+
+use futures_util::future::BoxFuture;
+use nameservice_model::{
+    Address, ChangedPart, ConcernKind, Config, Error, Index, Object, Record, RecordKind, Result, Status, StatusPayload,
+    chain,
+};
+use serde_json::Value;
+
+use super::LazyBackend;
+use crate::{
+    bring::{self, Brought},
+    judge::{Verdict, judge},
+};
+
+/// The member of the config of a record that is being taken over. It is written with the record and removed last.
+pub const PENDING: &str = "legacy_pending";
+
+/// How often a record is looked at again that others take over meanwhile.
+const ATTEMPTS: usize = 16;
+/// How far records may depend on each other.
+const MAX_DEPTH: usize = 64;
+
+/// Whether a record carries the mark of one that is being taken over.
+pub(crate) fn is_pending(record: &Record) -> bool {
+    record.config.payload.as_ref().is_some_and(|config| config.get(PENDING).is_some())
+}
+
+/// Whether something of a record may still be at the older place alone. A branch has no config when it is created: as
+/// long as nothing but its head was ever written, nobody can tell.
+pub(super) fn is_unfinished(record: &Record) -> bool {
+    let is_untouched = record.config.v == 0 && record.index.v == 0 && record.status.v <= 1;
+    is_pending(record) || (record.source_branch.is_some() && is_untouched)
+}
+
+/// The record without the mark.
+pub(crate) fn without_mark(mut record: Record) -> Record {
+    if let Some(Value::Object(config)) = &mut record.config.payload {
+        config.remove(PENDING);
+    }
+    record
+}
+
+/// What is written first: identity, head, and a config with the mark.
+fn marked(record: &Record, place: &str) -> Record {
+    let mut config = match &record.config.payload {
+        Some(Value::Object(config)) => config.clone(),
+        _ => Object::new(),
+    };
+    config.insert(PENDING.to_owned(), Value::String(place.to_owned()));
+    // The config itself comes last, one higher; that of a retracted record stays.
+    let v = if record.retracted { record.config.v } else { record.config.v - 1 };
+    Record {
+        retracted: false,
+        index: Index::unborn(),
+        status: Status::new(1, StatusPayload::state(StatusPayload::READY)),
+        config: Config::new(v.max(1), Value::Object(config)),
+        ..record.clone()
+    }
+}
+
+impl LazyBackend {
+    /// Returns once the backend has everything of a record that either place has. Of an unknown record it has nothing.
+    pub(super) async fn claim(&self, address: &Address) -> Result<()> {
+        self.claimed(address.clone(), 0).await
+    }
+
+    /// A future without an end in its type: what a record needs needs others.
+    fn claimed(&self, address: Address, depth: usize) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            if self.is_settled(&address) {
+                return Ok(());
+            }
+            for _ in 0..ATTEMPTS {
+                let there = self.names.lookup(&address).await?;
+                let older = match &there {
+                    Some(record) if !is_unfinished(record) => {
+                        self.settle(&address);
+                        return Ok(());
+                    }
+                    // Everything else of it is there; the mark goes when it is restored.
+                    Some(record) if record.retracted => return Ok(()),
+                    _ => self.older.find(&address).await?,
+                };
+                let brought = match (there, older) {
+                    (None, None) => return Ok(()),
+                    (Some(there), None) if !is_pending(&there) => {
+                        self.settle(&address);
+                        return Ok(());
+                    }
+                    (None, Some(older)) => {
+                        self.claim_needed(&older, depth).await?;
+                        bring::create(&*self.names, &marked(&older, self.older.place())).await
+                    }
+                    (Some(there), Some(older)) => self.finish(there, &older).await,
+                    // The older place has lost it meanwhile: what was written of it is all there is.
+                    (Some(there), None) => self.finish(there.clone(), &unmarked(there)).await,
+                };
+                match brought {
+                    // The next look sees what is left to do.
+                    Ok(Brought::Done | Brought::Again) => {}
+                    Ok(Brought::Needs(missing)) => {
+                        let missing: Vec<_> = missing.iter().map(Address::as_str).collect();
+                        let missing = missing.join(", ");
+                        return Err(self.rejected(format!(
+                            "{address} cannot be taken over: it needs {missing}, which is missing or retracted"
+                        )));
+                    }
+                    Ok(Brought::Rejected(reason)) => {
+                        return Err(self.rejected(format!("{address} cannot be taken over: {reason}")));
+                    }
+                    // What is stored shows whether it was applied.
+                    Err(Error::OutcomeUnknown { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let source = Some(format!("{address} is being taken over by others").into());
+            Err(Error::Unavailable { operation: "take a record over", source })
+        })
+    }
+
+    /// Writes what a record still lacks, and then removes the mark.
+    async fn finish(&self, there: Record, older: &Record) -> Result<Brought> {
+        // A retracted record takes no config: its mark stays until it is restored.
+        let is_retracted = older.retracted;
+        let mut goal = older.clone();
+        if goal.config.payload.is_none() || goal.config.v <= there.config.v {
+            // The nearest to none that can be written in place of a mark.
+            let payload = goal.config.payload.take().unwrap_or_else(|| Value::Object(Object::new()));
+            goal.config = Config::new(there.config.v.saturating_add(1), payload);
+        }
+        let mut differences = judge(&goal, &there);
+        if is_retracted {
+            differences.retain(|difference| difference.part != ChangedPart::Concern(ConcernKind::Config));
+        }
+        bring::update(&*self.names, &goal, there, &differences, |difference| difference.verdict == Verdict::Older).await
+    }
+
+    /// Takes over what a record was branched from and what it depends on.
+    async fn claim_needed(&self, record: &Record, depth: usize) -> Result<()> {
+        if depth >= MAX_DEPTH {
+            return Ok(());
+        }
+        let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
+        let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
+        for needed in branched.into_iter().chain(dependencies).filter(|needed| *needed != record.address) {
+            self.claimed(needed, depth + 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what refers to a record, so that the backend counts it. What cannot be taken over cannot refer to it there.
+    pub(super) async fn claim_dependents(&self, address: &Address) -> Result<()> {
+        for dependent in self.dependents_there(address).await? {
+            match self.claim(&dependent).await {
+                Err(error @ Error::Unsupported { .. }) => {
+                    tracing::warn!(error = chain(&error), "a record that depends on another is not taken over");
+                }
+                claimed => claimed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What refers to a record at the older place.
+    pub(super) async fn dependents_there(&self, address: &Address) -> Result<Vec<Address>> {
+        let entries = self.older.list_now().await?;
+        let refers = entries.values().filter(|entry| {
+            let other = &entry.summary.address;
+            let is_branch = entry.summary.kind == RecordKind::Ledger
+                && other.name() == address.name()
+                && entry.source_branch.as_deref() == Some(address.branch());
+            let depends = |text: &String| Address::parse(text).is_ok_and(|target| target == *address);
+            other != address && (is_branch || entry.summary.dependencies.iter().any(depends))
+        });
+        Ok(refers.map(|entry| entry.summary.address.clone()).collect())
+    }
+
+    /// Removes the mark of a record that is live again.
+    pub(super) async fn restored(&self, address: &Address) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            match self.names.lookup(address).await? {
+                Some(there) if is_pending(&there) && !there.retracted => {
+                    match self.finish(there.clone(), &unmarked(there)).await {
+                        Ok(_) | Err(Error::OutcomeUnknown { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record as it is to be once nothing is left to take over.
+fn unmarked(there: Record) -> Record {
+    let mut record = without_mark(there);
+    record.config.v = record.config.v.saturating_add(1);
+    record
+}

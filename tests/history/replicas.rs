@@ -1,0 +1,318 @@
+//! Histories over replicas. Writes go through them to the upstream, where all answers must have one order. What a client
+//! reads at one replica never goes back, and includes what it has written there: while links are cut, replicas and the
+//! upstream are killed, and positions expire. In the end all replicas have the same state.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_tests::{
+    in_process::InProcess,
+    link::Link,
+    prelude::*,
+    service::{Http, client},
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use super::{Figures, clients::World, create, mix_of, names, process::Process, run, seeds, spec::Concern};
+
+/// The answer of a write that takes longer may come before the replica shows it.
+const SETTLE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
+
+async fn ask(http: &Http, method: Method, url: &str, body: Option<Value>) -> Option<(u16, Option<u64>, Value)> {
+    let request = Request::builder().method(method).uri(url).header("content-type", "application/json");
+    let body = body.map(|body| body.to_string()).unwrap_or_default();
+    let answer = tokio::time::timeout(DEADLINE, http.request(request.body(body.into()).unwrap())).await.ok()?.ok()?;
+    let (parts, body) = answer.into_parts();
+    let position = parts.headers.get("nameservice-position").and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = body.collect().await.ok()?.to_bytes();
+    Some((parts.status.as_u16(), position, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+}
+
+/// A client of one replica, and the most it has seen.
+struct Session {
+    http: Http,
+    url: String,
+    seen: BTreeMap<(String, &'static str), (i64, i64)>,
+    position: u64,
+    reads: u64,
+    writes: u64,
+}
+
+fn rank(concern: Concern, value: &Value) -> (i64, i64) {
+    match concern {
+        Concern::Head | Concern::Index => (value["t"].as_i64().unwrap_or(0), value["rev"].as_i64().unwrap_or(0)),
+        Concern::Status | Concern::Config => (value["v"].as_i64().unwrap_or(0), 0),
+    }
+}
+
+impl Session {
+    fn new(url: String) -> Self {
+        Self { http: client(), url, seen: BTreeMap::new(), position: 0, reads: 0, writes: 0 }
+    }
+
+    /// Notes what is shown, which must not be older than what was shown before.
+    fn see(&mut self, record: &Value) {
+        let address = record["address"].as_str().unwrap().to_owned();
+        for concern in Concern::ALL {
+            let rank = rank(concern, &record[concern.name()]);
+            let before = self.seen.insert((address.clone(), concern.name()), rank).unwrap_or_default();
+            assert!(before <= rank, "{} went back from {before:?}: {record:#}", self.url);
+        }
+    }
+
+    async fn read(&mut self, records: &[String], random: &mut StdRng) {
+        let record = &records[random.random_range(0..records.len())];
+        let listed = random.random_bool(0.3);
+        let path = if listed { "/v1/records?view=full&limit=1000".to_owned() } else { format!("/v1/records/{record}") };
+        let Some((status, position, body)) = ask(&self.http, Method::GET, &format!("{}{path}", self.url), None).await
+        else {
+            return;
+        };
+        if status == 503 {
+            return;
+        }
+        let was_seen = self.seen.keys().any(|(address, _)| address == record);
+        assert!(status == 200 || (status == 404 && !was_seen), "{}{path}: {status} {body}", self.url);
+        if status != 200 {
+            return;
+        }
+        self.reads += 1;
+        if let Some(position) = position {
+            assert!(position >= self.position, "{} went back from {} to {position}", self.url, self.position);
+            self.position = position;
+        }
+        match listed {
+            true => body["records"].as_array().unwrap().iter().for_each(|record| self.see(record)),
+            false => self.see(&body),
+        }
+    }
+
+    /// Writes a config, and reads it.
+    async fn write(&mut self, record: &str, number: u64) {
+        let key = (record.to_owned(), Concern::Config.name());
+        let v = self.seen.get(&key).map_or(0, |(v, _)| *v);
+        let body = json!({ "expected": { "v": v }, "new": { "payload": { "n": number } } });
+        let begun = Instant::now();
+        let url = format!("{}/v1/configs/{record}", self.url);
+        let Some((status, _, answer)) = ask(&self.http, Method::PUT, &url, Some(body)).await else { return };
+        match status {
+            200 if begun.elapsed() < SETTLE => {
+                self.writes += 1;
+                let written = rank(Concern::Config, &answer["value"]);
+                // What is read from here on must be at least this.
+                let seen = self.seen.entry(key).or_default();
+                *seen = (*seen).max(written);
+            }
+            // An earlier write of it has no answer: what is stored is known now.
+            409 => {}
+            200 | 503 => {}
+            other => panic!("{url}: {other} {answer}"),
+        }
+    }
+
+    /// Reads and writes until it is stopped.
+    async fn run(mut self, records: Vec<String>, own: String, seed: u64, stop: Arc<AtomicBool>) -> (u64, u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut number = 0;
+        while !stop.load(Ordering::SeqCst) {
+            if random.random_bool(0.2) {
+                number += 1;
+                self.write(&own, number).await;
+                self.read(std::slice::from_ref(&own), &mut random).await;
+            } else {
+                self.read(&records, &mut random).await;
+            }
+        }
+        (self.reads, self.writes)
+    }
+}
+
+async fn snapshot(url: &str) -> Option<(u64, String)> {
+    let (status, _, body) = ask(&client(), Method::GET, &format!("{url}/v1/snapshot?limit=1000"), None).await?;
+    assert!(body["cursor"].is_null(), "it is one page");
+    (status == 200).then(|| (body["position"].as_u64().unwrap(), body["records"].to_string()))
+}
+
+/// Waits until all are at one position, and compares what they have there.
+async fn same_state(upstream: &str, replicas: &[String]) {
+    let begun = Instant::now();
+    loop {
+        let there = snapshot(upstream).await.unwrap();
+        let mut here = Vec::new();
+        for url in replicas {
+            here.extend(snapshot(url).await);
+        }
+        if here.len() == replicas.len() && here.iter().all(|(position, _)| *position == there.0) {
+            for (url, (_, records)) in replicas.iter().zip(&here) {
+                assert_eq!(*records, here[0].1, "{url} and {}", replicas[0]);
+                assert_eq!(without_times(records), without_times(&there.1), "{url} and its upstream");
+            }
+            return;
+        }
+        assert!(begun.elapsed() < DEADLINE, "the replicas do not catch up: {here:?} of {there:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A write that changes nothing moves the time of the upstream's record alone.
+fn without_times(records: &str) -> Value {
+    let mut records: Value = serde_json::from_str(records).unwrap();
+    for record in records.as_array_mut().unwrap() {
+        record.as_object_mut().unwrap().remove("updated_at");
+    }
+    records
+}
+
+async fn is_ready(url: &str) {
+    let begun = Instant::now();
+    while snapshot(url).await.is_none() {
+        assert!(begun.elapsed() < DEADLINE, "{url} does not begin");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Starts a client at each replica, which reads all of these records and writes one of its own.
+fn sessions(
+    urls: &[String],
+    records: &[String],
+    seed: u64,
+) -> (Arc<AtomicBool>, Vec<tokio::task::JoinHandle<(u64, u64)>>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let sessions = urls.iter().enumerate().map(|(n, url)| {
+        let session = Session::new(url.clone());
+        tokio::spawn(session.run(records.to_vec(), format!("own{n}:main"), seed + n as u64, stop.clone()))
+    });
+    (stop.clone(), sessions.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_a_replica_reads_never_go_back_and_include_own_writes_whatever_is_cut_or_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let mut upstream = Process::start(&["--data", &path("upstream")]).await;
+    let own: Vec<String> = (0..2).map(|n| format!("own{n}:main")).collect();
+    create(&upstream.url(), &own).await;
+    let (mut links, mut replicas) = (Vec::new(), Vec::new());
+    for n in 0..2 {
+        let link = Link::to(&upstream.url()).await;
+        let data = path(&format!("replica{n}"));
+        replicas.push(Process::start_with(&["--data", &data], &["--upstream", link.url()]).await);
+        links.push(link);
+    }
+    let urls: Vec<String> = replicas.iter().map(Process::url).collect();
+    for url in &urls {
+        is_ready(url).await;
+    }
+    let (mut figures, mut reads, mut writes) = (Figures::default(), 0, 0);
+    let mut records = own.clone();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&upstream.url(), &names).await;
+        records.extend(names.clone());
+        let (stop, sessions) = sessions(&urls, &records, seed);
+        let mut world = World::new([urls.clone(), vec![upstream.url()]].concat(), names, mix_of(seed));
+        world.readable = vec![upstream.url()];
+        let history = run(world, seed, false);
+        tokio::pin!(history);
+        let mut random = StdRng::seed_from_u64(seed);
+        let judged = loop {
+            let pause = Duration::from_millis(random.random_range(20..300));
+            tokio::select! {
+                judged = &mut history => break judged,
+                () = tokio::time::sleep(pause) => match random.random_range(0..8) {
+                    0 => replicas[random.random_range(0..2)].kill_and_restart().await,
+                    1 => upstream.kill_and_restart().await,
+                    _ => links[random.random_range(0..2)].interrupt(pause / 2).await,
+                },
+            }
+        };
+        figures.judged.add(&judged.0);
+        stop.store(true, Ordering::SeqCst);
+        for session in sessions {
+            let (read, written) = session.await.unwrap_or_else(|error| panic!("NAMESERVICE_TEST_SEED={seed}: {error}"));
+            (reads, writes) = (reads + read, writes + written);
+        }
+        same_state(&upstream.url(), &urls).await;
+    }
+    figures.count("links cut", links.iter().map(|link| link.cuts).sum());
+    figures.count("upstream killed with -9", upstream.kills);
+    figures.count("replicas killed with -9", replicas.iter().map(|replica| replica.kills).sum());
+    figures.print("two replicas and their upstream");
+    println!("  at the replicas: {reads} reads that never went back, {writes} own writes read");
+    assert!(reads > 0 && writes > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_whose_position_expires_begins_again_and_never_goes_back() {
+    let ahead = Arc::new(AtomicU64::new(0));
+    let hour = Duration::from_secs(3_600);
+    let backend = Embedded::memory(Options::default().with_retention(hour)).unwrap();
+    let steps = ahead.clone();
+    let _clock =
+        backend.clone().with_clock(move || SystemTime::now() + Duration::from_secs(steps.load(Ordering::SeqCst)));
+    let service = InProcess::over(backend);
+    let upstream = service.serve().await;
+    let own: Vec<String> = (0..2).map(|n| format!("own{n}:main")).collect();
+    create(&upstream, &own).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (mut links, mut replicas) = (Vec::new(), Vec::new());
+    for n in 0..2 {
+        let link = Link::to(&upstream).await;
+        let data = directory.path().join(format!("replica{n}")).to_str().unwrap().to_owned();
+        replicas.push(Process::start_with(&["--data", &data], &["--upstream", link.url()]).await);
+        links.push(link);
+    }
+    let urls: Vec<String> = replicas.iter().map(Process::url).collect();
+    for url in &urls {
+        is_ready(url).await;
+    }
+    let (mut figures, mut reads, mut writes) = (Figures::default(), 0, 0);
+    let mut records = own.clone();
+    for (round, seed) in seeds().enumerate() {
+        let names = names(seed, round);
+        create(&upstream, &names).await;
+        records.extend(names.clone());
+        let (stop, sessions) = sessions(&urls, &records, seed);
+        let mut world = World::new([urls.clone(), vec![upstream.clone()]].concat(), names, super::Mix::PUSHES);
+        world.readable = vec![upstream.clone()];
+        let history = run(world, seed, false);
+        tokio::pin!(history);
+        let mut random = StdRng::seed_from_u64(seed);
+        let judged = loop {
+            let pause = Duration::from_millis(random.random_range(20..200));
+            tokio::select! {
+                judged = &mut history => break judged,
+                () = tokio::time::sleep(pause) => {
+                    // Everything that was written so far expires while nobody reads it.
+                    let link = &mut links[random.random_range(0..2)];
+                    link.cut();
+                    tokio::time::sleep(pause).await;
+                    ahead.fetch_add(2 * hour.as_secs(), Ordering::SeqCst);
+                    create(&upstream, &[format!("later{}:main", ahead.load(Ordering::SeqCst))]).await;
+                    figures.count("positions expired", 1);
+                    link.mend();
+                }
+            }
+        };
+        figures.judged.add(&judged.0);
+        stop.store(true, Ordering::SeqCst);
+        for session in sessions {
+            let (read, written) = session.await.unwrap_or_else(|error| panic!("NAMESERVICE_TEST_SEED={seed}: {error}"));
+            (reads, writes) = (reads + read, writes + written);
+        }
+        same_state(&upstream, &urls).await;
+    }
+    figures.print("two replicas whose positions expire");
+    println!("  at the replicas: {reads} reads that never went back, {writes} own writes read");
+    assert!(reads > 0 && writes > 0);
+}

@@ -1,0 +1,200 @@
+//! `nameservice::replica`: a replica in the process of whoever reads.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use axum::{Router, extract::Request, middleware};
+use nameservice::{ChangeEvent, Replica, ReplicaState, replica};
+use nameservice_embedded::{Embedded, Options};
+use nameservice_tests::{in_process::InProcess, link::Link, prelude::*};
+
+/// The deadline of what comes without anybody's doing.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+async fn push(service: &InProcess, address: &str, t: i64) {
+    let push = HeadPush::monotonic(new_head(t));
+    assert!(service.backend.push_head(&Call::fresh(), &at(address), &push).await.unwrap().is_updated());
+}
+
+async fn created(service: &InProcess, address: &str) {
+    let created = service.backend.create_ledger(&Call::fresh(), &at(address), Some(&new_head(1)), None).await.unwrap();
+    assert!(matches!(created, Created::Created(_)));
+}
+
+async fn caught_up(replica: &Replica, service: &InProcess) {
+    let position = service.backend.position().await.unwrap();
+    assert!(replica.reached(position, DEADLINE).await, "the replica does not reach {position}");
+}
+
+/// How often each route was called.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl Counts {
+    fn around(&self, router: Router) -> Router {
+        let counts = self.0.clone();
+        router.layer(middleware::from_fn(move |request: Request, next: middleware::Next| {
+            let path = request.uri().path().to_owned();
+            *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(path).or_default() += 1;
+            next.run(request)
+        }))
+    }
+
+    fn take(&self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_server_reads_from_its_own_memory_and_receives_each_change() {
+    let (service, counts) = (InProcess::new(), Counts::default());
+    created(&service, "mydb").await;
+    let url = service.serve_through(|router| counts.around(router)).await;
+    let replica = replica(&url).start().await.unwrap();
+    replica.ready().await;
+    caught_up(&replica, &service).await;
+    counts.take();
+    let head = replica.names().head("mydb").unwrap();
+    for _ in 0..1_000 {
+        assert_eq!(head.get().await.unwrap().unwrap().v, 1);
+    }
+    assert_eq!(counts.take(), BTreeMap::new(), "reads are no requests");
+    let mut changes = replica.names().changes().after(replica.position()).address("mydb:*").follow().unwrap();
+    for t in 2..50 {
+        push(&service, "mydb", t).await;
+        let ChangeEvent::Change(change) = changes.next().await.unwrap() else { panic!("gone") };
+        assert_eq!((change.watermark, change.position), (t, service.backend.position().await.unwrap()));
+        assert_eq!(head.get().await.unwrap().unwrap().v, t, "a change is shown once it can be read");
+    }
+    assert_eq!(counts.take(), BTreeMap::new(), "changes come over the stream that is open");
+    // What is written goes to the service, and is read here at once.
+    for t in 50..60 {
+        let pushed = head.push(cid(t), t).expect(head.get().await.unwrap().unwrap()).await.unwrap();
+        assert!(pushed.is_updated());
+        assert_eq!(head.get().await.unwrap().unwrap().v, t);
+        assert_eq!(service.backend.head(&at("mydb")).await.unwrap().unwrap().v, t);
+    }
+    assert_eq!(replica.state(), ReplicaState::Following);
+    assert!(replica.age().unwrap() < DEADLINE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_with_a_directory_begins_there_while_the_service_is_away() {
+    let service = InProcess::new();
+    created(&service, "mydb").await;
+    let mut link = Link::to(&service.serve().await).await;
+    let directory = tempfile::tempdir().unwrap();
+    let start = || replica(link.url()).directory(directory.path()).start();
+    let first = start().await.unwrap();
+    first.ready().await;
+    caught_up(&first, &service).await;
+    let position = first.position();
+    tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+    let url = link.url().to_owned();
+    link.cut();
+    // The writer of the former one may still be closing its log.
+    let begun = tokio::time::Instant::now();
+    let again = loop {
+        match replica(&url).directory(directory.path()).start().await {
+            Ok(again) => break again,
+            Err(error) => assert!(begun.elapsed() < DEADLINE, "{error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    again.ready().await;
+    assert_eq!((again.position(), again.age()), (position, None));
+    assert_eq!(again.names().head("mydb").unwrap().get().await.unwrap().unwrap().v, 1);
+    assert!(matches!(again.state(), ReplicaState::Detached(_)));
+    let written = again.names().head("mydb").unwrap().push(cid(2), 2).await;
+    assert!(written.is_err(), "{written:?}");
+    push(&service, "mydb", 3).await;
+    link.mend();
+    caught_up(&again, &service).await;
+    assert_eq!(again.names().head("mydb").unwrap().get().await.unwrap().unwrap().v, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
+    let ahead = Arc::new(Mutex::new(Duration::ZERO));
+    let hour = Duration::from_secs(3_600);
+    let backend = Embedded::memory(Options::default().with_retention(hour)).unwrap();
+    let clock = ahead.clone();
+    let backend = backend.with_clock(move || SystemTime::now() + *clock.lock().unwrap());
+    let (service, counts) = (InProcess::over(backend), Counts::default());
+    created(&service, "mydb").await;
+    created(&service, "gone").await;
+    let mut link = Link::to(&service.serve_through(|router| counts.around(router)).await).await;
+    let replica = replica(link.url()).start().await.unwrap();
+    replica.ready().await;
+    caught_up(&replica, &service).await;
+    assert_eq!(counts.take().get("/v1/snapshot"), Some(&1));
+    let mut changes = replica.names().changes().after(replica.position()).follow().unwrap();
+    link.cut();
+    push(&service, "mydb", 7).await;
+    assert_eq!(service.backend.purge(&Call::fresh(), &at("gone")).await.unwrap(), Purged::Purged);
+    *ahead.lock().unwrap() = 2 * hour;
+    push(&service, "mydb", 8).await;
+    link.mend();
+    caught_up(&replica, &service).await;
+    assert_eq!(replica.names().head("mydb").unwrap().get().await.unwrap().unwrap().v, 8);
+    assert_eq!(replica.names().lookup("gone").await.unwrap(), None, "what was purged meanwhile is gone");
+    let asked = counts.take();
+    assert_eq!(asked.get("/v1/snapshot"), Some(&1), "{asked:?}");
+    // Its own readers are told that they have missed something.
+    assert!(matches!(changes.next().await.unwrap(), ChangeEvent::Gone { .. }));
+    push(&service, "mydb", 9).await;
+    caught_up(&replica, &service).await;
+    assert_eq!(counts.take().get("/v1/snapshot"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_replicas_cost_the_upstream_ten_event_streams() {
+    const REPLICAS: u64 = 10;
+    let (service, counts) = (InProcess::new(), Counts::default());
+    for n in 0..20 {
+        created(&service, &format!("db{n}")).await;
+    }
+    let url = service.serve_through(|router| counts.around(router)).await;
+    let mut replicas = Vec::new();
+    for _ in 0..REPLICAS {
+        let replica = replica(&url).start().await.unwrap();
+        replica.ready().await;
+        replicas.push(replica);
+    }
+    // Each has many readers, who cost the upstream nothing.
+    let mut readers = Vec::new();
+    let last = 100;
+    for replica in &replicas {
+        caught_up(replica, &service).await;
+        for _ in 0..20 {
+            let mut changes = replica.names().changes().after(0).address("db0:*").follow().unwrap();
+            readers.push(tokio::spawn(async move {
+                loop {
+                    if let ChangeEvent::Change(change) = changes.next().await.unwrap()
+                        && change.watermark == last
+                    {
+                        return;
+                    }
+                }
+            }));
+        }
+    }
+    for t in 2..=last {
+        push(&service, "db0", t).await;
+    }
+    for replica in &replicas {
+        caught_up(replica, &service).await;
+    }
+    for reader in readers {
+        tokio::time::timeout(DEADLINE, reader).await.unwrap().unwrap();
+    }
+    let asked = counts.take();
+    assert_eq!(asked["/v1/events"], REPLICAS, "{asked:?}");
+    assert_eq!(asked["/v1/snapshot"], REPLICAS, "{asked:?}");
+    // The position is asked for before a snapshot and before the stream.
+    assert!(asked["/v1/changes/compare"] <= 2 * REPLICAS, "{asked:?}");
+    assert_eq!(asked.len(), 3, "{asked:?}");
+}
