@@ -207,9 +207,8 @@ fn show(format: Format, pages: Pages) -> Result<(), Failure> {
     };
     lists::print(format, columns_of(&items), &items, document, words)?;
     // Lines for programs have no place for it.
-    match (&cursor, format) {
-        (Some(cursor), Format::Ndjson | Format::Csv) => output::note(&format!("… and more: --cursor {cursor}")),
-        _ => {}
+    if let (Some(cursor), Format::Ndjson | Format::Csv) = (&cursor, format) {
+        output::note(&format!("… and more: --cursor {cursor}"));
     }
     Ok(())
 }
