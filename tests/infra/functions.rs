@@ -108,7 +108,7 @@ async fn every_route_asks_for_the_scope_that_its_function_needs() {
         for route in &function.routes {
             let Some((method, path)) = route.split_once(' ') else { continue };
             let path = path.replace("refs/{address+}", "refs/mydb/init").replace("{address+}", "mydb");
-            let path = path.replace("{file+}", "app.js");
+            let path = path.replace("docs/{file+}", "docs/docs.js").replace("{file+}", "app.js");
             let answer = as_(&service, &stranger, method.parse().unwrap(), &path, None).await;
             match (&function.scope, function.verifies_tokens) {
                 (Some(scope), _) => {
@@ -133,7 +133,7 @@ fn functions_are_given_the_variables_that_they_read() {
     let given =
         infra::resource("aws_lambda_function", "this").get_blocks("environment").next().unwrap().body.to_string();
     let mut read = String::new();
-    for file in ["environment.rs", "http.rs"] {
+    for file in ["emf.rs", "environment.rs", "http.rs"] {
         read.push_str(&fs::read_to_string(folder("shared/lambda/src").join(file)).unwrap());
     }
     for name in folders() {
