@@ -55,15 +55,17 @@ async fn a_query_server_reads_from_its_own_memory_and_receives_each_change() {
     let url = service.serve_through(|router| counts.around(router)).await;
     let replica = replica(&url).start().await.unwrap();
     replica.ready().await;
+    // Its stream is open once a change has come over it.
+    push(&service, "mydb", 2).await;
     caught_up(&replica, &service).await;
     counts.take();
     let head = replica.names().head("mydb").unwrap();
     for _ in 0..1_000 {
-        assert_eq!(head.get().await.unwrap().unwrap().v, 1);
+        assert_eq!(head.get().await.unwrap().unwrap().v, 2);
     }
     assert_eq!(counts.take(), BTreeMap::new(), "reads are no requests");
     let mut changes = replica.names().changes().after(replica.position()).address("mydb:*").follow().unwrap();
-    for t in 2..50 {
+    for t in 3..50 {
         push(&service, "mydb", t).await;
         let ChangeEvent::Change(change) = changes.next().await.unwrap() else { panic!("gone") };
         assert_eq!((change.watermark, change.position), (t, service.backend.position().await.unwrap()));

@@ -62,12 +62,17 @@ pub(super) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failu
     let request = || Request::get("records").query("view", Some("full")).query("prefix", prefix);
     let Pages { items, .. } =
         follow(session, None, None, request, |record| lease_of(&record["status"]).is_some()).await?;
-    let mut leases = held(&items, Timestamp::now().as_second());
+    let mut leases = held(&items, now());
     leases.retain(|lease| {
         (args.expired || lease["seconds_left"].as_i64().is_some_and(|left| left > 0))
             && args.holder.as_ref().is_none_or(|holder| lease["holder"] == holder.as_str())
     });
     lists::print(format, COLUMNS, &leases, || json!({"leases": leases}), || words(&leases))
+}
+
+/// The time in epoch seconds, rounded up as the expiry of a lease is.
+pub(super) fn now() -> i64 {
+    (Timestamp::now().as_millisecond() + 999).div_euclid(1000)
 }
 
 /// The leases of these records, by holder and address, each with its record and the seconds that it has left.

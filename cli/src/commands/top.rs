@@ -5,7 +5,7 @@ mod screen;
 
 use std::{
     io::{IsTerminal as _, stdout},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -17,7 +17,7 @@ use self::{
     figures::{Figures, Reading},
     screen::{Key, Screen},
 };
-use super::Session;
+use super::{Session, leases::now};
 use crate::{client::Request, failure::Failure, output};
 
 /// How often the screen is drawn.
@@ -99,10 +99,4 @@ async fn read(session: &Session, prefix: Option<&str>, figures: &mut Figures) ->
             None => return Ok(from),
         }
     }
-}
-
-/// Epoch seconds.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
