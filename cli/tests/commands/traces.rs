@@ -13,7 +13,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(30);
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const PARENT: &str = "00f067aa0ba902b7";
+const PARENT: &str = "00f067aa0bc902b7";
 const CANARY: &str = "canary-7e11d0";
 
 /// A collector that takes everything: its address, and the documents that it was sent.

@@ -29,9 +29,9 @@ mod tests {
         const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
         const ROOT: &str = "1-67891233-abcdef012345678912345678";
         for (name, value, id) in [
-            (TRACEPARENT, format!("00-{ID}-00f067aa0ba902b7-01"), Some(ID)),
-            (TRACEPARENT, "00-short-00f067aa0ba902b7-01".into(), None),
-            (TRACEPARENT, format!("00-{}-00f067aa0ba902b7-01", "g".repeat(32)), None),
+            (TRACEPARENT, format!("00-{ID}-00f067aa0bc902b7-01"), Some(ID)),
+            (TRACEPARENT, "00-short-00f067aa0bc902b7-01".into(), None),
+            (TRACEPARENT, format!("00-{}-00f067aa0bc902b7-01", "g".repeat(32)), None),
             (TRACEPARENT, ID.into(), None),
             (X_RAY, format!("Self=1-2;Root={ROOT};Sampled=1"), Some(ROOT)),
             (X_RAY, "Root=<script>".into(), None),
