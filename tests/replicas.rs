@@ -145,7 +145,7 @@ async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
     assert_eq!(replica.names().lookup("gone").await.unwrap(), None, "what was purged meanwhile is gone");
     let asked = counts.take();
     assert_eq!(asked.get("/v1/snapshot"), Some(&1), "{asked:?}");
-    // Its own readers are told that they have missed something.
+    // Its own readers receive `Gone`: they have missed something.
     assert!(matches!(changes.next().await.unwrap(), ChangeEvent::Gone { .. }));
     push(&service, "mydb", 9).await;
     caught_up(&replica, &service).await;

@@ -346,7 +346,7 @@ async fn a_target_that_rejects_every_write_ends_the_copy_with_its_reason() {
     assert!(to.view().is_empty());
 }
 
-/// A copy of a configuration that keeps addresses of an earlier layout follows them, though its watermark stands still.
+/// A copy of a configuration that keeps addresses of an earlier layout follows them, though its watermark does not change.
 #[tokio::test]
 async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
     let (from, to) = (memory(), memory());

@@ -213,7 +213,7 @@ async fn a_record_that_was_taken_over_is_not_taken_again() {
     }
     let left = left_of(&older, &names).await;
     assert_eq!((left.newer_there.count, left.newer_there.records[0].address.as_str()), (1, "zoo:main"));
-    // Once the older place has lost it, it goes for good.
+    // Once the older place no longer has it, a purge is final.
     let lazy = service(&older, &names);
     for name in ["search", "deep"] {
         let _ = older.purge(&Call::fresh(), &at(name)).await.unwrap();

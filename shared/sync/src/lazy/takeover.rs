@@ -27,7 +27,7 @@ pub(crate) fn is_pending(record: &Record) -> bool {
 }
 
 /// Whether something of a record may still be at the older place alone. A branch has no config when it is created: as
-/// long as nothing but its head was ever written, nobody can tell.
+/// long as nothing but its head was ever written, that cannot be known.
 pub(super) fn is_unfinished(record: &Record) -> bool {
     let is_untouched = record.config.v == 0 && record.index.v == 0 && record.status.v <= 1;
     is_pending(record) || (record.source_branch.is_some() && is_untouched)
