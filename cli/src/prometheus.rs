@@ -125,7 +125,7 @@ mod tests {
         let table: String = page.lines().filter(|line| line.starts_with("| `nameservice_")).collect();
         assert_eq!(names(&table), described);
         let measured = [
-            include_str!("../../shared/http/src/request_log.rs"),
+            include_str!("../../shared/http/src/meters.rs"),
             include_str!("../../shared/http/src/app.rs"),
             include_str!("../../shared/dynamo/src/sending.rs"),
             include_str!("../../shared/embedded/src/writer.rs"),

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod freshness;
 pub mod hub;
 mod key_source;
+mod meters;
 mod openapi;
 pub mod page;
 mod path;

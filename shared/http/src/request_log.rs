@@ -9,14 +9,17 @@ use std::{
 
 use axum::{
     Router,
-    extract::{MatchedPath, Request},
-    http::Method,
-    middleware::{Next, from_fn},
+    extract::{MatchedPath, Request, State},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::Response,
 };
-use metrics::{counter, gauge, histogram};
 
-use crate::{REQUEST_ID, problem::Rejected, trace::trace_id};
+use crate::{
+    REQUEST_ID,
+    meters::{Meters, operation},
+    problem::Rejected,
+    trace::trace_id,
+};
 
 /// What extractors find out about a request, for its line.
 #[derive(Clone, Debug, Default)]
@@ -55,28 +58,10 @@ impl Noted {
     }
 }
 
-/// A request that is being answered, until it is dropped: also where its caller goes away.
-struct InFlight;
-
-impl InFlight {
-    const NAME: &str = "nameservice_requests_in_flight";
-
-    fn begin() -> Self {
-        gauge!(Self::NAME).increment(1);
-        Self
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        gauge!(Self::NAME).decrement(1);
-    }
-}
-
 /// Logs every request that a finished service answers at the level info, and why it was rejected at debug; counts and
 /// measures it.
 pub fn log_requests(service: Router) -> Router {
-    service.layer(from_fn(logged))
+    service.layer(from_fn_with_state(Meters::default(), logged))
 }
 
 /// A request that was answered.
@@ -99,7 +84,7 @@ pub fn report_requests(service: Router, report: impl Fn(&Answered) + Clone + Sen
         async move {
             let (begun, noted) = (Instant::now(), Noted::default());
             request.extensions_mut().insert(noted.clone());
-            let operation = operation(request.method(), route(&request).as_deref());
+            let operation = operation(request.method(), route(&request).as_ref().map(MatchedPath::as_str));
             let trace_id = trace_id(request.headers()).map(str::to_owned);
             let response = next.run(request).await;
             let (outcome, duration) = (noted.outcome_of(&response), begun.elapsed());
@@ -109,30 +94,25 @@ pub fn report_requests(service: Router, report: impl Fn(&Answered) + Clone + Sen
     }))
 }
 
-fn route(request: &Request) -> Option<String> {
-    request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"))
+/// Returns the route of a request as the router has it.
+fn route(request: &Request) -> Option<MatchedPath> {
+    request.extensions().get().cloned()
 }
 
-/// A method that no route has is the caller's text, of which there is no end.
-fn operation(method: &Method, route: Option<&str>) -> String {
-    route.map_or_else(|| "none".to_owned(), |route| format!("{method} {route}"))
-}
-
-async fn logged(mut request: Request, next: Next) -> Response {
-    let _in_flight = InFlight::begin();
+async fn logged(State(meters): State<Meters>, mut request: Request, next: Next) -> Response {
+    let _in_flight = meters.begin();
     let begun = Instant::now();
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
     let method = request.method().clone();
     let route = route(&request);
-    let trace_id = trace_id(request.headers()).map(str::to_owned);
+    let route = route.as_ref().map(MatchedPath::as_str);
+    let is_logged = tracing::enabled!(tracing::Level::INFO);
+    let trace_id = if is_logged { trace_id(request.headers()).map(str::to_owned) } else { None };
     let response = next.run(request).await;
     let duration = begun.elapsed();
-    let operation = operation(&method, route.as_deref());
-    counter!("nameservice_requests_total", "operation" => operation.clone(), "outcome" => noted.outcome_of(&response))
-        .increment(1);
-    histogram!("nameservice_request_duration_seconds", "operation" => operation).record(duration);
-    if !tracing::enabled!(tracing::Level::INFO) {
+    meters.operation(&method, route).answered(noted.outcome_of(&response), duration);
+    if !is_logged {
         return response;
     }
     let header = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
@@ -140,7 +120,7 @@ async fn logged(mut request: Request, next: Next) -> Response {
     let rejected = response.extensions().get::<Rejected>();
     tracing::info!(
         %method,
-        route = route.as_deref().unwrap_or("none"),
+        route = route.unwrap_or("none").replace("{*", "{"),
         status = response.status().as_u16(),
         duration_ms = duration.as_micros() as f64 / 1000.0,
         principal = noted.0.principal.get(),
