@@ -502,7 +502,7 @@ async fn a_busy_engine_is_asked_again_and_never_shown_as_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_a_busy_answer_is_certain() {
+async fn a_rejection_after_a_busy_answer_is_certain() {
     let table = Proxied::fresh().await;
     let db = ledger(&table, "mydb", 1).await;
     table.proxy.on("UpdateItem", then_heads(Fault::answer(400, "ThrottlingException"), &table, &db, 3, 3));

@@ -126,7 +126,7 @@ async fn a_push_whose_reply_is_lost_is_updated_or_outcome_unknown_over_http() {
 }
 
 #[tokio::test]
-async fn every_refusal_is_a_problem_with_a_request_id() {
+async fn every_rejection_is_a_problem_with_a_request_id() {
     let service = Service::start().await;
     for answer in [
         service.get("/v1/nowhere").await,

@@ -41,7 +41,7 @@ pub struct Cli {
     /// Which nameservice is meant.
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Print the service's JSON: answers on stdout, refusals (problem documents) on stderr
+    /// Print the service's JSON: answers on stdout, rejections (problem documents) on stderr
     #[arg(long, global = true)]
     pub json: bool,
     /// The least severe messages to log, on stderr [default: info for serve, else warn]
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_and_bad_words_are_refused_before_anything_is_sent() {
+    fn contradictions_and_bad_words_are_rejected_before_anything_is_sent() {
         for (line, kind) in [
             (format!("push head mydb {ID} 2 --expect-none --expect-unborn"), ErrorKind::ArgumentConflict),
             (format!("push index mydb {ID} 2 --expect-none --allow-equal"), ErrorKind::ArgumentConflict),

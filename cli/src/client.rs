@@ -51,7 +51,7 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::Invalid(reason) => Self::Usage(reason),
-            RequestError::Problem(problem) => Self::Refused(problem),
+            RequestError::Problem(problem) => Self::Rejected(problem),
             RequestError::Answered { status, message } => Self::Answered { status, message },
             RequestError::Unreachable { url, source } => Self::Unreachable { url, source },
             RequestError::NoAnswer(source) => Self::NoAnswer(source),

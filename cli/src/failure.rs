@@ -27,9 +27,9 @@ pub enum Failure {
     /// The command line or what it names cannot be used.
     #[error("{0}")]
     Usage(String),
-    /// The service has refused, and said why.
+    /// The service has rejected, and said why.
     #[error("{}", .0.detail)]
-    Refused(Box<ProblemDocument>),
+    Rejected(Box<ProblemDocument>),
     /// A push whose expectation does not match.
     #[error("conflict, nothing written: {words}")]
     Conflict {
@@ -41,7 +41,7 @@ pub enum Failure {
     /// A push that came too late.
     #[error("stale: {0} is as new or newer")]
     Stale(String),
-    /// The service, or something in front of it, has refused in words of its own.
+    /// The service, or something in front of it, has rejected in words of its own.
     #[error("the service answered {status}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
     Answered {
         /// The status of the answer.
@@ -119,7 +119,7 @@ pub enum Failure {
         #[source]
         source: io::Error,
     },
-    /// Something that only the system can refuse: signals, or the end of a command.
+    /// Something that only the system can reject: signals, or the end of a command.
     #[error("the command cannot be watched")]
     Watch(#[source] io::Error),
     /// A command has run under a lease, and has ended so.
@@ -159,7 +159,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => USAGE,
-            Self::Refused(problem) => code_of_status(problem.status),
+            Self::Rejected(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
             Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } | Self::Differs(_) => CONFLICT,
             Self::BeyondEnd { .. } => BEYOND_END,
@@ -208,7 +208,7 @@ impl Failure {
     /// The service's own words, where there are any.
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match self {
-            Self::Refused(problem) | Self::Conflict { problem, .. } => Some(problem),
+            Self::Rejected(problem) | Self::Conflict { problem, .. } => Some(problem),
             _ => None,
         }
     }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_refusal_of_the_service_is_unexpected_but_its_own_failure() {
+    fn no_rejection_of_the_service_is_unexpected_but_its_own_failure() {
         for kind in Kind::ALL {
             let unexpected = code_of_status(kind.status()) == FAILED;
             assert_eq!(unexpected, matches!(kind, Kind::Internal | Kind::Unsupported), "{kind:?}");

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_url_is_fetched_and_a_refusal_is_an_error() {
+    async fn a_url_is_fetched_and_a_rejection_is_an_error() {
         let router = Router::new()
             .route("/keys", get(async |uri: axum::http::Uri| uri.to_string()))
             .route("/gone", get(async || StatusCode::GONE));

@@ -116,7 +116,7 @@ pub fn init_logging(serving: bool, level: Option<LogLevel>, format: LogFormat, t
     let default = if serving { "info" } else { "warn" };
     let of_environment = || std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
     let wanted = level.map(|level| level.as_str().to_owned()).or_else(of_environment);
-    // The engine warns of every refused condition, which is an outcome like any other; the AWS configuration warns of
+    // The engine warns of every rejected condition, which is an outcome like any other; the AWS configuration warns of
     // every place where it has looked in vain, also when it finds what it needs in the next one.
     let filter = EnvFilter::new(format!("dynoxide=error,aws_config=error,{}", wanted.as_deref().unwrap_or(default)));
     let log = fmt::layer().with_writer(io::stderr);
@@ -475,13 +475,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_what_is_in_place_and_what_stands_in_the_way() {
+    fn a_rejection_shows_what_is_in_place_and_what_stands_in_the_way() {
         let problem: ProblemDocument = serde_json::from_value(json!({
             "type": "x/conflict", "title": "t", "status": 409, "detail": "not as expected",
             "actual": {"id": ID, "t": 7}, "dependents": ["a:main", "b:main"],
         }))
         .unwrap();
-        let words = words_of(&Failure::Refused(Box::new(problem)), Palette::PLAIN);
+        let words = words_of(&Failure::Rejected(Box::new(problem)), Palette::PLAIN);
         assert_eq!(words, format!("error: not as expected\n  current: {ID} at t 7\n  dependents: a:main, b:main"));
     }
 

@@ -199,7 +199,7 @@ async fn receive(State(front): State<Front>, request: Request, next: Next) -> Re
     }
     let is_write = !request.method().is_safe();
     let response = next.run(request).await;
-    // Also after a refusal, which may be the answer to an attempt that was applied.
+    // Also after a rejection, which may be the answer to an attempt that was applied.
     if let Some(nudge) = front.nudge.filter(|_| is_write) {
         nudge.give();
     }
@@ -540,8 +540,8 @@ mod tests {
         for line in ["--dev-token secret", "--listen 0.0.0.0:1 --dev-token secret"] {
             assert!(matches!(auth(&args(line)).await, Ok(Auth::Token(_))), "{line}");
         }
-        let refused = auth(&args("--jwks /nowhere --any-issuer --any-audience")).await.unwrap_err();
-        assert!(matches!(refused, ServeError::Keys { .. }) && refused.is_usage());
+        let rejected = auth(&args("--jwks /nowhere --any-issuer --any-audience")).await.unwrap_err();
+        assert!(matches!(rejected, ServeError::Keys { .. }) && rejected.is_usage());
     }
 
     #[test]

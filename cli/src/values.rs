@@ -236,8 +236,8 @@ mod tests {
             ("Qm@1".to_owned(), "content id"),
             ("@1".to_owned(), "content id"),
         ] {
-            let refused = RefValue::parse(&text).unwrap_err();
-            assert!(refused.contains(reason), "{text}: {refused}");
+            let rejected = RefValue::parse(&text).unwrap_err();
+            assert!(rejected.contains(reason), "{text}: {rejected}");
         }
         assert!(RefValue::parse_born("unborn").is_err());
     }

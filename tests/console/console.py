@@ -296,7 +296,7 @@ def every_form_writes(w):
     assert s.record("search")["config"] == {"v": 2, "payload": {"k": 1}}
     assert s.record("search")["dependencies"] == ["mydb:main"]
 
-    # A refusal is shown with what it names, and nothing happens.
+    # A rejection is shown with what it names, and nothing happens.
     open_console(page, s, record_of("mydb:main"))
     page.get_by_role("button", name="Retract …").click()
     submit(page, "Retract")

@@ -71,7 +71,7 @@ impl World {
 enum Sent {
     Answered(Answered),
     /// The connection was refused: it was not sent.
-    Refused,
+    Rejected,
     /// Sent, and perhaps received.
     Lost,
 }
@@ -332,7 +332,7 @@ impl Client {
                 }
                 // Certainly not applied, unless an earlier attempt was.
                 Sent::Answered(answer) if answer.problem() == "unavailable" => {}
-                Sent::Refused => tokio::time::sleep(Duration::from_millis(20)).await,
+                Sent::Rejected => tokio::time::sleep(Duration::from_millis(20)).await,
                 Sent::Answered(_) | Sent::Lost => lost = true,
             }
             if !lost {
@@ -364,7 +364,7 @@ impl Client {
         let exchange = async {
             let (parts, body) = match self.http.request(request).await {
                 Ok(response) => response.into_parts(),
-                Err(error) if error.is_connect() => return Sent::Refused,
+                Err(error) if error.is_connect() => return Sent::Rejected,
                 Err(_) => return Sent::Lost,
             };
             let Ok(body) = body.collect().await else { return Sent::Lost };

@@ -328,7 +328,7 @@ fn was_updated(n: i64) -> (u16, Value) {
     (200, json!({ "status": "updated", "value": at_t(n) }))
 }
 
-fn was_refused(n: i64) -> (u16, Value) {
+fn was_rejected(n: i64) -> (u16, Value) {
     (409, json!({ "type": "x/conflict", "actual": at_t(n) }))
 }
 
@@ -368,7 +368,7 @@ fn the_checker_takes_histories_that_some_order_explains() {
 }
 
 #[test]
-fn the_checker_refuses_histories_that_no_order_explains() {
+fn the_checker_rejects_histories_that_no_order_explains() {
     let two = |results: Value| Asked::Transaction(serde_json::from_value(results).unwrap());
     let both = two(json!([
         { "op": "push_head", "address": "a", "new": at_t(1) },
@@ -391,7 +391,7 @@ fn the_checker_refuses_histories_that_no_order_explains() {
             "a conflict that was applied",
             vec![
                 entry(0, 0, 1, pushes_head(1), was_updated(1)),
-                entry(1, 2, 3, expects(1, 2), was_refused(1)),
+                entry(1, 2, 3, expects(1, 2), was_rejected(1)),
                 reads_head(1, 4, 5, 2),
             ],
         ),
@@ -409,7 +409,7 @@ fn the_checker_refuses_histories_that_no_order_explains() {
         ),
         (
             "a matching expectation, rejected",
-            vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_refused(1))],
+            vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_rejected(1))],
         ),
         (
             "a token given twice",
@@ -444,7 +444,7 @@ impl Asked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_checker_refuses_what_was_told_to_clients_once_an_answer_is_changed() {
+async fn the_checker_rejects_what_was_told_to_clients_once_an_answer_is_changed() {
     let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
     let mut rejected = 0;
     for round in 0..3 {

@@ -356,7 +356,7 @@ impl Records {
     }
 
     /// Returns whether a push is fenced off: the lease is another one or has expired.
-    fn fence_refuses(&self, spot: &Spot, body: &Value, shown: &Value) -> bool {
+    fn fence_rejects(&self, spot: &Spot, body: &Value, shown: &Value) -> bool {
         let rejects = body.get("lease").is_some_and(|claim| self.leases_end || !self.holds(&spot.record, claim));
         rejects && self.shows_lease(&spot.record, shown)
     }
@@ -409,7 +409,7 @@ impl Records {
             (409, _, "conflict") if self.fence_holds(spot, body) => {
                 matches!(self.judge(spot, body), Verdict::Conflict) && self.shows(spot, &shown["actual"])
             }
-            (409, _, "lease-lost") => self.fence_refuses(spot, body, &shown["lease"]),
+            (409, _, "lease-lost") => self.fence_rejects(spot, body, &shown["lease"]),
             _ => false,
         }
     }
@@ -477,7 +477,7 @@ impl Records {
                     let shown = result.get("lease").unwrap_or(&Value::Null);
                     return {
                         any_rejects = true;
-                        self.fence_refuses(&spot, operation, shown)
+                        self.fence_rejects(&spot, operation, shown)
                     };
                 }
                 _ => (true, false),

@@ -53,7 +53,7 @@ async fn a_flood_of_headers_is_cut_off() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused() {
+async fn what_is_no_http_is_rejected() {
     let service = Service::start().await;
     let before = ledger(&service).await;
     let good = put(format!(r#"{{"new":{{"id":"{}","t":9}}}}"#, cid(9).as_str()).as_bytes());
@@ -86,7 +86,7 @@ async fn what_is_no_http_is_refused() {
 }
 
 #[tokio::test]
-async fn a_path_or_a_header_that_is_no_text_is_refused() {
+async fn a_path_or_a_header_that_is_no_text_is_rejected() {
     let service = Service::start().await;
     let before = ledger(&service).await;
     let request = |line: &[u8], header: &[u8]| {

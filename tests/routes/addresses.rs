@@ -99,7 +99,7 @@ async fn a_path_may_be_escaped_or_not_and_a_plain_name_means_its_main_branch() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_refused_in_every_path() {
+async fn what_is_no_address_is_rejected_in_every_path() {
     let service = Service::start().await;
     let long_branch = format!("mydb:{}", "b".repeat(129));
     let long = "n".repeat(996);
@@ -149,20 +149,20 @@ async fn what_is_no_address_is_refused_in_every_path() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_refused_in_every_body() {
+async fn what_is_no_address_is_rejected_in_every_body() {
     let service = Service::start().await;
     let long = "n".repeat(996);
     for bad in [
         "", " ", "a@b", "a%b", "a?b", "a#b", "a\\b", "a:b:c", "a\u{0}b", "a\nb", ":main", "a:", "a//b", "/a", "a/",
         ".", "../a", "a/./b", &long,
     ] {
-        refuses(service.post("/v1/ledgers", json!({ "address": bad })).await, "invalid-address", "address");
+        rejects(service.post("/v1/ledgers", json!({ "address": bad })).await, "invalid-address", "address");
         let body = json!({ "source_type": "t", "config": {}, "dependencies": [bad] });
-        refuses(service.put("/v1/graph-sources/s", body).await, "invalid-address", "dependencies[0]");
+        rejects(service.put("/v1/graph-sources/s", body).await, "invalid-address", "dependencies[0]");
         for field in ["name", "branch", "source"] {
             let mut body = json!({ "name": "n", "branch": "b", "source": "main" });
             body[field] = json!(bad);
-            refuses(service.post("/v1/branches", body).await, "invalid-address", field);
+            rejects(service.post("/v1/branches", body).await, "invalid-address", field);
         }
     }
     assert!(service.table.proxy.take_requests().is_empty(), "none of them reaches the store");

@@ -149,7 +149,7 @@ async fn without_a_token_only_health_and_documentation_are_served() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_hold_is_refused_with_a_challenge() {
+async fn a_token_that_does_not_hold_is_rejected_with_a_challenge() {
     let service = guarded().await;
     let admin = json!({ "scope": "nameservice:admin" });
     let with = |name: &str, value: Value| {
@@ -301,8 +301,8 @@ async fn globs_filter_lists_snapshots_branches_and_what_stands_in_the_way() {
     let snapshot = get_as(&service, &caller, "/fluree/nameservice/snapshot").await.expect(200);
     assert_eq!((snapshot["ledgers"].as_array().unwrap().len(), &snapshot["graph_sources"]), (3, &json!([])));
     for (method, path) in [(Method::POST, "/v1/retractions/mine"), (Method::DELETE, "/v1/records/mine")] {
-        let refused = as_(&service, &caller, method, path, None).await.problem(409, "has-dependents");
-        assert_eq!(refused["dependents"], json!(["mine:public"]), "{path}");
+        let rejected = as_(&service, &caller, method, path, None).await.problem(409, "has-dependents");
+        assert_eq!(rejected["dependents"], json!(["mine:public"]), "{path}");
     }
     let everything = get_as(&service, &scope("nameservice:read"), "/v1/records").await.expect(200);
     assert_eq!(addresses(&everything).len(), 8);

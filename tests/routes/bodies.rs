@@ -56,7 +56,7 @@ async fn send(service: &Service, operation: &Operation, body: impl AsRef<[u8]>) 
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_the_json_asked_for_is_refused_and_its_field_named() {
+async fn a_body_that_is_not_the_json_asked_for_is_rejected_and_its_field_named() {
     let service = Service::start().await;
     let before = born(&service, "mydb", 1).await;
     for operation in operations() {
@@ -64,13 +64,13 @@ async fn a_body_that_is_not_the_json_asked_for_is_refused_and_its_field_named() 
         for missing in operation.required {
             let mut body = operation.good.clone();
             body.as_object_mut().unwrap().remove(*missing);
-            refuses(send(&service, &operation, body.to_string()).await, "invalid-body", missing);
+            rejects(send(&service, &operation, body.to_string()).await, "invalid-body", missing);
         }
         let surplus = good.replacen('{', r#"{"surplus": 1, "#, 1);
-        refuses(send(&service, &operation, surplus).await, "invalid-body", "surplus");
+        rejects(send(&service, &operation, surplus).await, "invalid-body", "surplus");
         let first = members(&operation.good)[0].to_owned();
         let twice = good.replacen('{', &format!(r#"{{"{first}": {}, "#, operation.good[&first]), 1);
-        refuses(send(&service, &operation, twice).await, "invalid-body", &first);
+        rejects(send(&service, &operation, twice).await, "invalid-body", &first);
         let deep = format!("{}{}", r#"{"a":["#.repeat(10_000), "]}".repeat(10_000));
         let broken = [
             good.trim_end_matches('}').as_bytes().to_vec(),
@@ -99,7 +99,7 @@ async fn a_body_that_is_not_the_json_asked_for_is_refused_and_its_field_named() 
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_declared_as_json_is_refused() {
+async fn a_body_that_is_not_declared_as_json_is_rejected() {
     let service = Service::start().await;
     let before = born(&service, "mydb", 1).await;
     for operation in operations() {
@@ -190,7 +190,7 @@ async fn an_array_is_never_taken_for_an_object() {
     ] {
         let answer = raw(&service, &method, path, JSON, body.to_string().as_bytes()).await;
         match field {
-            Some(field) => refuses(answer, "invalid-body", field),
+            Some(field) => rejects(answer, "invalid-body", field),
             None => drop(answer.problem(400, "invalid-body")),
         }
     }

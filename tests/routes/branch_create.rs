@@ -80,7 +80,7 @@ async fn a_branch_that_cannot_be_names_the_field() {
         (with("name", Value::Null), "invalid-body", "name"),
         (json!({ "name": "mydb", "branch": "dev" }), "invalid-body", "source"),
     ] {
-        refuses(service.post("/v1/branches", body).await, kind, field);
+        rejects(service.post("/v1/branches", body).await, kind, field);
     }
     assert_eq!(shown(&service, "mydb").await["branches"], json!(0));
 }

@@ -44,7 +44,7 @@ async fn a_name_without_ledgers_is_unknown_and_an_address_is_no_name() {
     for name in ["nobody", "search"] {
         service.get(&format!("/v1/branches/{name}")).await.problem(404, "unknown-record");
     }
-    refuses(service.get("/v1/branches/mydb:main").await, "invalid-address", "address");
+    rejects(service.get("/v1/branches/mydb:main").await, "invalid-address", "address");
     for (query, kind, field) in [
         ("limit=0", "invalid-parameter", "limit"),
         ("limit=1001", "invalid-parameter", "limit"),
@@ -52,6 +52,6 @@ async fn a_name_without_ledgers_is_unknown_and_an_address_is_no_name() {
         ("cursor=x", "invalid-cursor", "cursor"),
         ("kind=ledger", "invalid-parameter", "kind"),
     ] {
-        refuses(service.get(&format!("/v1/branches/mydb?{query}")).await, kind, field);
+        rejects(service.get(&format!("/v1/branches/mydb?{query}")).await, kind, field);
     }
 }

@@ -200,7 +200,7 @@ async fn what_a_caller_may_not_see_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_document_that_cannot_be_is_refused_and_its_field_named() {
+async fn a_document_that_cannot_be_is_rejected_and_its_field_named() {
     let service = Service::start().await;
     let ask = async |subscriptions: Value| {
         service.post("/v1/changes/compare", json!({ "subscriptions": subscriptions })).await
@@ -219,11 +219,11 @@ async fn a_document_that_cannot_be_is_refused_and_its_field_named() {
         (json!({ "mydb": { "kind": "ledger", "source_type": "t" } }), "subscriptions.mydb.source_type"),
         (json!({ "mydb": {}, "mydb:main": {} }), "subscriptions.mydb:main"),
     ] {
-        refuses(ask(subscriptions).await, "invalid-body", field);
+        rejects(ask(subscriptions).await, "invalid-body", field);
     }
-    refuses(ask(json!({ "a:b:c": {} })).await, "invalid-address", "subscriptions.a:b:c");
+    rejects(ask(json!({ "a:b:c": {} })).await, "invalid-address", "subscriptions.a:b:c");
     let many = |count: usize| (0..count).map(|n| (format!("db{n}"), json!({}))).collect::<serde_json::Map<_, _>>();
-    refuses(ask(json!(many(1001))).await, "invalid-body", "subscriptions");
+    rejects(ask(json!(many(1001))).await, "invalid-body", "subscriptions");
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
     let most = ask(json!(many(1000))).await.expect(200);
     assert_eq!(most["unknown"].as_array().unwrap().len(), 1000);
@@ -231,7 +231,7 @@ async fn a_document_that_cannot_be_is_refused_and_its_field_named() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_refused_as_a_whole() {
+async fn an_answer_that_does_not_fit_is_rejected_as_a_whole() {
     let service = large(40).await;
     service.table.feed.ensure_table().await.unwrap();
     let known = |count: usize| {

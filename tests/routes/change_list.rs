@@ -343,7 +343,7 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("prefix=", "prefix"),
         ("source_type=a&source_type=b", "source_type"),
     ] {
-        refuses(service.get(&format!("/v1/changes?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/changes?{query}")).await, "invalid-parameter", field);
     }
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
 }

@@ -311,14 +311,14 @@ async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_followed_is_refused_before_the_stream_begins() {
+async fn what_cannot_be_followed_is_rejected_before_the_stream_begins() {
     let service = Service::start().await;
     for id in ["x", "-1", "+1", "1.5", "18446744073709551616", "ledger:mydb:main:1:0"] {
         let answer = service.send(Method::GET, "/v1/events", &[("last-event-id", id)], None).await;
-        refuses(answer, "invalid-parameter", "Last-Event-ID");
+        rejects(answer, "invalid-parameter", "Last-Event-ID");
     }
     let twice = [("last-event-id", "0"), ("last-event-id", "0")];
-    refuses(service.send(Method::GET, "/v1/events", &twice, None).await, "invalid-parameter", "Last-Event-ID");
+    rejects(service.send(Method::GET, "/v1/events", &twice, None).await, "invalid-parameter", "Last-Event-ID");
     for (query, field) in [
         ("after=x", "after"),
         ("after=-1", "after"),

@@ -70,7 +70,7 @@ async fn a_config_that_cannot_be_names_its_field() {
         (body(json!({ "v": 0 }), json!({ "payload": { "": 1 } })), "new.payload."),
         (body(json!({ "v": 0 }), json!({ "payload": { "a": 1e-200 } })), "new.payload.a"),
     ] {
-        refuses(service.put(CONFIGS, body).await, "invalid-body", field);
+        rejects(service.put(CONFIGS, body).await, "invalid-body", field);
     }
     assert_eq!(shown(&service, "mydb").await["config"]["v"], json!(0));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_no_content_id_is_refused_wherever_one_is_sent() {
+async fn what_is_no_content_id_is_rejected_wherever_one_is_sent() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
     let good = cid(1);
@@ -64,7 +64,7 @@ async fn what_is_no_content_id_is_refused_wherever_one_is_sent() {
                 "expected.id",
             ),
         ] {
-            refuses(service.send(method, path, &[], Some(body)).await, "invalid-content-id", field);
+            rejects(service.send(method, path, &[], Some(body)).await, "invalid-content-id", field);
         }
     }
     let record = shown(&service, "mydb").await;

@@ -143,7 +143,7 @@ async fn expecting_null_creates_the_ledger_and_an_unknown_one_is_a_conflict_with
 }
 
 #[tokio::test]
-async fn what_is_no_ref_is_refused() {
+async fn what_is_no_ref_is_rejected() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
     let refs = "/fluree/nameservice/refs";
@@ -157,7 +157,7 @@ async fn what_is_no_ref_is_refused() {
         (json!({ "expected": { "id": null, "t": 3 }, "new": commit(4) }), "expected.t"),
         (json!({ "expected": unborn(), "new": { "id": cid(1).as_str(), "t": "1" } }), "new.t"),
     ] {
-        refuses(service.post(&format!("{refs}/mydb/commit"), body).await, "invalid-body", field);
+        rejects(service.post(&format!("{refs}/mydb/commit"), body).await, "invalid-body", field);
     }
     let commit_path = format!("{refs}/mydb/commit");
     raw(&service, &Method::POST, &commit_path, &[], b"{}").await.problem(415, "unsupported-media-type");
@@ -216,6 +216,6 @@ async fn a_snapshot_of_any_size_is_streamed_and_one_that_cannot_be_names_the_one
     let rooms = nameservice_cli::routes::router().layer(axum::Extension(nameservice_http::WholeAnswers));
     let service = Service::of(rooms, Table::fresh().await, nameservice_http::Auth::Open).await;
     fill(&service).await;
-    let refused = service.get("/fluree/nameservice/snapshot").await.problem(413, "payload-too-large");
-    assert!(refused["detail"].as_str().unwrap().contains("/v1/snapshot"), "{refused}");
+    let rejected = service.get("/fluree/nameservice/snapshot").await.problem(413, "payload-too-large");
+    assert!(rejected["detail"].as_str().unwrap().contains("/v1/snapshot"), "{rejected}");
 }

@@ -159,7 +159,7 @@ async fn only_what_was_named_is_told_and_only_as_what_it_was_named() {
 }
 
 #[tokio::test]
-async fn a_stream_of_nothing_is_refused() {
+async fn a_stream_of_nothing_is_rejected() {
     let service = Service::start().await;
     for (query, field) in [
         ("", "all"),
@@ -170,7 +170,7 @@ async fn a_stream_of_nothing_is_refused() {
         ("ledger=mydb&graph-source=a%40b", "graph-source"),
     ] {
         for prefix in ["/fluree", "/v1/fluree"] {
-            refuses(service.get(&format!("{prefix}/events?{query}")).await, "invalid-parameter", field);
+            rejects(service.get(&format!("{prefix}/events?{query}")).await, "invalid-parameter", field);
         }
     }
 }

@@ -53,10 +53,10 @@ async fn what_cannot_be_asked_names_the_parameter() {
         ("min_t=1&min_v=1&concern=head", "min_v"),
         ("min_t=1&wait=21", "wait"),
     ] {
-        refuses(service.get(&format!("/v1/records/mydb?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/records/mydb?{query}")).await, "invalid-parameter", field);
     }
-    refuses(service.get("/v1/snapshot?wait=21").await, "invalid-parameter", "wait");
-    refuses(service.get("/v1/records?min_position=-1").await, "invalid-parameter", "min_position");
+    rejects(service.get("/v1/snapshot?wait=21").await, "invalid-parameter", "wait");
+    rejects(service.get("/v1/records?min_position=-1").await, "invalid-parameter", "min_position");
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn a_publication_that_cannot_be_names_its_field() {
         (with("dependencies", json!(["a", "search:main"])), "invalid-body", "dependencies[1]"),
         (with("dependencies", json!(many)), "invalid-body", "dependencies"),
     ] {
-        refuses(service.put(SEARCH, body).await, kind, field);
+        rejects(service.put(SEARCH, body).await, kind, field);
     }
     service.get("/v1/records/search").await.problem(404, "unknown-record");
 }

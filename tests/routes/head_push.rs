@@ -89,11 +89,11 @@ async fn a_head_that_cannot_be_names_its_field_and_changes_nothing() {
         (json!({ "new": commit(2), "lease": { "name": "Other", "holder": "h", "token": 1 } }), "lease.name"),
         (json!({ "new": commit(2), "lease": { "name": "index_lock", "holder": "h", "token": 0 } }), "lease.token"),
     ] {
-        refuses(service.put(HEADS, body).await, "invalid-body", field);
+        rejects(service.put(HEADS, body).await, "invalid-body", field);
     }
     let creation = json!({
         "expected": null, "new": commit(1), "lease": { "name": "index_lock", "holder": "h", "token": 1 },
     });
-    refuses(service.put("/v1/heads/other", creation).await, "invalid-body", "lease");
+    rejects(service.put("/v1/heads/other", creation).await, "invalid-body", "lease");
     assert_eq!(shown(&service, "mydb").await["head"], unborn());
 }

@@ -47,7 +47,7 @@ async fn a_snapshot_that_cannot_be_names_its_field() {
         (to(json!({ "id": "x", "t": 1 }), unborn()), "invalid-content-id", "head.id"),
         (to(commit(1), json!({ "id": "x", "t": 1 })), "invalid-content-id", "index.id"),
     ] {
-        refuses(service.post(RESETS, body).await, kind, field);
+        rejects(service.post(RESETS, body).await, kind, field);
     }
     assert_eq!(shown(&service, "mydb").await["head"], commit(1));
 }

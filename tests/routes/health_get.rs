@@ -26,7 +26,7 @@ async fn a_store_that_does_not_answer_makes_only_the_deep_check_fail() {
     answer.problem(503, "unavailable");
     service.get("/v1/health?deep=false").await.expect(200);
     for (query, field) in [("deep=1", "deep"), ("deep", "deep"), ("depth=1", "depth")] {
-        refuses(service.get(&format!("/v1/health?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/health?{query}")).await, "invalid-parameter", field);
     }
 }
 

@@ -145,7 +145,7 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("concern=head&concern=index", "concern"),
         ("wait=1", "wait"),
     ] {
-        refuses(service.get(&format!("/v1/history/mydb?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/history/mydb?{query}")).await, "invalid-parameter", field);
     }
     service.get("/v1/history/a:b:c").await.problem(400, "invalid-address");
 }

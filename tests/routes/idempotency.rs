@@ -132,7 +132,7 @@ async fn a_republication_that_is_repeated_under_its_key_applies_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_used_is_refused_before_anything_is_done() {
+async fn a_key_that_cannot_be_used_is_rejected_before_anything_is_done() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
     let (path, body) = ("/v1/heads/mydb", json!({ "new": commit(1) }));

@@ -103,7 +103,7 @@ async fn an_index_that_cannot_be_names_its_field() {
         (graphs(json!({ "g": { "id": index_cid(1).as_str(), "t": 0 } })), "new.graphs.g.t"),
         (graphs(json!({ "g": { "t": 1 } })), "new.graphs.g.id"),
     ] {
-        refuses(service.put(INDEXES, body).await, "invalid-body", field);
+        rejects(service.put(INDEXES, body).await, "invalid-body", field);
     }
     assert_eq!(shown(&service, "mydb").await["index"]["t"], json!(0));
 }

@@ -56,7 +56,7 @@ async fn a_caller_that_waits_is_shown_the_lease_where_it_stays_held() {
     let busy = service.put("/v1/leases/tenant/mydb:main?wait=1", body.clone()).await;
     assert_eq!(busy.problem(409, "lease-held")["lease"]["holder"], "one");
     for query in ["wait=21", "wait=-1", "wait=x", "wait="] {
-        refuses(
+        rejects(
             service.put(&format!("/v1/leases/tenant/mydb:main?{query}"), body.clone()).await,
             "invalid-parameter",
             "wait",

@@ -35,7 +35,7 @@ async fn a_ledger_begins_with_the_head_and_the_config_given() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_refused_live_or_retracted() {
+async fn an_address_that_is_taken_is_rejected_live_or_retracted() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
     service.post("/v1/ledgers", json!({ "address": "mydb:main" })).await.problem(409, "already-exists");
@@ -68,7 +68,7 @@ async fn a_body_that_breaks_a_rule_names_the_field() {
         (with("config", json!({ "a": { "": 1 } })), "invalid-body", "config.a."),
         (with("config", json!({ "a": [1e300] })), "invalid-body", "config.a[0]"),
     ] {
-        refuses(service.post("/v1/ledgers", body).await, kind, field);
+        rejects(service.post("/v1/ledgers", body).await, kind, field);
     }
     service.get("/v1/records/mydb").await.problem(404, "unknown-record");
 }

@@ -164,7 +164,7 @@ fn timeless(mut record: Value) -> Value {
 
 /// Panics unless the answer rejects the request for this field.
 #[track_caller]
-fn refuses(answer: Answer, kind: &str, field: &str) {
+fn rejects(answer: Answer, kind: &str, field: &str) {
     let problem = answer.problem(400, kind);
     assert_eq!(problem["field"], field, "{problem:#}");
     assert!(problem["detail"].as_str().unwrap().contains(field) || field == "address", "{problem:#}");

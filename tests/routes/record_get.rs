@@ -40,7 +40,7 @@ async fn only_the_concerns_asked_for_are_shown() {
     for (query, field) in
         [("concerns=heads", "concerns"), ("concerns=", "concerns"), ("concern=head", "concern"), ("a=1", "a")]
     {
-        refuses(service.get(&format!("/v1/records/mydb?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/records/mydb?{query}")).await, "invalid-parameter", field);
     }
 }
 

@@ -112,11 +112,11 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("prefix=", "prefix"),
         (&*format!("prefix={}", "a".repeat(1001)), "prefix"),
     ] {
-        refuses(service.get(&format!("/v1/records?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/records?{query}")).await, "invalid-parameter", field);
     }
     for cursor in ["x", "%20", "e30", "bnVsbA", "eyJrIjoibGVkZ2VyIiwiYSI6IiJ9", "eyJrIjoieCIsImEiOiJhIn0"] {
         for path in ["/v1/records", "/v1/snapshot"] {
-            refuses(service.get(&format!("{path}?cursor={cursor}")).await, "invalid-cursor", "cursor");
+            rejects(service.get(&format!("{path}?cursor={cursor}")).await, "invalid-cursor", "cursor");
         }
     }
     assert_eq!(list(&service, "limit=1000").await, json!({ "records": [] }));

@@ -26,7 +26,7 @@ async fn the_body_may_be_left_out_but_not_be_anything() {
         (json!({ "reason": "r".repeat(1025) }), "reason"),
         (json!({ "why": "x" }), "why"),
     ] {
-        refuses(service.post(RETRACTION, body).await, "invalid-body", field);
+        rejects(service.post(RETRACTION, body).await, "invalid-body", field);
     }
     let rejected = raw(&service, &Method::POST, RETRACTION, &[], b"{}").await;
     rejected.problem(415, "unsupported-media-type");

@@ -108,9 +108,9 @@ async fn a_parameter_that_cannot_be_is_named() {
         ("q=a&kind=x", "kind"),
         ("q=a&order=name", "order"),
     ] {
-        refuses(ask(&service, None, &format!("/v1/search?{query}")).await, "invalid-parameter", field);
+        rejects(ask(&service, None, &format!("/v1/search?{query}")).await, "invalid-parameter", field);
     }
-    refuses(ask(&service, None, "/v1/search?q=a&cursor=x").await, "invalid-cursor", "cursor");
+    rejects(ask(&service, None, "/v1/search?q=a&cursor=x").await, "invalid-cursor", "cursor");
 }
 
 #[tokio::test]

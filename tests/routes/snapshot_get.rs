@@ -73,7 +73,7 @@ async fn a_prefix_selects_the_records_whose_addresses_begin_with_it_on_every_pag
 async fn a_parameter_that_cannot_be_is_named() {
     let service = Service::start().await;
     for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("view=full", "view")] {
-        refuses(service.get(&format!("/v1/snapshot?{query}")).await, "invalid-parameter", field);
+        rejects(service.get(&format!("/v1/snapshot?{query}")).await, "invalid-parameter", field);
     }
 }
 

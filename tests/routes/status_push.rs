@@ -78,7 +78,7 @@ async fn a_status_that_cannot_be_names_its_field() {
         (payload(json!({ "state": "x", "reindex_lock": null })), "new.payload.reindex_lock"),
         (payload(json!({ "state": "x", "maintenance_lock": "me" })), "new.payload.maintenance_lock"),
     ] {
-        refuses(service.put(STATUSES, body).await, "invalid-body", field);
+        rejects(service.put(STATUSES, body).await, "invalid-body", field);
     }
     let rejected = service.put(STATUSES, payload(deep)).await.problem(400, "invalid-body");
     assert!(rejected["field"].as_str().unwrap().starts_with("new.payload.d.d."), "{rejected}");

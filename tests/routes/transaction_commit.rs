@@ -59,7 +59,7 @@ async fn every_result_has_the_shape_of_its_operation() {
 }
 
 #[tokio::test]
-async fn what_no_transaction_can_be_is_refused_naming_the_operation_and_the_field() {
+async fn what_no_transaction_can_be_is_rejected_naming_the_operation_and_the_field() {
     let service = service().await;
     let head = |n: i64| json!({ "op": "push_head", "address": format!("db{n}"), "new": commit(1) });
     let status =

@@ -128,9 +128,9 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
 
 #[tokio::test]
 async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_positions() {
-    struct Refusing(Published, std::sync::atomic::AtomicUsize);
+    struct Rejecting(Published, std::sync::atomic::AtomicUsize);
     #[async_trait::async_trait]
-    impl stream_consumer::Topic for Refusing {
+    impl stream_consumer::Topic for Rejecting {
         async fn publish(&self, changes: &[Change]) -> Result<(), stream_consumer::NotPublished> {
             let at_most = self.1.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
             let published = at_most.min(changes.len());
@@ -146,7 +146,7 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
     table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
     let deliveries = pump::deliveries(&table).await;
     let published = Published::default();
-    let topic = Arc::new(Refusing(published.clone(), Default::default()));
+    let topic = Arc::new(Rejecting(published.clone(), Default::default()));
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_topic(topic);
 
     // Nothing, two, and then all four were published.

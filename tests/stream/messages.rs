@@ -76,7 +76,7 @@ struct Message {
 struct Sns {
     batches: Arc<Mutex<Vec<Vec<Message>>>>,
     /// Texts in bodies of messages that are rejected once.
-    refused: Arc<Mutex<Vec<String>>>,
+    rejected: Arc<Mutex<Vec<String>>>,
     /// Whole requests that are rejected.
     away: Arc<Mutex<bool>>,
 }
@@ -100,10 +100,10 @@ async fn publish_batch(State(sns): State<Sns>, body: String) -> (http::StatusCod
             (1..).map_while(|m| Some((attribute(m, "Name")?, attribute(m, "Value.StringValue")?))).collect();
         attributes.sort();
         let body = get(format!("{entry}.Message")).unwrap();
-        let mut refused = sns.refused.lock().unwrap();
-        match refused.iter().position(|text| body.contains(text.as_str())) {
+        let mut rejected = sns.rejected.lock().unwrap();
+        match rejected.iter().position(|text| body.contains(text.as_str())) {
             Some(found) => {
-                refused.remove(found);
+                rejected.remove(found);
                 failed.push_str(&format!(
                     "<member><Id>{id}</Id><Code>InternalError</Code><SenderFault>false</SenderFault></member>"
                 ));
@@ -186,11 +186,11 @@ async fn attributes_say_what_subscribers_filter_by() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_first_that_was_not_published() {
+async fn a_rejection_names_the_first_that_was_not_published() {
     let changes: Vec<Change> = (1..=23).map(|n| change(n, ChangePayload::None)).collect();
-    for (refused, published) in [(vec![15, 13], 12), (vec![1], 0), (vec![23], 22), (vec![10], 9)] {
+    for (rejected, published) in [(vec![15, 13], 12), (vec![1], 0), (vec![23], 22), (vec![10], 9)] {
         let (sns, topic) = topic().await;
-        *sns.refused.lock().unwrap() = refused.iter().map(|n| format!("\"feed#0:{n}\"")).collect();
+        *sns.rejected.lock().unwrap() = rejected.iter().map(|n| format!("\"feed#0:{n}\"")).collect();
         let failed = topic.publish(&changes).await.unwrap_err();
         assert_eq!(failed.published, published);
         assert!(failed.source.to_string().contains("InternalError"), "{}", failed.source);
@@ -209,7 +209,7 @@ async fn a_batch_that_the_topic_takes_in_part_is_answered_with_the_record_of_the
         table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     let (sns, topic) = topic().await;
-    *sns.refused.lock().unwrap() = vec!["\"feed#0:17\"".to_owned()];
+    *sns.rejected.lock().unwrap() = vec!["\"feed#0:17\"".to_owned()];
     let consumer = stream_consumer::Consumer::new(table.store.clone(), table.feed.clone()).with_topic(Arc::new(topic));
     let records = super::records(&table).await;
     let answer = consumer.handle(json!({ "Records": records })).await;

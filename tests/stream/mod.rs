@@ -96,11 +96,11 @@ impl Published {
 impl Topic for Published {
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished> {
         let mut remembered = self.0.lock().unwrap();
-        let refusal = remembered
+        let rejection = remembered
             .random
             .as_mut()
             .and_then(|random| random.random_bool(0.2).then(|| random.random_range(0..changes.len())));
-        let published = refusal.unwrap_or(changes.len());
+        let published = rejection.unwrap_or(changes.len());
         for change in &changes[..published] {
             remembered.messages += 1;
             let first = remembered.by_position.entry(change.position).or_insert_with(|| change.clone());

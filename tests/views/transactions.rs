@@ -106,7 +106,7 @@ async fn a_transaction_whose_reply_is_lost_is_written_once() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_refused_after_a_lost_reply_does_not_claim_to_know() {
+async fn a_transaction_that_is_rejected_after_a_lost_reply_does_not_claim_to_know() {
     let ground = Ground::of(&ORDERS).await;
     ground.proxy.forget_tokens();
     ground.proxy.on("TransactWriteItems", Fault::cut_reply());

@@ -21,7 +21,7 @@ impl Expectation {
     /// Returns a conflict with this expectation in words; other failures as they are.
     pub(super) fn explain(&self, failure: Failure, new_t: Option<i64>) -> Failure {
         match failure {
-            Failure::Refused(problem) if problem.kind() == Some(ProblemKind::Conflict) => {
+            Failure::Rejected(problem) if problem.kind() == Some(ProblemKind::Conflict) => {
                 let actual = problem.members.get("actual").unwrap_or(&Value::Null);
                 let words = match (self.is(actual), new_t, actual["t"].as_i64()) {
                     (true, Some(new), Some(current)) => format!("new t {new} must be greater than current t {current}"),
@@ -76,7 +76,7 @@ mod tests {
             "type": ProblemKind::Conflict.type_uri(), "title": "t", "status": 409, "detail": "d", "actual": actual,
         }))
         .unwrap();
-        expectation.explain(Failure::Refused(Box::new(problem)), new_t).to_string()
+        expectation.explain(Failure::Rejected(Box::new(problem)), new_t).to_string()
     }
 
     #[test]

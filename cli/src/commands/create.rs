@@ -80,9 +80,9 @@ pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
             v: None,
         };
         return put_graph_source(session, &address, &key, &body).await.map_err(|failure| match failure {
-            Failure::Refused(mut problem) if problem.kind() == Some(ProblemKind::Conflict) => {
+            Failure::Rejected(mut problem) if problem.kind() == Some(ProblemKind::Conflict) => {
                 problem.detail = format!("`{address}` exists; publish replaces its configuration");
-                Failure::Refused(problem)
+                Failure::Rejected(problem)
             }
             failure => failure,
         });

@@ -182,7 +182,7 @@ async fn acquire(
                 let client = Arc::new(session.client.clone());
                 return Ok(LeaseKeeper::held(client, address.clone(), request.clone(), held.value.into(), asked));
             }
-            Err(Failure::Refused(problem)) if wait && problem.kind() == Some(ProblemKind::LeaseHeld) => {
+            Err(Failure::Rejected(problem)) if wait && problem.kind() == Some(ProblemKind::LeaseHeld) => {
                 let lease = problem.members.get("lease").and_then(|lease| Lease::deserialize(lease).ok());
                 if !noted {
                     let by = lease.as_ref().map_or_else(|| problem.detail.clone(), output::lease);

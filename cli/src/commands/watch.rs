@@ -358,7 +358,7 @@ fn concern(concern: ConcernArg) -> &'static str {
 fn passes(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } | Failure::NoAnswer(_) => true,
-        Failure::Refused(problem) => problem.status == 429 || problem.status >= 500,
+        Failure::Rejected(problem) => problem.status == 429 || problem.status >= 500,
         Failure::Answered { status, .. } => *status == 429 || *status >= 500,
         _ => false,
     }

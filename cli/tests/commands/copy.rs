@@ -86,7 +86,7 @@ fn a_dump_goes_through_a_file_and_through_a_pipe() {
         program().args(["--data", &piped, "import", "-"]).stdin(export.stdout.take().unwrap()).output().unwrap();
     assert!(export.wait().unwrap().success() && import.status.success());
     assert_eq!(run(&[], &format!("compare embedded:{data} embedded:{piped}")).0, 0);
-    // One that was cut off is refused before anything is written.
+    // One that was cut off is rejected before anything is written.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
     let nothing = places.path("nothing");

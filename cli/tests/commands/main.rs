@@ -172,7 +172,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Refused where it has ended already.
+        // Rejected where it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -263,7 +263,7 @@ fn a_table_elsewhere_is_made_by_init_and_missed_by_name() {
 }
 
 #[test]
-fn programs_get_the_json_of_answers_and_of_refusals() {
+fn programs_get_the_json_of_answers_and_of_rejections() {
     let directory = tempfile::tempdir().unwrap();
     let target = ["--json", "--data", directory.path().to_str().unwrap()];
     let answer: Value = serde_json::from_str(&run(&target, "create mydb").1).unwrap();
@@ -475,7 +475,7 @@ mod leases {
                  NAMESERVICE_LEASE_TOKEN=7 \"$NAMESERVICE\" push head mydb {OTHER} 5; exit $((40 + $?))"
             );
             let (status, stderr) = told(hold(url, "--holder one --ttl 1", &shell));
-            assert_eq!(status.code(), Some(43), "a push under another token is refused: {stderr}");
+            assert_eq!(status.code(), Some(43), "a push under another token is rejected: {stderr}");
             assert!(run(&["--url", url], "show mydb").1.contains("at t 4"));
             assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
         });

@@ -74,8 +74,8 @@ fn no_secret_is_in_the_log_the_metrics_or_the_events_of_a_service() {
         let answer = ask(method, path, &body);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{method} {path} {body}: {answer}");
     }
-    let refused = exchange(&address, &format!("wrong-{CANARY}"), "GET", "/v1/records", "", "");
-    assert!(refused.starts_with("HTTP/1.1 401") && !refused.contains(CANARY), "{refused}");
+    let rejected = exchange(&address, &format!("wrong-{CANARY}"), "GET", "/v1/records", "", "");
+    assert!(rejected.starts_with("HTTP/1.1 401") && !rejected.contains(CANARY), "{rejected}");
 
     for (path, headers) in [
         ("/metrics", ""),

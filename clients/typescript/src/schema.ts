@@ -429,7 +429,7 @@ export interface paths {
         post?: never;
         /**
          * Give a lease back
-         * @description The state becomes `ready`. Refused unless the token is the current one.
+         * @description The state becomes `ready`. Rejected unless the token is the current one.
          */
         delete: operations["lease_release"];
         options?: never;
@@ -1454,10 +1454,10 @@ export interface components {
             /** @description Send it as `cursor` for the next page; absent on the last. */
             cursor?: string | null;
         };
-        /** @description A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`. */
+        /** @description A rejection (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`. */
         Problem: Record<string, unknown> & {
             /**
-             * @description Names what was refused; stable.
+             * @description Names what was rejected; stable.
              * @example https://nameservice.dev/problems/unknown-record
              */
             type: string;

@@ -33,7 +33,7 @@ export function repeating(send: Fetch, attempts: number, token: string | undefin
       } catch (cause) {
         if (request.signal.aborted) throw cause;
         // A connection that was never made has carried nothing.
-        unknown ||= !reads && !isRefused(cause);
+        unknown ||= !reads && !isRejected(cause);
         last = new Unavailable(0, { detail: `${request.url} cannot be reached` }, { cause });
         continue;
       }
@@ -50,7 +50,7 @@ export function repeating(send: Fetch, attempts: number, token: string | undefin
   };
 }
 
-function isRefused(error: unknown): boolean {
+function isRejected(error: unknown): boolean {
   const cause = error instanceof Error ? (error.cause as { code?: string } | undefined) : undefined;
   return cause?.code === "ECONNREFUSED" || cause?.code === "ENOTFOUND";
 }

@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::{BranchCreated, Publisher};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(
+nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
     InvalidAddress InvalidContentId UnknownRecord UnknownSource AlreadyExists UnbornSource
 );
@@ -30,7 +30,7 @@ nameservice_http::refusals!(
     responses(
         (status = CREATED, description = "The branch", body = shapes::Record,
             headers(("Location", description = "Where the record is"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

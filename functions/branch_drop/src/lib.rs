@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch Protected);
+nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch Protected);
 
 /// What dropping a branch leaves.
 #[derive(Serialize, ToSchema)]
@@ -31,7 +31,7 @@ struct BranchDropped {
     path = "/v1/branches/{*address}",
     tag = "branches",
     params(AddressInPath, IdempotencyKey),
-    responses((status = OK, description = "It is gone", body = BranchDropped), Refusals),
+    responses((status = OK, description = "It is gone", body = BranchDropped), Rejections),
     security(("bearer" = [])),
 )]
 async fn branch_drop(

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidAddress InvalidParameter InvalidCursor UnknownRecord);
+nameservice_http::rejections!(READS; InvalidAddress InvalidParameter InvalidCursor UnknownRecord);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -51,7 +51,7 @@ struct Branches {
         ("address" = String, Path, description = "The name that the branches share, without a branch", example = "mydb"),
         Parameters,
     ),
-    responses((status = OK, description = "A page of branches", body = Branches), Refusals),
+    responses((status = OK, description = "A page of branches", body = Branches), Rejections),
     security(("bearer" = [])),
 )]
 async fn branch_list(

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS TAKES_BODY; InvalidAddress PayloadTooLarge);
+nameservice_http::rejections!(READS TAKES_BODY; InvalidAddress PayloadTooLarge);
 
 const MAX_SUBSCRIPTIONS: usize = 1000;
 /// How many records are read, and held, together.
@@ -104,7 +104,7 @@ struct Moved {
     path = "/v1/changes/compare",
     tag = "changes",
     request_body = Subscriptions,
-    responses((status = OK, description = "What has moved", body = Comparison), Refusals),
+    responses((status = OK, description = "What has moved", body = Comparison), Rejections),
     security(("bearer" = [])),
 )]
 async fn change_compare(

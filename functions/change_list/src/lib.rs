@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter Expired PositionAhead FeedUnavailable);
+nameservice_http::rejections!(READS; InvalidParameter Expired PositionAhead FeedUnavailable);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -86,7 +86,7 @@ struct Parameters {
     path = "/v1/changes",
     tag = "changes",
     params(Parameters),
-    responses((status = OK, description = "What follows the position", body = Changes), Refusals),
+    responses((status = OK, description = "What follows the position", body = Changes), Rejections),
     security(("bearer" = [])),
 )]
 async fn change_list(

@@ -33,7 +33,7 @@ use crate::{
     session::Session,
 };
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable);
+nameservice_http::rejections!(READS; InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable);
 
 /// How streams keep time, and what they may hold.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ struct LastEventId {
     responses(
         (status = OK, description = "A stream of events, each with a change", content_type = "text/event-stream",
             body = Change),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]
@@ -165,7 +165,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     params(FlureeParameters, LastEventId),
     responses(
         (status = OK, description = "A stream of events", content_type = "text/event-stream", body = Event),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]
@@ -184,7 +184,7 @@ async fn fluree_event_stream(
     Ok(session.start(projection, after, first))
 }
 
-/// Where a stream begins, and what was read there already: before the answer begins it can still be a refusal.
+/// Where a stream begins, and what was read there already: before the answer begins it can still be a rejection.
 async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
     Problem::unless_followed(feed)?;
     let Some(after) = after else { return Ok((feed.position().await?, None)) };

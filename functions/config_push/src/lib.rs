@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::ConfigPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Change the configuration of a ledger
 ///
@@ -23,7 +23,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = ConfigPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Config>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Config>), Rejections),
     security(("bearer" = [])),
 )]
 async fn config_push(

@@ -22,10 +22,10 @@ use nameservice_model::{
 };
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(GetRefusals: READS; InvalidAddress UnknownRecord);
-nameservice_http::refusals!(SnapshotRefusals: READS; PayloadTooLarge);
-nameservice_http::refusals!(
-    RefRefusals: READS WRITES TAKES_BODY;
+nameservice_http::rejections!(GetRejections: READS; InvalidAddress UnknownRecord);
+nameservice_http::rejections!(SnapshotRejections: READS; PayloadTooLarge);
+nameservice_http::rejections!(
+    RefRejections: READS WRITES TAKES_BODY;
     InvalidAddress InvalidContentId NotFound UnknownRecord Retracted
 );
 
@@ -37,7 +37,7 @@ nameservice_http::refusals!(
     path = "/storage/ns/{*address}",
     tag = "fluree",
     params(AddressInPath),
-    responses((status = OK, description = "The record", body = Record), GetRefusals),
+    responses((status = OK, description = "The record", body = Record), GetRejections),
     security(("bearer" = [])),
 )]
 async fn fluree_record_get(
@@ -57,7 +57,7 @@ async fn fluree_record_get(
     get,
     path = "/nameservice/snapshot",
     tag = "fluree",
-    responses((status = OK, description = "All records", body = Snapshot), SnapshotRefusals),
+    responses((status = OK, description = "All records", body = Snapshot), SnapshotRejections),
     security(("bearer" = [])),
 )]
 async fn fluree_snapshot_get(
@@ -90,7 +90,7 @@ async fn fluree_snapshot_get(
     responses(
         (status = OK, description = "The stored value; for `init`, whether it was created", body = RefAnswer),
         (status = CONFLICT, description = "Nothing was written", body = PushAnswer),
-        RefRefusals,
+        RefRejections,
     ),
     security(("bearer" = [])),
 )]

@@ -16,7 +16,7 @@ use nameservice_http::{
 use nameservice_model::{Address, GraphSourcePublisher, NameService, Published};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(
+nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
     InvalidAddress UnknownRecord Conflict WrongKind Retracted MissingDependencies
 );
@@ -36,7 +36,7 @@ nameservice_http::refusals!(
         (status = OK, description = "The graph source, changed", body = shapes::Record),
         (status = CREATED, description = "The graph source, created", body = shapes::Record,
             headers(("Location", description = "Where the record is"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

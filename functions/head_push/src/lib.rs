@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::RefPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Move the head of a ledger
 ///
@@ -25,7 +25,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = HeadPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Head>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Head>), Rejections),
     security(("bearer" = [])),
 )]
 async fn head_push(

@@ -11,7 +11,7 @@ use nameservice_http::{
 use nameservice_model::{AdminPublisher, Reset};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(
+nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
     InvalidAddress InvalidContentId UnknownRecord WrongKind Retracted Protected
 );
@@ -26,7 +26,7 @@ nameservice_http::refusals!(
     tag = "lifecycle",
     params(AddressInPath, IdempotencyKey),
     request_body = Snapshot,
-    responses((status = OK, description = "The record as it is now", body = shapes::Record), Refusals),
+    responses((status = OK, description = "The record as it is now", body = shapes::Record), Rejections),
     security(("bearer" = [])),
 )]
 async fn head_reset(

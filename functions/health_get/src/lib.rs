@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(; InvalidParameter Unavailable FeedUnavailable);
+nameservice_http::rejections!(; InvalidParameter Unavailable FeedUnavailable);
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -39,7 +39,7 @@ struct Health {
     path = "/v1/health",
     tag = "service",
     params(Parameters),
-    responses((status = OK, description = "It answers", body = Health), Refusals),
+    responses((status = OK, description = "It answers", body = Health), Rejections),
 )]
 async fn health_get(
     State(names): State<Arc<dyn NameService>>,

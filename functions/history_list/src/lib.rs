@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord FeedUnavailable);
+nameservice_http::rejections!(READS; InvalidAddress InvalidParameter UnknownRecord FeedUnavailable);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -51,7 +51,7 @@ struct Parameters {
     path = "/v1/history/{*address}",
     tag = "changes",
     params(AddressInPath, Parameters),
-    responses((status = OK, description = "A page of its changes", body = History), Refusals),
+    responses((status = OK, description = "A page of its changes", body = History), Rejections),
     security(("bearer" = [])),
 )]
 async fn history_list(

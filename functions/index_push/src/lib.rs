@@ -13,7 +13,7 @@ use nameservice_http::{
 use nameservice_model::RefPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Move the index of a record
 ///
@@ -25,7 +25,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = IndexPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Index>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Index>), Rejections),
     security(("bearer" = [])),
 )]
 async fn index_push(

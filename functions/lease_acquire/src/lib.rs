@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(
+nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
     InvalidAddress InvalidParameter UnknownRecord LeaseHeld LeaseLost Retracted
 );
@@ -48,7 +48,7 @@ struct Parameters {
     tag = "leases",
     params(AddressInPath, Parameters, IdempotencyKey),
     request_body = Wanted,
-    responses((status = OK, description = "The lease is held", body = Held), Refusals),
+    responses((status = OK, description = "The lease is held", body = Held), Rejections),
     security(("bearer" = [])),
 )]
 async fn lease_acquire(

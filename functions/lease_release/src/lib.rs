@@ -11,17 +11,17 @@ use nameservice_http::{
 use nameservice_model::{LeasePublisher, Released};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress InvalidParameter UnknownRecord LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES; InvalidAddress InvalidParameter UnknownRecord LeaseLost Retracted);
 
 /// Give a lease back
 ///
-/// The state becomes `ready`. Refused unless the token is the current one.
+/// The state becomes `ready`. Rejected unless the token is the current one.
 #[utoipa::path(
     delete,
     path = "/v1/leases/{*address}",
     tag = "leases",
     params(AddressInPath, Return, IdempotencyKey),
-    responses((status = NO_CONTENT, description = "Nobody holds it now"), Refusals),
+    responses((status = NO_CONTENT, description = "Nobody holds it now"), Rejections),
     security(("bearer" = [])),
 )]
 async fn lease_release(

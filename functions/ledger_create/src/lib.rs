@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::{Created, Publisher};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord AlreadyExists);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord AlreadyExists);
 
 /// Create a ledger
 ///
@@ -27,7 +27,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress InvalidConte
     responses(
         (status = CREATED, description = "The ledger", body = shapes::Record,
             headers(("Location", description = "Where the record is"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

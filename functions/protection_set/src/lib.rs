@@ -15,7 +15,7 @@ use nameservice_http::{
 use nameservice_model::{AdminPublisher, Protection};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord);
 
 /// Protect a record
 ///
@@ -31,7 +31,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
     responses(
         (status = OK, description = "Whether it is protected now", body = shapes::Protection,
             headers(("nameservice-unchanged", description = "Present if it was so already"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

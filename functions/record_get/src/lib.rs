@@ -19,7 +19,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidAddress InvalidParameter UnknownRecord NotYet);
+nameservice_http::rejections!(READS; InvalidAddress InvalidParameter UnknownRecord NotYet);
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -106,7 +106,7 @@ impl Parameters {
                     the service knows it without a further request"),
             )),
         (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet);
+nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet);
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
@@ -87,7 +87,7 @@ impl Parameters {
     path = "/v1/records",
     tag = "records",
     params(Parameters),
-    responses((status = OK, description = "A page of records", body = Page<Listed>), Refusals),
+    responses((status = OK, description = "A page of records", body = Page<Listed>), Rejections),
     security(("bearer" = [])),
 )]
 async fn record_list(

@@ -11,7 +11,7 @@ use nameservice_http::{
 use nameservice_model::{AdminPublisher, Purged};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDependents Protected);
+nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord HasDependents Protected);
 
 /// Purge a record
 ///
@@ -22,7 +22,7 @@ nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord HasDepend
     path = "/v1/records/{*address}",
     tag = "lifecycle",
     params(AddressInPath, IdempotencyKey),
-    responses((status = NO_CONTENT, description = "It is gone"), Refusals),
+    responses((status = NO_CONTENT, description = "It is gone"), Rejections),
     security(("bearer" = [])),
 )]
 async fn record_purge(

@@ -15,7 +15,7 @@ use nameservice_http::{
 use nameservice_model::{Publisher, Restored};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
+nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord);
 
 /// Restore a record
 ///
@@ -28,7 +28,7 @@ nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
     responses(
         (status = OK, description = "The record, live", body = shapes::Record,
             headers(("nameservice-unchanged", description = "Present if it was live already"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

@@ -16,7 +16,7 @@ use nameservice_http::{
 use nameservice_model::{Publisher, Retracted};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord HasDependents Protected);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord HasDependents Protected);
 
 /// Retract a record
 ///
@@ -31,7 +31,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
     responses(
         (status = OK, description = "The record, retracted", body = shapes::Record,
             headers(("nameservice-unchanged", description = "Present if it was retracted already"))),
-        Refusals,
+        Rejections,
     ),
     security(("bearer" = [])),
 )]

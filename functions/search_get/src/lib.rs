@@ -15,7 +15,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
+nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 1000;
@@ -73,7 +73,7 @@ impl Parameters {
     path = "/v1/search",
     tag = "records",
     params(Parameters),
-    responses((status = OK, description = "A page of hits, the best first", body = Hits), Refusals),
+    responses((status = OK, description = "A page of hits, the best first", body = Hits), Rejections),
     security(("bearer" = [])),
 )]
 async fn search_get(

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS; InvalidParameter InvalidCursor NotYet);
+nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet);
 
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 1000;
@@ -59,7 +59,7 @@ struct SnapshotPage {
     path = "/v1/snapshot",
     tag = "records",
     params(Parameters),
-    responses((status = OK, description = "A page of the snapshot", body = SnapshotPage), Refusals),
+    responses((status = OK, description = "A page of the snapshot", body = SnapshotPage), Rejections),
     security(("bearer" = [])),
 )]
 async fn snapshot_get(

@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::StatusPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Change the status of a record
 ///
@@ -24,7 +24,7 @@ nameservice_http::refusals!(READS WRITES TAKES_BODY; InvalidAddress UnknownRecor
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = StatusPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Status>), Refusals),
+    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Status>), Rejections),
     security(("bearer" = [])),
 )]
 async fn status_push(

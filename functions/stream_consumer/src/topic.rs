@@ -66,9 +66,9 @@ impl Topic for SnsTopic {
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished> {
         let (mut published, mut batch, mut bytes) = (0, Vec::new(), 0);
         for (i, change) in changes.iter().enumerate() {
-            let refuse = |source: BoxError| NotPublished { published: i, source };
+            let reject = |source: BoxError| NotPublished { published: i, source };
             let body = cloud_event(&self.source, change).and_then(|event| Ok(serde_json::to_string(&event)?));
-            let body = body.map_err(refuse)?;
+            let body = body.map_err(reject)?;
             let attributes = attributes(change);
             let size = body.len() + attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum::<usize>();
             if batch.len() == MAX_BATCH || (bytes + size > MAX_BATCH_BYTES && !batch.is_empty()) {
@@ -76,7 +76,7 @@ impl Topic for SnsTopic {
                 bytes = 0;
             }
             bytes += size;
-            batch.push(entry(batch.len(), body, attributes).map_err(refuse)?);
+            batch.push(entry(batch.len(), body, attributes).map_err(reject)?);
         }
         if !batch.is_empty() {
             self.publish_next(&mut published, &mut batch).await?;

@@ -14,9 +14,9 @@ use nameservice_model::{
 };
 use utoipa_axum::routes;
 
-nameservice_http::refusals!(
+nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId UnknownRecord TransactionRefused
+    InvalidAddress InvalidContentId UnknownRecord TransactionRejected
 );
 
 /// Commit a transaction
@@ -29,7 +29,7 @@ nameservice_http::refusals!(
     tag = "transactions",
     params(IdempotencyKey),
     request_body = Transaction,
-    responses((status = OK, description = "All were applied", body = TransactionAnswer), Refusals),
+    responses((status = OK, description = "All were applied", body = TransactionAnswer), Rejections),
     security(("bearer" = [])),
 )]
 async fn transaction_commit(
@@ -52,7 +52,7 @@ async fn transaction_commit(
             }
         }
     }
-    TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_refused(&results))
+    TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_rejected(&results))
 }
 
 /// What an operation needs: those of their own routes.

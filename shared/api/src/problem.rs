@@ -10,7 +10,7 @@ pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
 
 macro_rules! kinds {
     ($($name:ident $slug:literal $status:literal $title:literal)*) => {
-        /// What can be refused. The last segment of a problem's `type` is its slug.
+        /// What can be rejected. The last segment of a problem's `type` is its slug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "each is described by its title in the table")]
         pub enum ProblemKind { $($name),* }
@@ -49,7 +49,7 @@ kinds! {
     NotABranch            "not-a-branch"            409 "The record was not created as a branch"
     LeaseHeld             "lease-held"              409 "Another holder has a lease on the record"
     LeaseLost             "lease-lost"              409 "The lease is not held under this token"
-    TransactionRefused    "transaction-refused"     409 "The transaction was not applied"
+    TransactionRejected    "transaction-refused"     409 "The transaction was not applied"
     Retracted             "retracted"               410 "The record is retracted"
     Expired               "expired"                 410 "The feed no longer holds what follows the position"
     PositionAhead         "position-ahead"          410 "The position is beyond the end of the feed"
@@ -94,12 +94,12 @@ impl ProblemKind {
     }
 }
 
-/// A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
+/// A rejection (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Problem))]
 pub struct ProblemDocument {
-    /// Names what was refused; stable.
+    /// Names what was rejected; stable.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(example = "https://nameservice.dev/problems/unknown-record"))]
     pub type_uri: String,

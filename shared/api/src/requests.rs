@@ -1,4 +1,4 @@
-//! What the service takes. Each shape refuses fields that it does not know, and turns itself into what the store takes
+//! What the service takes. Each shape rejects fields that it does not know, and turns itself into what the store takes
 //! under the rules of docs/specification.md (Words, HTTP), naming the field that breaks one.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub fn address(text: &str, field: &str) -> Result<Address, Invalid> {
     Address::parse(text).map_err(|reason| Invalid::address(field, reason))
 }
 
-/// Why a push that leaves nothing to expect is refused.
+/// Why a push that leaves nothing to expect is rejected.
 fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Invalid> {
     expected.flatten().ok_or_else(|| Invalid::body("expected", "is required, with the `v` that is stored"))
 }
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused<T: std::fmt::Debug>(result: Result<T, Invalid>, field: &str) {
+    fn rejected<T: std::fmt::Debug>(result: Result<T, Invalid>, field: &str) {
         let problem = result.unwrap_err();
         assert_ne!(problem.kind, InvalidKind::Parameter, "{problem:?}");
         assert_eq!(problem.field, field, "{problem:?}");
@@ -633,7 +633,7 @@ mod tests {
             (json!({"new": new, "expected": {"id": ID, "t": 0}}), "expected.t"),
             (json!({"new": new, "expected": {"id": ID, "t": -1}}), "expected.t"),
         ] {
-            refused(push(body), field);
+            rejected(push(body), field);
         }
     }
 
@@ -644,7 +644,7 @@ mod tests {
         let good = push(json!({"new": new, "expected": {"id": ID, "t": 2, "rev": 3}})).unwrap();
         assert_eq!(good.desired().graphs().len(), 2);
         assert!(push(json!({"new": new, "allow_equal": true})).unwrap().allows_equal());
-        refused(push(json!({"new": new, "allow_equal": true, "expected": null})), "allow_equal");
+        rejected(push(json!({"new": new, "allow_equal": true, "expected": null})), "allow_equal");
         let long = "g".repeat(256);
         for (graphs, field) in [
             (json!({" ": null}), "new.graphs"),
@@ -653,10 +653,10 @@ mod tests {
             (json!({"g": {"id": ID, "t": 0}}), "new.graphs.g.t"),
             (json!({"g": {"id": ID, "t": 1, "rev": -1}}), "new.graphs.g.rev"),
         ] {
-            refused(push(json!({"new": {"id": ID, "t": 2, "graphs": graphs}})), field);
+            rejected(push(json!({"new": {"id": ID, "t": 2, "graphs": graphs}})), field);
         }
         let many: BTreeMap<_, _> = (0..=model::MAX_GRAPHS).map(|i| (i.to_string(), Value::Null)).collect();
-        refused(push(json!({"new": {"id": ID, "t": 2, "graphs": many}})), "new.graphs");
+        rejected(push(json!({"new": {"id": ID, "t": 2, "graphs": many}})), "new.graphs");
     }
 
     #[test]
@@ -685,7 +685,7 @@ mod tests {
                 "new.payload.reindex_lock",
             ),
         ] {
-            refused(push(body), field);
+            rejected(push(body), field);
         }
     }
 
@@ -708,7 +708,7 @@ mod tests {
             ),
             (json!({"expected": {"v": 0}, "new": {"payload": {"a": 1e300}}}), "new.payload.a"),
         ] {
-            refused(push(body), field);
+            rejected(push(body), field);
         }
     }
 
@@ -731,29 +731,29 @@ mod tests {
         ] {
             let mut body = json!({"source_type": "f:X", "config": {}});
             body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-            refused(publish(body), field);
+            rejected(publish(body), field);
         }
     }
 
     #[test]
     fn creations_and_resets_name_the_field() {
         let ledger = |body: Value| read::<NewLedger>(body).into_model();
-        refused(ledger(json!({"address": "a:b:c"})), "address");
-        refused(ledger(json!({"address": "a", "head": {"id": ID, "t": 0}})), "head.t");
-        refused(ledger(json!({"address": "a", "config": {"default_context_id": "x"}})), "config.default_context_id");
+        rejected(ledger(json!({"address": "a:b:c"})), "address");
+        rejected(ledger(json!({"address": "a", "head": {"id": ID, "t": 0}})), "head.t");
+        rejected(ledger(json!({"address": "a", "config": {"default_context_id": "x"}})), "config.default_context_id");
         let branch = |body: Value| read::<NewBranch>(body).into_model();
-        refused(branch(json!({"name": "a:b", "branch": "c", "source": "main"})), "name");
-        refused(branch(json!({"name": "a", "branch": "c:d", "source": "main"})), "branch");
-        refused(branch(json!({"name": "a", "branch": "c", "source": ""})), "source");
-        refused(branch(json!({"name": "a", "branch": "c", "source": "c"})), "source");
-        refused(branch(json!({"name": "a", "branch": "c", "source": "main", "at": {"id": null, "t": 0}})), "at.id");
+        rejected(branch(json!({"name": "a:b", "branch": "c", "source": "main"})), "name");
+        rejected(branch(json!({"name": "a", "branch": "c:d", "source": "main"})), "branch");
+        rejected(branch(json!({"name": "a", "branch": "c", "source": ""})), "source");
+        rejected(branch(json!({"name": "a", "branch": "c", "source": "c"})), "source");
+        rejected(branch(json!({"name": "a", "branch": "c", "source": "main", "at": {"id": null, "t": 0}})), "at.id");
         let reset = |body: Value| read::<Snapshot>(body).into_model();
         assert!(reset(json!({"head": {"id": ID, "t": 1}, "index": {"id": null, "t": 0}})).is_ok());
-        refused(reset(json!({"head": {"id": ID, "t": 1}, "index": {"id": null, "t": 1}})), "index.t");
+        rejected(reset(json!({"head": {"id": ID, "t": 1}, "index": {"id": null, "t": 1}})), "index.t");
     }
 
     #[test]
-    fn unknown_fields_are_refused() {
+    fn unknown_fields_are_rejected() {
         let new = json!({"id": ID, "t": 1});
         assert!(serde_json::from_value::<HeadPush>(json!({"new": new, "lease": {}})).is_err());
         assert!(serde_json::from_value::<HeadPush>(json!({"new": new, "allow_equal": true})).is_err());

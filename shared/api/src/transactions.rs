@@ -112,7 +112,7 @@ fn operation(mut members: Members, at: &str) -> Result<model::Operation, Invalid
     Ok(model::Operation { address, action })
 }
 
-/// Names the operation in which a field was refused.
+/// Names the operation in which a field was rejected.
 fn within(at: &str) -> impl Fn(Invalid) -> Invalid {
     move |problem| problem.within(at)
 }
@@ -152,7 +152,7 @@ pub struct TransactionAnswer {
 pub enum ResultStatus {
     /// Its value is stored.
     Updated,
-    /// A check that held; or, of a refused transaction, an operation that nothing stood in the way of.
+    /// A check that held; or, of a rejected transaction, an operation that nothing stood in the way of.
     Passed,
     /// What is there is as new or newer.
     Stale,

@@ -588,7 +588,7 @@ impl TransactionPublisher for Client {
         let operations = transaction.operations();
         match answer {
             Ok(answer) => Ok(Committed::Committed(outcomes(OPERATION, answer.results, operations)?)),
-            Err(error) if error.problem() == Some(ProblemKind::TransactionRefused) => {
+            Err(error) if error.problem() == Some(ProblemKind::TransactionRejected) => {
                 if maybe_applied {
                     return Err(unknown(OPERATION));
                 }

@@ -373,7 +373,7 @@ where
         SdkError::ServiceError(context) => context,
         SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
         // Nothing listens there, so nothing was received.
-        SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_refused) => {
+        SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_rejected) => {
             return Failure::Busy;
         }
         // It is unknown whether the request arrived.
@@ -399,7 +399,7 @@ where
     }
 }
 
-fn is_refused(error: &ConnectorError) -> bool {
+fn is_rejected(error: &ConnectorError) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
         let io = error.downcast_ref::<std::io::Error>();

@@ -370,8 +370,8 @@ mod tests {
         assert!(!none.may(Scope::Read, &address("a")));
         for claim in [json!({}), json!(["a", 1]), json!(null), json!(true)] {
             let claims = json!({"scope": "nameservice:read", "nameservice:addresses": claim});
-            let refused = Principal::from_claims(claims.as_object().unwrap()).unwrap_err();
-            assert_eq!(refused.kind(), Kind::Unauthorized);
+            let rejected = Principal::from_claims(claims.as_object().unwrap()).unwrap_err();
+            assert_eq!(rejected.kind(), Kind::Unauthorized);
         }
     }
 
@@ -430,14 +430,14 @@ mod tests {
         assert!(caller.may(Scope::Read, &address("a")) && !caller.may(Scope::Read, &address("b")));
 
         let forged = unsigned(json!({"iss": "i", "sub": "other", "scope": "nameservice:admin"}));
-        for refused in [
+        for rejected in [
             parts(copied.clone(), Some(&forged)),
             parts(copied.clone(), Some("nonsense")),
             parts(copied, None),
             parts(None, Some(&token)),
             Request::new(()).into_parts().0,
         ] {
-            assert_eq!(Auth::Gateway.principal(&refused).await.unwrap_err().kind(), Kind::Unauthorized);
+            assert_eq!(Auth::Gateway.principal(&rejected).await.unwrap_err().kind(), Kind::Unauthorized);
         }
     }
 
@@ -453,8 +453,8 @@ mod tests {
         let auth = Auth::Token(StaticToken::new("secret"));
         let caller = auth.principal(&parts(None, Some("secret"))).await.unwrap();
         assert!(caller.may(Scope::Admin, &address("a")));
-        for refused in [parts(None, Some("Secret")), parts(None, Some("")), parts(None, None)] {
-            assert_eq!(auth.principal(&refused).await.unwrap_err().kind(), Kind::Unauthorized);
+        for rejected in [parts(None, Some("Secret")), parts(None, Some("")), parts(None, None)] {
+            assert_eq!(auth.principal(&rejected).await.unwrap_err().kind(), Kind::Unauthorized);
         }
         assert!(!format!("{auth:?}").contains("secret"));
     }

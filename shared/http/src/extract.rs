@@ -1,5 +1,5 @@
 //! What a handler is given. Each extractor checks what it hands over, so that a handler cannot forget to: an address
-//! comes parsed and permitted, a body and a query come with every unknown field refused.
+//! comes parsed and permitted, a body and a query come with every unknown field rejected.
 
 use std::{marker::PhantomData, sync::Arc, time::SystemTime};
 
@@ -250,13 +250,13 @@ fn received(parts: &Parts) -> Result<&Received, Problem> {
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let refuse = |reason| Err(Problem::invalid_idempotency_key(reason));
+    let reject = |reason| Err(Problem::invalid_idempotency_key(reason));
     match value.to_str() {
-        _ if values.next().is_some() => refuse("is sent more than once"),
-        Ok("") => refuse("is empty"),
-        Ok(key) if key.len() > MAX_KEY_BYTES => refuse("has more than 128 bytes"),
+        _ if values.next().is_some() => reject("is sent more than once"),
+        Ok("") => reject("is empty"),
+        Ok(key) if key.len() > MAX_KEY_BYTES => reject("has more than 128 bytes"),
         Ok(key) if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(key)),
-        _ => refuse("holds something else than visible ASCII"),
+        _ => reject("holds something else than visible ASCII"),
     }
 }
 
@@ -306,7 +306,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Opti
     }
 }
 
-/// Query parameters. One that may be repeated is a `Vec`. An empty one is refused: a client's mistake, for `after=` means
+/// Query parameters. One that may be repeated is a `Vec`. An empty one is rejected: a client's mistake, for `after=` means
 /// something else than it seems to.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
@@ -397,7 +397,7 @@ mod tests {
         t: i64,
     }
 
-    fn refused_field(problem: Problem) -> Value {
+    fn rejected_field(problem: Problem) -> Value {
         let kind = problem.kind();
         assert!(matches!(kind, Kind::InvalidBody | Kind::InvalidParameter), "{kind:?}");
         problem.field()
@@ -418,10 +418,10 @@ mod tests {
             ("", Value::Null),
             (r#"{"inner": {"t": 1}} x"#, Value::Null),
         ] {
-            assert_eq!(refused_field(from_json::<Outer>(body.as_bytes()).unwrap_err()), field, "{body}");
+            assert_eq!(rejected_field(from_json::<Outer>(body.as_bytes()).unwrap_err()), field, "{body}");
         }
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert_eq!(refused_field(from_json::<Value>(deep.as_bytes()).unwrap_err()), Value::Null);
+        assert_eq!(rejected_field(from_json::<Value>(deep.as_bytes()).unwrap_err()), Value::Null);
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod tests {
         let good: Parameters = from_query("limit=5&deep=true").unwrap();
         assert_eq!((good.limit, good.deep), (Some(5), Some(true)));
         for (query, field) in [("limit=x", "limit"), ("deep=", "deep"), ("a=b", "a"), ("limit=1&limit=2", "limit")] {
-            assert_eq!(refused_field(from_query::<Parameters>(query).unwrap_err()), json!(field), "{query}");
+            assert_eq!(rejected_field(from_query::<Parameters>(query).unwrap_err()), json!(field), "{query}");
         }
     }
 
@@ -445,8 +445,8 @@ mod tests {
         for taken in ["application/json", "Application/JSON; charset=utf-8", "application/ld+json"] {
             assert!(is_json(&headers(taken)), "{taken}");
         }
-        for refused in ["text/json", "application/jsonl", "application/x-www-form-urlencoded", "json"] {
-            assert!(!is_json(&headers(refused)), "{refused}");
+        for rejected in ["text/json", "application/jsonl", "application/x-www-form-urlencoded", "json"] {
+            assert!(!is_json(&headers(rejected)), "{rejected}");
         }
         assert!(!is_json(&HeaderMap::new()));
     }
@@ -486,9 +486,9 @@ mod tests {
         assert_eq!(idempotency_key(&headers(&[])).unwrap(), None);
         let longest = "k".repeat(128);
         assert_eq!(idempotency_key(&headers(&[&longest])).unwrap(), Some(longest.as_str()));
-        for refused in [&[""] as &[&str], &["a b"], &["ä"], &["a", "a"], &["k".repeat(129).as_str()]] {
-            let problem = idempotency_key(&headers(refused)).unwrap_err();
-            assert_eq!(problem.kind(), Kind::InvalidIdempotencyKey, "{refused:?}");
+        for rejected in [&[""] as &[&str], &["a b"], &["ä"], &["a", "a"], &["k".repeat(129).as_str()]] {
+            let problem = idempotency_key(&headers(rejected)).unwrap_err();
+            assert_eq!(problem.kind(), Kind::InvalidIdempotencyKey, "{rejected:?}");
         }
     }
 }

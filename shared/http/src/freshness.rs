@@ -179,7 +179,7 @@ impl Positioned {
     }
 
     pub(crate) async fn end(self, feed: &dyn ChangeFeed, response: &mut Response) {
-        // A refusal that shows what is stored shows it as of a position, too.
+        // A rejection that shows what is stored shows it as of a position, too.
         if !matches!(response.status().as_u16(), 200..=399 | 409 | 410 | 422) {
             return;
         }

@@ -18,7 +18,7 @@ mod openapi;
 pub mod page;
 mod path;
 pub mod problem;
-pub mod refusals;
+pub mod rejections;
 mod request_log;
 pub mod respond;
 mod scope;

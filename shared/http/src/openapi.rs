@@ -46,7 +46,7 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
             "Where the heads, indexes, states and configurations of ledgers and graph sources are.\n\n\
-             Refusals are problem details (RFC 9457) whose `type` never changes. Every answer has an `x-request-id`. \
+             Rejections are problem details (RFC 9457) whose `type` never changes. Every answer has an `x-request-id`. \
              An address outside a token's `nameservice:addresses` reads like an unknown one; writes to it are a 403.",
         ))
         .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))

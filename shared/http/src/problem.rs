@@ -1,6 +1,6 @@
-//! Refusals on the wire: RFC 9457 problem details (`application/problem+json`).
+//! Rejections on the wire: RFC 9457 problem details (`application/problem+json`).
 //!
-//! [`Kind`] (from `nameservice-api`) is the one table of everything that can be refused, with its status and title.
+//! [`Kind`] (from `nameservice-api`) is the one table of everything that can be rejected, with its status and title.
 //! Handlers and extractors call the named constructors of [`Problem`]; nothing else chooses a status code.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::scope::Scope;
 /// How long a client should wait before it tries again, in seconds, where the service could not serve.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-/// A refusal. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
+/// A rejection. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
 #[derive(Debug)]
 pub struct Problem(Box<Inner>);
 
@@ -78,7 +78,7 @@ impl Problem {
         }
     }
 
-    /// What was refused.
+    /// What was rejected.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
@@ -87,7 +87,7 @@ impl Problem {
         StatusCode::from_u16(self.0.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The field that was refused, null where none is named.
+    /// The field that was rejected, null where none is named.
     #[cfg(test)]
     pub(crate) fn field(&self) -> Value {
         self.0.members.get("field").cloned().unwrap_or_default()
@@ -229,10 +229,10 @@ impl Problem {
         Self::new(Kind::LeaseLost, detail).member("lease", json!(lease))
     }
 
-    /// What came of each operation of a transaction that was refused.
-    pub fn transaction_refused(results: &[OperationResult]) -> Self {
+    /// What came of each operation of a transaction that was rejected.
+    pub fn transaction_rejected(results: &[OperationResult]) -> Self {
         let detail = "nothing was written: `results` shows the outcome of each operation; those that `passed` were not applied either";
-        Self::new(Kind::TransactionRefused, detail).member("results", json!(results))
+        Self::new(Kind::TransactionRejected, detail).member("results", json!(results))
     }
 
     /// The address is taken.

@@ -42,7 +42,7 @@ where
     }
 }
 
-/// The refusal of a write whose expectation did not hold.
+/// The rejection of a write whose expectation did not hold.
 pub fn conflict(actual: Option<impl Serialize>) -> Problem {
     match serde_json::to_value(actual) {
         Ok(actual) => Problem::conflict(actual),
@@ -53,7 +53,7 @@ pub fn conflict(actual: Option<impl Serialize>) -> Problem {
 /// How many of the dependents are described.
 const DESCRIBED: usize = 100;
 
-/// The refusal of a retraction or purge, with what the caller may see of its dependents.
+/// The rejection of a retraction or purge, with what the caller may see of its dependents.
 pub async fn has_dependents<S: Needs>(target: &Target<S>, names: &dyn NameService) -> Problem {
     let described = async {
         let mut dependents = names.dependents(target.address()).await?;

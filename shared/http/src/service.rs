@@ -31,8 +31,8 @@ const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// Returns the complete service over a router of handlers.
 ///
-/// Every answer has an `x-request-id` (the client's own, if it is sane), every refusal is a [`Problem`], a body over
-/// [`MAX_BODY_BYTES`] is refused, a panic becomes a 500, and what failed is logged here and only here.
+/// Every answer has an `x-request-id` (the client's own, if it is sane), every rejection is a [`Problem`], a body over
+/// [`MAX_BODY_BYTES`] is rejected, a panic becomes a 500, and what failed is logged here and only here.
 pub fn service(router: Router<App>, app: App) -> Router {
     let feed = Arc::<dyn ChangeFeed>::from_ref(&app);
     let answer = from_fn_with_state(feed, answer);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_refusal_is_a_problem_with_a_request_id() {
+    async fn every_rejection_is_a_problem_with_a_request_id() {
         let big = Body::from(vec![b' '; MAX_BODY_BYTES + 1]);
         for (request, status, slug) in [
             (request("GET", "/nowhere").body(Body::empty()), 404, "not-found"),

@@ -343,7 +343,7 @@ mod tests {
         encode(&header, claims, key).unwrap()
     }
 
-    async fn refused(token: &str) -> bool {
+    async fn rejected(token: &str) -> bool {
         verifier().claims(token).await.is_err_and(|problem| problem.kind() == crate::problem::Kind::Unauthorized)
     }
 
@@ -358,21 +358,21 @@ mod tests {
     #[tokio::test]
     async fn a_token_that_another_key_or_no_key_has_signed_does_not() {
         let good = key(Algorithm::EdDSA, 7);
-        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 8), &claims())).await);
-        assert!(refused(&token(Algorithm::EdDSA, "unknown", &good, &claims())).await);
-        assert!(refused(&token(Algorithm::EdDSA, "e", &good, &claims())).await);
+        assert!(rejected(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 8), &claims())).await);
+        assert!(rejected(&token(Algorithm::EdDSA, "unknown", &good, &claims())).await);
+        assert!(rejected(&token(Algorithm::EdDSA, "e", &good, &claims())).await);
         let symmetric = EncodingKey::from_secret(b"secret");
-        assert!(refused(&token(Algorithm::HS256, "h", &symmetric, &claims())).await);
-        assert!(refused(&token(Algorithm::HS256, "r", &symmetric, &claims())).await);
+        assert!(rejected(&token(Algorithm::HS256, "h", &symmetric, &claims())).await);
+        assert!(rejected(&token(Algorithm::HS256, "r", &symmetric, &claims())).await);
         let mut unsigned = token(Algorithm::EdDSA, "d", &good, &claims());
         unsigned.truncate(unsigned.rfind('.').unwrap() + 1);
-        assert!(refused(&unsigned).await);
+        assert!(rejected(&unsigned).await);
         // {"alg":"none","kid":"d"}
         let none = format!("eyJhbGciOiJub25lIiwia2lkIjoiZCJ9.{}.", unsigned.split('.').nth(1).unwrap());
-        assert!(refused(&none).await);
-        assert!(refused("").await && refused("a.b").await && refused("a.b.c").await);
+        assert!(rejected(&none).await);
+        assert!(rejected("").await && rejected("a.b").await && rejected("a.b.c").await);
         // Several keys, and none named.
-        assert!(refused(&encode(&Header::new(Algorithm::EdDSA), &claims(), &good).unwrap()).await);
+        assert!(rejected(&encode(&Header::new(Algorithm::EdDSA), &claims(), &good).unwrap()).await);
     }
 
     #[tokio::test]
@@ -389,7 +389,10 @@ mod tests {
         ] {
             let mut claims = claims();
             claims[name] = value.clone();
-            assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await, "{name} {value}");
+            assert!(
+                rejected(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await,
+                "{name} {value}"
+            );
         }
     }
 
@@ -397,13 +400,13 @@ mod tests {
     async fn a_token_without_audience_is_for_its_client() {
         let mut claims = claims();
         claims.as_object_mut().unwrap().remove("aud");
-        assert!(refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
+        assert!(rejected(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
         claims["client_id"] = json!("us");
-        assert!(!refused(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
+        assert!(!rejected(&token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims)).await);
     }
 
     #[tokio::test]
-    async fn a_key_set_without_a_usable_key_is_refused() {
+    async fn a_key_set_without_a_usable_key_is_rejected() {
         for keys in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}"#] {
             assert!(Verifier::from_jwks(keys, Required::Any, Required::Any).is_err(), "{keys}");
         }

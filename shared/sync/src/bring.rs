@@ -166,7 +166,7 @@ async fn write(
     if target.retracted {
         target = restore(to, source, target, status.is_some()).await?;
     }
-    // What a push refuses, a reset sets: a value that the source has gone back to, or one that is forced.
+    // What a push rejects, a reset sets: a value that the source has gone back to, or one that is forced.
     let t = |head: &Option<Head>| head.as_ref().map_or(0, |head| head.v);
     let resets_head = head.is_some() && t(&source.head) <= t(&target.head);
     let resets_index = index.is_some_and(|verdict| {

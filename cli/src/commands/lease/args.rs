@@ -139,7 +139,7 @@ pub struct TermArgs {
     pub target_t: Option<i64>,
 }
 
-/// The lease that a push is made under: it is refused once another has taken the lease over.
+/// The lease that a push is made under: it is rejected once another has taken the lease over.
 ///
 /// Within `lease run`, pushes to its record are made under its lease by default.
 #[derive(Clone, Debug, Default, Args)]

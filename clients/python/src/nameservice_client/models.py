@@ -1059,12 +1059,12 @@ class PageListed(TypedDict):
 
 class Problem(TypedDict):
     """
-    A refusal (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
+    A rejection (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`.
     """
 
     type: str
     """
-    Names what was refused; stable.
+    Names what was rejected; stable.
     """
     title: str
     """

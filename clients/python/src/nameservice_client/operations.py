@@ -234,7 +234,7 @@ class Operations:
     def lease_release(self, address: str, *, name: str, holder: str, token: int, idempotency_key: str | None = None) -> None:
         """Give a lease back.
 
-        The state becomes `ready`. Refused unless the token is the current one.
+        The state becomes `ready`. Rejected unless the token is the current one.
         """
         self._call(
             "DELETE",

@@ -128,7 +128,7 @@ async fn a_replica_keeps_its_state_and_the_upstreams_positions() {
     assert_eq!(names.changes(position, Limit::MAX).await.unwrap(), all);
     assert_eq!(names.head(&at("a")).await.unwrap().unwrap().v, 2);
     assert!(names.lookup(&at("b")).await.unwrap().is_none());
-    // A change that does not follow is refused, and so is a write.
+    // A change that does not follow is rejected, and so is a write.
     let gap = Replicated::from(Change { position: 99, ..changes_of(&source, position).await[0].change.clone() });
     assert!(names.replicate(vec![gap]).await.is_err());
     assert!(names.create_ledger(&Call::fresh(), &at("x"), Some(&head(1)), None).await.is_err());

@@ -1,4 +1,4 @@
-//! The refusals of a route, as the OpenAPI document lists them.
+//! The rejections of a route, as the OpenAPI document lists them.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ pub const WRITES: &[Kind] = &[
 /// What a route with a body may answer besides.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 
-/// Gives a handler its `Refusals`, for its `responses`: the sets it names, and kinds of its own. A handler with
-/// several handlers names each: `refusals!(ReadRefusals: READS; …)`.
+/// Gives a handler its `Rejections`, for its `responses`: the sets it names, and kinds of its own. A handler with
+/// several handlers names each: `rejections!(ReadRejections: READS; …)`.
 ///
 /// ```ignore
-/// nameservice_http::refusals!(READS WRITES; InvalidAddress UnknownRecord);
+/// nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord);
 /// ```
 #[macro_export]
-macro_rules! refusals {
+macro_rules! rejections {
     ($($set:ident)*; $($kind:ident)*) => {
-        $crate::refusals!(Refusals: $($set)*; $($kind)*);
+        $crate::rejections!(Rejections: $($set)*; $($kind)*);
     };
     ($name:ident: $($set:ident)*; $($kind:ident)*) => {
         struct $name;
@@ -39,8 +39,8 @@ macro_rules! refusals {
                 ::std::string::String,
                 ::utoipa::openapi::RefOr<::utoipa::openapi::Response>,
             > {
-                $crate::refusals::responses(&[
-                    $($crate::refusals::$set,)*
+                $crate::rejections::responses(&[
+                    $($crate::rejections::$set,)*
                     &[$($crate::problem::Kind::$kind),*],
                 ])
             }
