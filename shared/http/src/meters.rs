@@ -43,11 +43,14 @@ fn known(method: &Method) -> &str {
 #[derive(Clone, Default)]
 pub(crate) struct Meters(Arc<Kept>);
 
+/// A route has few methods.
+type ByMethod = Vec<(String, Arc<OperationMeters>)>;
+
 #[derive(Default)]
 struct Kept {
     in_flight: OnceLock<Gauge>,
-    /// By route, then by method: a few of them each.
-    operations: RwLock<HashMap<String, Vec<(String, Arc<OperationMeters>)>>>,
+    /// By route.
+    operations: RwLock<HashMap<String, ByMethod>>,
 }
 
 impl Meters {
