@@ -10,7 +10,7 @@ use nameservice_model::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::lazy::{PENDING, is_pending};
+use crate::pending::{PENDING, is_pending};
 
 /// What a part of a record at the target is, beside the same part at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -22,6 +22,7 @@ pub mod legacy;
 #[cfg(feature = "dynamodb")]
 mod legacy_table;
 mod older_record;
+mod pending;
 pub mod remotes;
 mod replica;
 mod replica_backend;

@@ -7,7 +7,7 @@ use nameservice_model::{
     Address, Cursor, ListQuery, Listed, Page, Record as ModelRecord, RecordKind, StatusPayload, Visible,
 };
 
-use super::{Record, State, orders::Place};
+use super::{Record, State, place::Place};
 
 /// A page ends once it has about this many bytes: answers stay below 4 MiB.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;

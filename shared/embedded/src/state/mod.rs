@@ -19,6 +19,7 @@ mod ledgers;
 mod lists;
 mod observe;
 mod orders;
+mod place;
 mod portable;
 mod protections;
 mod purges;

@@ -3,37 +3,8 @@
 use std::{ops::Bound, sync::Arc};
 
 use imbl::{OrdMap, OrdSet};
-use nameservice_model::RecordKind;
 
-use super::{record::Record, search::Texts};
-
-/// A record's place in lists: graph sources before ledgers, each by address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    rank: u8,
-    pub(crate) address: Arc<str>,
-}
-
-impl Place {
-    pub(crate) fn new(kind: RecordKind, address: Arc<str>) -> Self {
-        Self { rank: rank(kind), address }
-    }
-
-    fn of(record: &Record) -> Self {
-        Self::new(record.kind, record.address.clone())
-    }
-
-    pub(crate) const fn kind(&self) -> RecordKind {
-        if self.rank == 0 { RecordKind::GraphSource } else { RecordKind::Ledger }
-    }
-}
-
-const fn rank(kind: RecordKind) -> u8 {
-    match kind {
-        RecordKind::GraphSource => 0,
-        RecordKind::Ledger => 1,
-    }
-}
+use super::{place::Place, record::Record, search::Texts};
 
 /// What follows from the records alone.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,7 +11,7 @@ use memchr::memmem::Finder;
 use nameservice_model::{Hit, Page, SearchField, SearchQuery, Visible, fold, searched_config};
 use serde_json::Value;
 
-use super::{Record, State, lists::is_shown, orders::Place};
+use super::{Record, State, lists::is_shown, place::Place};
 
 /// A chunk is split once it has more records or bytes than this.
 const MAX_RECORDS: usize = 512;

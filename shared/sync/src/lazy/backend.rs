@@ -14,7 +14,8 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-use super::{LazyBackend, without_mark};
+use super::LazyBackend;
+use crate::pending::without_mark;
 
 /// How many records are looked up at a time.
 const TOGETHER: usize = 16;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use nameservice_model::{Address, Backend};
 use serde::Serialize;
 
-use super::is_pending;
 use crate::{
     Found, Result, Source,
     compare::lookup,
     judge::{Verdict, judge},
+    pending::is_pending,
     report::Records,
 };
 

@@ -10,10 +10,11 @@ use nameservice_model::{Address, Cursor, Limit, ListQuery, Listed, Page, Record,
 use super::{
     LazyBackend,
     older::{Entry, Place, place_of},
-    takeover::is_pending,
-    without_mark,
 };
-use crate::compare::lookup;
+use crate::{
+    compare::lookup,
+    pending::{is_pending, without_mark},
+};
 
 /// How many records of the older place are looked at together.
 const CHUNK: usize = 200;

@@ -22,11 +22,14 @@ use std::{
 use nameservice_model::{Address, Backend, Capability, ChangeFeed, Error, Record};
 
 pub use left::{Left, left};
-pub use takeover::PENDING;
-pub(crate) use takeover::is_pending;
 
-use self::{older::Older, takeover::without_mark};
-use crate::{Source, compare::fingerprint};
+use self::older::Older;
+pub use crate::pending::PENDING;
+use crate::{
+    Source,
+    compare::fingerprint,
+    pending::{is_unfinished, without_mark},
+};
 
 /// A backend, and an older place whose records it takes over when they are first written.
 #[derive(Clone)]
@@ -78,7 +81,7 @@ impl LazyBackend {
             return Ok(found);
         }
         match found {
-            Some(record) if !takeover::is_unfinished(&record) => {
+            Some(record) if !is_unfinished(&record) => {
                 self.settle(address);
                 Ok(Some(record))
             }

@@ -11,35 +11,13 @@ use super::LazyBackend;
 use crate::{
     bring::{self, Brought},
     judge::{Verdict, judge},
+    pending::{PENDING, is_pending, is_unfinished, without_mark},
 };
-
-/// The member of the config of a record that is being taken over. It is written with the record and removed last.
-pub const PENDING: &str = "legacy_pending";
 
 /// How often a record is looked at again that others take over meanwhile.
 const ATTEMPTS: usize = 16;
 /// How far records may depend on each other.
 const MAX_DEPTH: usize = 64;
-
-/// Whether a record carries the mark of one that is being taken over.
-pub(crate) fn is_pending(record: &Record) -> bool {
-    record.config.payload.as_ref().is_some_and(|config| config.get(PENDING).is_some())
-}
-
-/// Whether something of a record may still be at the older place alone. A branch has no config when it is created: as
-/// long as nothing but its head was ever written, that cannot be known.
-pub(super) fn is_unfinished(record: &Record) -> bool {
-    let is_untouched = record.config.v == 0 && record.index.v == 0 && record.status.v <= 1;
-    is_pending(record) || (record.source_branch.is_some() && is_untouched)
-}
-
-/// The record without the mark.
-pub(crate) fn without_mark(mut record: Record) -> Record {
-    if let Some(Value::Object(config)) = &mut record.config.payload {
-        config.remove(PENDING);
-    }
-    record
-}
 
 /// What is written first: identity, head, and a config with the mark.
 fn marked(record: &Record, place: &str) -> Record {
