@@ -308,7 +308,7 @@ fn then_heads(fault: Fault, table: &Proxied, db: &Address, from: i64, to: i64) -
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_told_while_no_more_than_three_others_have_written() {
+async fn a_lost_reply_is_reported_while_no_more_than_three_others_have_written() {
     let table = Proxied::fresh().await;
     let db = ledger(&table, "mydb", 1).await;
     table.proxy.on("UpdateItem", then_heads(Fault::cut_reply(), &table, &db, 3, 5));
@@ -653,7 +653,7 @@ async fn a_purge_that_dies_while_sweeping_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn an_engine_that_answers_late_is_given_up_in_time_and_what_it_did_is_told() {
+async fn an_engine_that_answers_late_is_given_up_in_time_and_what_it_did_is_reported() {
     let table = Proxied::fresh().await;
     let db = ledger(&table, "mydb", 1).await;
     let begun = Instant::now();

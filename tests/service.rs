@@ -143,7 +143,7 @@ async fn every_rejection_is_a_problem_with_a_request_id() {
 }
 
 #[tokio::test]
-async fn the_service_tells_of_its_health_and_of_itself() {
+async fn the_service_reports_its_health_and_itself() {
     let service = Service::start().await;
     service.get("/v1/health").await.expect(200);
     assert!(service.table.proxy.take_requests().is_empty(), "the health of the process needs no store");

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_of_something_in_front_are_told_from_those_of_the_service() {
+    async fn answers_of_something_in_front_are_distinguished_from_those_of_the_service() {
         let gateway = || async { (StatusCode::SERVICE_UNAVAILABLE, r#"{"message":"Service Unavailable"}"#) };
         let router = Router::new().route("/v1/a", put(gateway).get(gateway)).route("/v1/b", get(|| async { "page" }));
         let client = in_process(router).unwrap();

@@ -459,7 +459,7 @@ mod tests {
     const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
     #[test]
-    fn values_are_told_in_words() {
+    fn values_are_shown_in_words() {
         for (concern, words) in [
             (json!(null), "no record".to_owned()),
             (json!({"id": ID, "t": 5}), format!("{ID} at t 5")),
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_show_what_they_were_told() {
+    fn lists_show_what_they_were_given() {
         let summary = json!({"address": "a:main", "kind": "ledger", "retracted": true});
         let listed = records(&[summary]);
         assert!(listed.contains("ADDRESS") && listed.contains("retracted"), "{listed}");

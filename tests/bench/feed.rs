@@ -166,8 +166,8 @@ async fn measure(
         let sent = Instant::now();
         push(client, "mydb", t).await;
         let answered = Instant::now();
-        let (told, arrived) = arrivals.recv().await.unwrap();
-        assert_eq!(told, t);
+        let (reported, arrived) = arrivals.recv().await.unwrap();
+        assert_eq!(reported, t);
         latencies.sent.push(arrived - sent);
         // The change may overtake the answer.
         latencies.answered.push(arrived.saturating_duration_since(answered));

@@ -60,7 +60,7 @@ async fn a_count_of_branches_that_moves_meanwhile_is_not_set() {
 }
 
 #[tokio::test]
-async fn a_branch_whose_source_is_gone_is_told_of() {
+async fn a_branch_whose_source_is_gone_is_reported() {
     let table = Table::fresh().await;
     table.put(&rows::ledger("mydb:dev").branch_of("main").rows()).await;
     left_alone(&table, &["mydb:dev parent-missing"]).await;

@@ -26,7 +26,7 @@ async fn batches_that_come_back_in_part_are_read_whole() {
 }
 
 #[tokio::test]
-async fn a_remedy_that_the_engine_rejects_is_told_with_the_reason() {
+async fn a_remedy_that_the_engine_rejects_is_reported_with_the_reason() {
     let table = Proxied::fresh().await;
     ledger(&table, "mydb").await;
     Fluree::on(&table).retract(DB).await;

@@ -27,24 +27,24 @@ async fn last_written(table: &Table) -> Vec<Written> {
 }
 
 #[tokio::test]
-async fn of_the_last_writes_those_are_told_that_have_settled_youngest_first() {
+async fn of_the_last_writes_those_are_reported_that_have_settled_youngest_first() {
     let table = Table::without_stream().await;
     ledger(&table, "mydb").await;
     assert_eq!(last_written(&table).await, [], "a minute must pass");
     age(&table, DB, "head", 100).await;
     age(&table, DB, "status", 90).await;
     age(&table, DB, "index", 80).await;
-    let told = last_written(&table).await;
-    let shown: Vec<_> = told.iter().map(|written| (written.concern, written.watermark)).collect();
+    let reported = last_written(&table).await;
+    let shown: Vec<_> = reported.iter().map(|written| (written.concern, written.watermark)).collect();
     assert_eq!(shown, [(ConcernKind::Status, 1), (ConcernKind::Head, 1)], "the unborn index has never been written");
     let mut many = Vec::new();
     for i in 0..40 {
         many.extend(rows::ledger(&format!("db{i}:main")).commit(cid(1), 1).rows());
     }
     table.put_many(&many).await;
-    let told = last_written(&table).await;
-    assert_eq!((told.len(), told[0].concern), (20, ConcernKind::Status));
-    assert!(told.is_sorted_by_key(|written| -written.at_ms));
+    let reported = last_written(&table).await;
+    assert_eq!((reported.len(), reported[0].concern), (20, ConcernKind::Status));
+    assert!(reported.is_sorted_by_key(|written| -written.at_ms));
 }
 
 #[tokio::test]

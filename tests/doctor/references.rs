@@ -32,7 +32,7 @@ async fn more_references_than_one_transaction_takes_are_adopted_in_several() {
 }
 
 #[tokio::test]
-async fn references_to_what_is_missing_or_retracted_are_told_and_not_adopted() {
+async fn references_to_what_is_missing_or_retracted_are_reported_and_not_adopted() {
     let table = Table::fresh().await;
     let (_, old) = (ledger(&table, "mydb").await, ledger(&table, "old").await);
     retract(&table, &old).await.applied();

@@ -47,19 +47,19 @@ async fn retractions_of_graph_sources_and_of_bare_metas_are_completed_too() {
 #[tokio::test]
 async fn marks_that_a_restoration_has_left_are_taken_away() {
     let table = Table::fresh().await;
-    let (db, told) = (ledger(&table, "mydb").await, ledger(&table, "told").await);
+    let (db, reported) = (ledger(&table, "mydb").await, ledger(&table, "reported").await);
     retract(&table, &db).await.applied();
-    retract(&table, &told).await.applied();
-    for pk in [DB, "told:main"] {
+    retract(&table, &reported).await.applied();
+    for pk in [DB, "reported:main"] {
         table.set(pk, "meta", "retracted", rows::truth(false)).await;
     }
     // Fluree's writers do not look at marks.
-    assert!(Fluree::on(&table).push_status("told:main", (2, "retracted"), (3, "indexing")).await);
-    mended(&table, &["mydb:main marks-left", "told:main marks-left"]).await;
+    assert!(Fluree::on(&table).push_status("reported:main", (2, "retracted"), (3, "indexing")).await);
+    mended(&table, &["mydb:main marks-left", "reported:main marks-left"]).await;
     assert_eq!(record(&table, &db).await.status, status(3, "ready"));
-    let status = record(&table, &told).await.status;
+    let status = record(&table, &reported).await.status;
     assert_eq!((status.v, status.payload.unwrap().state), (3, "indexing".to_owned()));
-    for address in [&db, &told] {
+    for address in [&db, &reported] {
         let pushed = table.store.push_head(&Call::fresh(), address, &older(head(2))).await.unwrap();
         assert_eq!(pushed, updated(head(2)));
     }

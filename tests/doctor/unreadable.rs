@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_and_left_to_people() {
+async fn what_cannot_be_read_is_reported_and_left_to_people() {
     let table = Table::fresh().await;
     for name in ["type", "noid", "named", "kind"] {
         ledger(&table, name).await;
@@ -34,10 +34,13 @@ async fn what_cannot_be_read_is_told_and_left_to_people() {
     ];
     left_alone(&table, &all).await;
     let findings = examine(&table.store, false).await;
-    let told = format!("{findings:?}");
-    assert!(told.contains("head.commit_t") && told.contains("seven") && told.contains("meta.branches"), "{told}");
-    assert!(told.contains("config.config_meta"), "{told}");
-    assert!(!told.contains("secret"), "configurations are not repeated: {told}");
+    let reported = format!("{findings:?}");
+    assert!(
+        reported.contains("head.commit_t") && reported.contains("seven") && reported.contains("meta.branches"),
+        "{reported}"
+    );
+    assert!(reported.contains("config.config_meta"), "{reported}");
+    assert!(!reported.contains("secret"), "configurations are not repeated: {reported}");
     let notes = findings.iter().filter(|finding| finding.severity == Severity::Note);
     let notes: Vec<_> = notes.inspect(|note| assert!(!note.is_open())).map(|note| note.code).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");

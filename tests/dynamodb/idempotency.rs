@@ -4,7 +4,7 @@ use nameservice_tests::prelude::*;
 
 use crate::contract::{born, unborn};
 
-/// Requests of one caller under one key, told apart by a number.
+/// Requests of one caller under one key, distinguished by a number.
 fn call(n: u8) -> Call {
     Call::with_id(RequestId::from_hashes([7; 16], [n; 8]))
 }

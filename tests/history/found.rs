@@ -30,7 +30,7 @@ fn overwritten(n: i64) -> PushOutcome<IndexRoot> {
 }
 
 #[tokio::test]
-async fn an_index_overwrite_that_was_lost_and_replaced_tells_its_own_revision() {
+async fn an_index_overwrite_that_was_lost_and_replaced_reports_its_own_revision() {
     let table = Proxied::fresh().await;
     let db = indexed(&table).await;
     lost_and_replaced(&table, &db).await;
@@ -40,7 +40,7 @@ async fn an_index_overwrite_that_was_lost_and_replaced_tells_its_own_revision() 
 }
 
 #[tokio::test]
-async fn an_overwrite_of_any_index_that_was_lost_and_replaced_tells_its_own_revision() {
+async fn an_overwrite_of_any_index_that_was_lost_and_replaced_reports_its_own_revision() {
     let table = Proxied::fresh().await;
     let db = indexed(&table).await;
     // The first request only advances, and its condition fails; the second overwrites.

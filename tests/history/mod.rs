@@ -144,7 +144,7 @@ async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_the_embedded_backend_some_order_explains_all_answers_and_the_feed_tells_all_of_it() {
+async fn over_the_embedded_backend_some_order_explains_all_answers_and_the_feed_reports_all_of_it() {
     let service = InProcess::new();
     let url = service.serve().await;
     let proxy = Proxy::start(&url).await;
@@ -221,7 +221,7 @@ async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> (Judged
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_tells_all_of_it() {
+async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_reports_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = Process::start(&["--data", directory.path().to_str().unwrap()]).await;
     let mut figures = Figures::default();
@@ -444,7 +444,7 @@ impl Asked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_checker_rejects_what_was_told_to_clients_once_an_answer_is_changed() {
+async fn the_checker_rejects_what_was_answered_to_clients_once_an_answer_is_changed() {
     let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
     let mut rejected = 0;
     for round in 0..3 {

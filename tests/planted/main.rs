@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::bugs::{BUGS, Bug};
 
 /// A bug may also make its tests hang, which counts as noticed.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 enum Verdict {
     /// These tests failed.
@@ -174,7 +174,7 @@ fn run(suite: &str, filters: &[&str], folder: &Path) -> Verdict {
         if let Some(status) = tests.try_wait().expect("a child") {
             break status;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             tests.kill().expect("a child");
             tests.wait().expect("a child");
             return Verdict::Hung;

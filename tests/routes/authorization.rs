@@ -221,13 +221,13 @@ async fn each_operation_needs_its_scope_and_the_greater_include_the_lesser() {
             }
             let challenge = answer.header("www-authenticate").unwrap().to_owned();
             let problem = answer.problem(403, "insufficient-scope");
-            let told = if held == "write" {
+            let reported = if held == "write" {
                 "nameservice:admin".into()
             } else {
                 problem["scope"].as_str().unwrap().to_owned()
             };
-            assert!(challenge.contains("error=\"insufficient_scope\"") && challenge.contains(&told), "{challenge}");
-            assert_eq!(problem["scope"], json!(told));
+            assert!(challenge.contains("error=\"insufficient_scope\"") && challenge.contains(&reported), "{challenge}");
+            assert_eq!(problem["scope"], json!(reported));
         }
     }
     for path in ["/v1/records", "/v1/snapshot", "/v1/branches/mydb", "/fluree/nameservice/snapshot"] {

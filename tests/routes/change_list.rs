@@ -32,7 +32,7 @@ async fn all(service: &Service, query: &str) -> Vec<Value> {
 }
 
 /// `address concern change watermark` of each.
-fn told(changes: &[Value]) -> Vec<String> {
+fn reported(changes: &[Value]) -> Vec<String> {
     let text = |change: &Value, name: &str| change[name].as_str().unwrap().to_owned();
     changes
         .iter()
@@ -94,11 +94,11 @@ async fn changes_follow_a_position_in_the_order_of_commits_each_once() {
     let created = list(&service, "after=0").await;
     let before = created["position"].as_u64().unwrap();
     assert!(
-        told(created["changes"].as_array().unwrap()).contains(&"mydb:main head created 1".to_owned()),
+        reported(created["changes"].as_array().unwrap()).contains(&"mydb:main head created 1".to_owned()),
         "{created:#}"
     );
     assert!(
-        told(created["changes"].as_array().unwrap()).contains(&"mydb:main meta created 0".to_owned()),
+        reported(created["changes"].as_array().unwrap()).contains(&"mydb:main meta created 0".to_owned()),
         "{created:#}"
     );
 
@@ -106,16 +106,16 @@ async fn changes_follow_a_position_in_the_order_of_commits_each_once() {
     service.put("/v1/indexes/mydb", json!({ "new": root(2) })).await.expect(200);
     service.put("/v1/heads/mydb", json!({ "new": commit(3) })).await.expect(200);
     retract(&service, "mydb").await;
-    // What was delivered before is delivered again, and is not told again.
+    // What was delivered before is delivered again, and is not reported again.
     pump(&service.table).await;
     pump(&service.table).await;
     let page = list(&service, &format!("after={before}")).await;
     let changes = page["changes"].as_array().unwrap();
     let positions: Vec<_> = changes.iter().map(|change| change["position"].as_u64().unwrap()).collect();
     assert_eq!(positions, (before + 1..=page["position"].as_u64().unwrap()).collect::<Vec<_>>());
-    let told = told(changes);
-    assert_eq!(told[..3], ["mydb:main head updated 2", "mydb:main index created 2", "mydb:main head updated 3"]);
-    assert!(told[3..].contains(&"mydb:main meta retracted 0".to_owned()), "{told:?}");
+    let reported = reported(changes);
+    assert_eq!(reported[..3], ["mydb:main head updated 2", "mydb:main index created 2", "mydb:main head updated 3"]);
+    assert!(reported[3..].contains(&"mydb:main meta retracted 0".to_owned()), "{reported:?}");
 
     let mut change = changes[0].clone();
     for time in ["occurred_at", "recorded_at"] {
@@ -188,7 +188,7 @@ async fn filters_leave_changes_out_and_the_position_still_moves_to_the_end() {
         assert_eq!(position, end, "{query}");
     }
     let heads = all(&service, "concern=head").await;
-    assert!(told(&heads).contains(&"mydb:dev head updated 3".to_owned()), "{heads:?}");
+    assert!(reported(&heads).contains(&"mydb:dev head updated 3".to_owned()), "{heads:?}");
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() 
         unwanted
     };
     let (page, wanted_at) = tokio::join!(waiting, writing);
-    assert_eq!(told(page["changes"].as_array().unwrap()), ["mydb:main head updated 2"]);
+    assert_eq!(reported(page["changes"].as_array().unwrap()), ["mydb:main head updated 2"]);
     assert_eq!(page["position"], page["changes"][0]["position"]);
     assert!(wanted_at.duration_since(begun) >= Duration::from_millis(400));
     assert!(begun.elapsed() < Duration::from_secs(15), "it does not wait for the end of its time");

@@ -129,7 +129,7 @@ impl Stream {
     }
 }
 
-/// The positions that blocks of changes tell.
+/// The positions in blocks of changes.
 fn positions(blocks: &[Block]) -> Vec<u64> {
     blocks
         .iter()
@@ -249,7 +249,7 @@ async fn what_was_seen_last_wins_over_the_query() {
 }
 
 #[tokio::test]
-async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
+async fn a_filtered_stream_reports_what_is_wanted_and_its_position() {
     let service = within(quick_heartbeat()).await;
     let store = &service.table.store;
     for name in ["mydb", "mydb:dev", "other"] {
@@ -294,18 +294,18 @@ async fn a_filtered_stream_tells_what_is_wanted_and_how_far_it_has_come() {
         });
         let wanted: Vec<_> = wanted.map(|change| change.position).collect();
         let mut stream = Stream::open(&service, &format!("/v1/events?after=0&{query}"), &[]).await;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         // What is not wanted moves the position too.
         loop {
             let block = stream.next().await.unwrap();
             if block.is_event() {
-                told.extend(positions(std::slice::from_ref(&block)));
+                reported.extend(positions(std::slice::from_ref(&block)));
             }
             if block.id == Some(count) && (!block.is_event() || wanted.last() == Some(&count)) {
                 break;
             }
         }
-        assert_eq!(told, wanted, "{query}");
+        assert_eq!(reported, wanted, "{query}");
         assert_eq!(wanted.is_empty(), query == "address=nobody", "{query}");
     }
 }
@@ -392,7 +392,7 @@ async fn a_failure_of_the_store_is_waited_out() {
     append(&service, "mydb", 1..=2).await;
     let mut stream = Stream::open(&service, "/v1/events?after=0", &[]).await;
     assert_eq!(positions(&stream.events(2).await), [1, 2]);
-    // Nothing that the client below would send again by itself.
+    // Nothing that the client below would send again on its own.
     let fault = Fault::answer(400, "AccessDeniedException").times(2);
     service.table.proxy.on_each(&["GetItem", "Query"], fault);
     let entries = [moved("mydb", 3, commit(3))];
@@ -404,7 +404,7 @@ async fn a_failure_of_the_store_is_waited_out() {
 }
 
 #[tokio::test]
-async fn a_store_that_stays_away_ends_the_stream_with_a_problem_that_tells_nothing_of_it() {
+async fn a_store_that_stays_away_ends_the_stream_with_a_problem_that_reveals_nothing_of_it() {
     let service = within(Limits { retry_for: Duration::from_millis(300), ..quick_heartbeat() }).await;
     append(&service, "mydb", 1..=2).await;
     let mut stream = Stream::open(&service, "/v1/events?after=0", &[]).await;
@@ -415,8 +415,8 @@ async fn a_store_that_stays_away_ends_the_stream_with_a_problem_that_tells_nothi
     let problem = last.of("error");
     assert_eq!((&problem["status"], last.id), (&json!(500), None), "{problem}");
     assert!(problem["type"].as_str().unwrap().ends_with("/internal"), "{problem}");
-    let told = last.data.as_deref().unwrap();
-    assert!(!told.contains("AccessDenied") && !told.contains(&service.table.name), "{told}");
+    let reported = last.data.as_deref().unwrap();
+    assert!(!reported.contains("AccessDenied") && !reported.contains(&service.table.name), "{reported}");
 }
 
 #[tokio::test]
@@ -429,7 +429,7 @@ async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
         let entries: Vec<_> = chunk.iter().map(|n| moved("mydb", *n, json!({ "text": text }))).collect();
         assert!(table.feed.append(&entries).await.error.is_none());
     }
-    // Kernels hold megabytes for a reader, unless they are told not to.
+    // Kernels hold megabytes for a reader, unless they are configured not to.
     let listener = TcpSocket::new_v4().unwrap();
     listener.set_send_buffer_size(4096).unwrap();
     listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -65,7 +65,7 @@ async fn a_ledger_is_answered_byte_for_byte_whoever_wrote_it() {
 async fn a_graph_source_is_answered_byte_for_byte_with_its_type_as_an_enum() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
-    for (stored, told) in [
+    for (stored, reported) in [
         ("f:Bm25Index", json!("Bm25")),
         ("f:HnswIndex", json!("Vector")),
         ("f:GeoIndex", json!("Geo")),
@@ -77,7 +77,7 @@ async fn a_graph_source_is_answered_byte_for_byte_with_its_type_as_an_enum() {
         service.put("/v1/graph-sources/search", body).await.expect(201);
         service.put("/v1/indexes/search", json!({ "new": root(4) })).await.expect(200);
         let expected = format!(
-            r#"{{"graph_source_id":"search:main","name":"search","branch":"main","source_type":{told},"config":"{{\"k1\":1.2}}","dependencies":["mydb:main"],"index_id":"{}","index_t":4,"retracted":false}}"#,
+            r#"{{"graph_source_id":"search:main","name":"search","branch":"main","source_type":{reported},"config":"{{\"k1\":1.2}}","dependencies":["mydb:main"],"index_id":"{}","index_t":4,"retracted":false}}"#,
             index_cid(4)
         );
         for prefix in PREFIXES {
@@ -106,8 +106,8 @@ async fn refs_are_compared_and_set_byte_for_byte() {
             for operation in ["commit", "index"] {
                 let (one, two) = if operation == "commit" { (&one, &two) } else { (&index_cid(1), &index_cid(2)) };
                 let value = |id: &ContentId, t: i64| json!({ "id": id.as_str(), "t": t });
-                let told = |id: &ContentId, t: i64| format!(r#"{{"id":"{id}","t":{t}}}"#);
-                let updated = |id, t| (200, format!(r#"{{"status":"updated","ref":{}}}"#, told(id, t)));
+                let reported = |id: &ContentId, t: i64| format!(r#"{{"id":"{id}","t":{t}}}"#);
+                let updated = |id, t| (200, format!(r#"{{"status":"updated","ref":{}}}"#, reported(id, t)));
                 let conflict = |actual: &str| (409, format!(r#"{{"status":"conflict","actual":{actual}}}"#));
                 let first = json!({ "expected": unborn(), "new": value(one, 1) });
                 let exists = json!({ "expected": null, "new": value(two, 2) });
@@ -116,10 +116,10 @@ async fn refs_are_compared_and_set_byte_for_byte() {
                 let back = json!({ "expected": value(two, 2), "new": value(one, 1) });
                 assert_eq!(post(operation, wrong.clone()).await, conflict(r#"{"id":null,"t":0}"#));
                 assert_eq!(post(operation, first.clone()).await, updated(one, 1));
-                assert_eq!(post(operation, exists).await, conflict(&told(one, 1)));
+                assert_eq!(post(operation, exists).await, conflict(&reported(one, 1)));
                 assert_eq!(post(operation, next).await, updated(two, 2));
-                assert_eq!(post(operation, wrong).await, conflict(&told(two, 2)));
-                assert_eq!(post(operation, back).await, conflict(&told(two, 2)));
+                assert_eq!(post(operation, wrong).await, conflict(&reported(two, 2)));
+                assert_eq!(post(operation, back).await, conflict(&reported(two, 2)));
             }
         }
     }
@@ -182,19 +182,19 @@ async fn the_snapshot_holds_ledgers_and_graph_sources_apart() {
     retract(&service, "search").await;
     for prefix in PREFIXES {
         let snapshot = service.get(&format!("{prefix}/nameservice/snapshot")).await.expect(200);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (list, id) in [("ledgers", "ledger_id"), ("graph_sources", "graph_source_id")] {
             for record in snapshot[list].as_array().unwrap() {
                 let path = format!("{prefix}/storage/ns/{}", record[id].as_str().unwrap());
                 if list == "ledgers" {
                     assert_eq!(record, &service.get(&path).await.expect(200));
                 }
-                told.push((list, record[id].as_str().unwrap().to_owned()));
+                reported.push((list, record[id].as_str().unwrap().to_owned()));
             }
         }
-        told.sort();
+        reported.sort();
         let expected = [("graph_sources", "search:main"), ("ledgers", "mydb:dev"), ("ledgers", "mydb:main")];
-        assert_eq!(told, expected.map(|(list, id)| (list, id.to_owned())));
+        assert_eq!(reported, expected.map(|(list, id)| (list, id.to_owned())));
     }
 }
 

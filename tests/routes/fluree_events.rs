@@ -14,7 +14,7 @@ const ALL: &str = "/fluree/events?all=true";
 
 /// What an event says beside its time, which must be now.
 #[track_caller]
-fn told(block: &Block) -> Value {
+fn data_of(block: &Block) -> Value {
     let name = block.event.clone().unwrap();
     let mut data = block.of(&name);
     assert_eq!(data["action"], json!(name));
@@ -25,7 +25,7 @@ fn told(block: &Block) -> Value {
 }
 
 fn name(block: &Block) -> (String, String) {
-    let data = told(block);
+    let data = data_of(block);
     (data["action"].as_str().unwrap().to_owned(), data["resource_id"].as_str().unwrap().to_owned())
 }
 
@@ -99,7 +99,7 @@ async fn the_records_come_first_and_then_what_becomes_of_them() {
 }
 
 #[tokio::test]
-async fn records_are_told_as_fluree_knows_them_without_secrets() {
+async fn records_are_reported_as_fluree_knows_them_without_secrets() {
     let service = Service::start().await;
     born(&service, "mydb", 2).await;
     service.put("/v1/indexes/mydb", json!({ "new": root(1) })).await.expect(200);
@@ -122,21 +122,21 @@ async fn records_are_told_as_fluree_knows_them_without_secrets() {
             "retracted": false,
         },
     });
-    let mut told_of = Vec::new();
+    let mut reported = Vec::new();
     let mut stream = Stream::open(&service, ALL, &[]).await;
-    told_of.extend(opening(&mut stream).await.0);
+    reported.extend(opening(&mut stream).await.0);
     let mut stream = Stream::resume(&service, ALL, 0).await;
-    told_of.extend(stream.events(2).await);
-    assert_eq!(told_of.len(), 4);
-    for block in &told_of {
+    reported.extend(stream.events(2).await);
+    assert_eq!(reported.len(), 4);
+    for block in &reported {
         assert!(!block.data.as_deref().unwrap().contains("geheim"));
         let expected = if block.of("ns-record")["kind"] == "ledger" { &ledger } else { &graph_source };
-        assert_eq!(&told(block), expected);
+        assert_eq!(&data_of(block), expected);
     }
 }
 
 #[tokio::test]
-async fn only_what_was_named_is_told_and_only_as_what_it_was_named() {
+async fn only_what_was_named_is_reported_and_only_as_what_it_was_named() {
     let service = Service::start().await;
     for name in ["mydb", "other", "tenant/db"] {
         born(&service, name, 1).await;
@@ -176,7 +176,7 @@ async fn a_stream_of_nothing_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_reader_who_comes_back_is_told_only_what_has_changed() {
+async fn a_reader_who_comes_back_receives_only_what_has_changed() {
     let service = Service::start().await;
     for name in ["a", "b", "c", "d"] {
         born(&service, name, 1).await;
@@ -207,7 +207,7 @@ async fn a_reader_who_comes_back_is_told_only_what_has_changed() {
 }
 
 #[tokio::test]
-async fn many_changes_of_a_record_are_told_once_and_read_once() {
+async fn many_changes_of_a_record_are_reported_once_and_read_once() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
     let entries: Vec<_> = (1..=49).map(|n| moved("mydb", n, json!({}))).collect();
@@ -223,7 +223,7 @@ async fn many_changes_of_a_record_are_told_once_and_read_once() {
 }
 
 #[tokio::test]
-async fn a_record_that_took_the_place_of_one_of_another_kind_is_told_beside_its_end() {
+async fn a_record_that_took_the_place_of_one_of_another_kind_is_reported_beside_its_end() {
     let service = Service::start().await;
     born(&service, "x", 1).await;
     service.delete("/v1/records/x").await.expect(204);
@@ -231,7 +231,7 @@ async fn a_record_that_took_the_place_of_one_of_another_kind_is_told_beside_its_
     pump(&service.table).await;
     let mut stream = Stream::resume(&service, ALL, 0).await;
     let kinds: Vec<_> =
-        stream.events(2).await.iter().map(|block| (block.event.clone(), told(block)["kind"].clone())).collect();
+        stream.events(2).await.iter().map(|block| (block.event.clone(), data_of(block)["kind"].clone())).collect();
     let expected = [("ns-retracted", "ledger"), ("ns-record", "graph-source")];
     assert_eq!(kinds, expected.map(|(event, kind)| (Some(event.to_owned()), json!(kind))));
 }
@@ -273,7 +273,7 @@ async fn a_failure_of_the_store_in_the_opening_is_waited_out() {
 }
 
 #[tokio::test]
-async fn a_token_is_told_of_its_own_records() {
+async fn a_token_receives_its_own_records() {
     use super::authorization::{guarded, narrow, token};
     let service = guarded().await;
     let store = &service.table.store;

@@ -107,7 +107,7 @@ async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_not_told() {
+async fn what_has_expired_is_not_reported() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;
     let expiring = service.table.feed.clone().with_retention(Duration::ZERO);

@@ -25,7 +25,7 @@ async fn who_does_not_know_the_routes_is_led_to_them() {
 }
 
 #[tokio::test]
-async fn another_method_is_told_which_the_route_takes() {
+async fn another_method_is_answered_with_those_of_the_route() {
     let service = Service::start().await;
     for (method, path, allow) in [
         (Method::GET, "/v1/ledgers", &["POST"] as &[_]),

@@ -21,7 +21,7 @@ async fn furnished() -> Service {
 }
 
 #[tokio::test]
-async fn summaries_tell_what_the_index_knows_and_full_views_are_whole_records() {
+async fn summaries_show_what_the_index_has_and_full_views_are_whole_records() {
     let service = furnished().await;
     let page = list(&service, "name=books").await;
     assert_eq!(members(&page), ["records"], "no cursor on the last page");

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use nameservice_tests::{mapping::event_record, prelude::*, pump};
 use stream_consumer::Consumer;
 
-use super::{of, told, whole};
+use super::{of, reported, whole};
 
 async fn consumed(table: &Table) -> Vec<Change> {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
@@ -16,7 +16,7 @@ async fn consumed(table: &Table) -> Vec<Change> {
 }
 
 #[tokio::test]
-async fn a_life_is_told_from_creation_to_purge() {
+async fn a_life_is_reported_from_creation_to_purge() {
     let table = Table::fresh().await;
     let (store, address) = (&table.store, at("a:main"));
     store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap().applied();
@@ -33,13 +33,13 @@ async fn a_life_is_told_from_creation_to_purge() {
     store.restore(&Call::fresh(), &address).await.unwrap().applied();
     store.purge(&Call::fresh(), &address).await.unwrap().applied();
     let changes = consumed(&table).await;
-    let mut told = of(&changes, "a:main");
+    let mut reported = of(&changes, "a:main");
     // The items of one transaction come in any order.
     for range in [0..2, 5..7, 7..12, 12..17, 17..20] {
-        told[range].sort();
+        reported[range].sort();
     }
     assert_eq!(
-        told,
+        reported,
         [
             ("meta", "created", 0),
             ("status", "created", 1),
@@ -109,7 +109,7 @@ async fn secrets_never_reach_the_feed_and_large_payloads_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_time_that_cannot_be_told_is_the_streams() {
+async fn a_time_that_cannot_be_read_is_the_streams() {
     let table = Table::fresh().await;
     table.put(&rows::ledger("a:main").commit(cid(1), 1).rows()).await;
     for (t, ms) in [(2, i64::MIN), (3, -1), (4, i64::MAX), (5, 253_402_207_200_000)] {
@@ -190,7 +190,7 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         let answer = consumer.handle(event).await;
         assert!(answer.batch_item_failures.is_empty(), "{name}: {answer:?}");
-        let mut said: Vec<_> = whole(&table.feed).await.iter().map(told).collect();
+        let mut said: Vec<_> = whole(&table.feed).await.iter().map(reported).collect();
         said.sort();
         let wanted: Vec<_> = wanted.iter().map(|(a, part, kind, v)| ((*a).to_owned(), *part, *kind, *v)).collect();
         assert_eq!(said, wanted, "{name}");

@@ -6,7 +6,7 @@ use nameservice_tests::{mapping::event_record, prelude::*, pump};
 use stream_consumer::{Consumer, Delivery};
 use tokio::{sync::Notify, time::timeout};
 
-use super::{Published, expected::assert_told, told, whole};
+use super::{Published, expected::assert_reported, reported, whole};
 
 /// 60 changes: two transactions; and a record whose kind must be asked for.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
@@ -76,7 +76,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
             let answer = again.handle(json!({ "Records": batch })).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
             let changes = whole(&feed).await;
-            assert_told(&changes, &expected);
+            assert_reported(&changes, &expected);
             let published: Vec<u64> = topic.by_position().into_keys().collect();
             assert_eq!(published, (2..=60).collect::<Vec<_>>(), "all of the batch was published");
             if !died {
@@ -122,7 +122,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
         }
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         assert!(consumer.handle(json!({ "Records": batch })).await.batch_item_failures.is_empty());
-        assert_told(&whole(&table.feed).await, &expected);
+        assert_reported(&whole(&table.feed).await, &expected);
     }
 }
 
@@ -151,8 +151,8 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
 
     // Nothing, two, and then all four were published.
     let changing: Vec<&Delivery> = {
-        let told = whole_of_each(&table, &deliveries).await;
-        deliveries.iter().filter(|delivery| told.contains(&delivery.event_id().to_owned())).collect()
+        let reported = whole_of_each(&table, &deliveries).await;
+        deliveries.iter().filter(|delivery| reported.contains(&delivery.event_id().to_owned())).collect()
     };
     let first = consumer.consume(&deliveries).await;
     assert_eq!(first.failed.as_deref(), Some(changing[0].sequence_number()));
@@ -163,7 +163,7 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
     assert_eq!(changes.len(), 4);
     assert_eq!(published.by_position().into_values().collect::<Vec<_>>(), changes);
     assert_eq!(published.messages(), 2 + 4);
-    assert!(changes.iter().map(told).is_sorted_by_key(|told| told.1 == "head" && told.3 == 2));
+    assert!(changes.iter().map(reported).is_sorted_by_key(|reported| reported.1 == "head" && reported.3 == 2));
 }
 
 /// Returns the event ids of the deliveries with a change: each consumed alone, into a feed of its own.

@@ -17,7 +17,7 @@ use nameservice_tests::{
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use stream_consumer::Consumer;
 
-use super::{Published, expected::assert_told, lay_out, records, seeds, whole, writes};
+use super::{Published, expected::assert_reported, lay_out, records, seeds, whole, writes};
 
 /// Enough for every fault to happen, and far from for ever.
 const ROUNDS: usize = 3_000;
@@ -53,7 +53,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
 
         let feed = table.direct_feed();
         let changes = whole(&feed).await;
-        assert_told(&changes, &expected);
+        assert_reported(&changes, &expected);
         for reader in readers {
             assert_eq!(reader.await.unwrap(), changes, "a reader misses nothing and sees nothing twice");
         }
@@ -87,7 +87,7 @@ async fn consumers_of_two_shards_share_one_counter() {
         for racer in racers {
             racer.await.unwrap();
         }
-        assert_told(&whole(&table.feed).await, &expected);
+        assert_reported(&whole(&table.feed).await, &expected);
     }
 }
 

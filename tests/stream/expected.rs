@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nameservice_tests::prelude::*;
 
 /// One part of one record: key, kind, watermark.
-pub(super) type Told = (String, &'static str, &'static str, i64);
+pub(super) type Reported = (String, &'static str, &'static str, i64);
 
 /// All rows of the table that are parts of records.
 pub(super) type Rows = BTreeMap<(String, String), Row>;
@@ -18,7 +18,7 @@ pub(super) async fn rows_of(table: &Table) -> Rows {
 }
 
 /// What one write has changed, in no order.
-pub(super) fn changes_between(before: &Rows, after: &Rows) -> Vec<Told> {
+pub(super) fn changes_between(before: &Rows, after: &Rows) -> Vec<Reported> {
     let mut changes = Vec::new();
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
     for key in keys {
@@ -93,37 +93,37 @@ fn kind_of(old: Option<&Part>, new: Option<&Part>, part: &str) -> Option<&'stati
 }
 
 /// Panics unless the feed says of every address what was expected, write by write in their order, each once.
-pub(super) fn assert_told(changes: &[Change], expected: &[Vec<Told>]) {
+pub(super) fn assert_reported(changes: &[Change], expected: &[Vec<Reported>]) {
     for (change, position) in changes.iter().zip(1..) {
         assert_eq!(change.position, position, "positions have no gap");
     }
-    let mut by_address: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+    let mut by_address: BTreeMap<&str, Vec<Reported>> = BTreeMap::new();
     for change in changes {
-        by_address.entry(change.address.as_str()).or_default().push(super::told(change));
+        by_address.entry(change.address.as_str()).or_default().push(super::reported(change));
     }
-    let mut wanted: BTreeMap<&str, Vec<Vec<Told>>> = BTreeMap::new();
+    let mut wanted: BTreeMap<&str, Vec<Vec<Reported>>> = BTreeMap::new();
     for write in expected {
-        let mut parts: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
-        for told in write {
-            parts.entry(told.0.as_str()).or_default().push(told.clone());
+        let mut parts: BTreeMap<&str, Vec<Reported>> = BTreeMap::new();
+        for reported in write {
+            parts.entry(reported.0.as_str()).or_default().push(reported.clone());
         }
-        for (address, told) in parts {
-            wanted.entry(address).or_default().push(told);
+        for (address, reported) in parts {
+            wanted.entry(address).or_default().push(reported);
         }
     }
     let shown: Vec<_> = by_address.keys().collect();
     let listed: Vec<_> = wanted.keys().collect();
-    assert_eq!(shown, listed, "the feed tells of the records that have changed");
+    assert_eq!(shown, listed, "the feed reports the records that have changed");
     for (address, writes) in wanted {
-        let mut told = by_address.remove(address).unwrap().into_iter();
+        let mut reported = by_address.remove(address).unwrap().into_iter();
         for (n, mut write) in writes.into_iter().enumerate() {
             // The items of one transaction come in any order.
-            let mut next: Vec<Told> = told.by_ref().take(write.len()).collect();
+            let mut next: Vec<Reported> = reported.by_ref().take(write.len()).collect();
             next.sort();
             write.sort();
             assert_eq!(next, write, "{address}, change {n}");
         }
-        assert_eq!(told.next(), None, "{address}: more than was changed");
+        assert_eq!(reported.next(), None, "{address}: more than was changed");
     }
     assert_watermarks_grow(changes);
 }

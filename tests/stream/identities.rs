@@ -32,7 +32,7 @@ async fn purge(store: &Store, address: &str) {
 }
 
 #[tokio::test]
-async fn a_record_that_became_another_is_told_as_what_it_was_however_the_stream_is_cut() {
+async fn a_record_that_became_another_is_reported_as_what_it_was_however_the_stream_is_cut() {
     let table = Table::fresh().await;
     create(&table.store, "x:main").await;
     table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
@@ -58,7 +58,7 @@ async fn a_record_that_became_another_is_told_as_what_it_was_however_the_stream_
 }
 
 #[tokio::test]
-async fn a_record_that_was_purged_meanwhile_is_told_as_what_it_was() {
+async fn a_record_that_was_purged_meanwhile_is_reported_as_what_it_was() {
     let table = Table::fresh().await;
     publish(&table.store, "s:main").await;
     let created = pump::deliveries(&table).await;
@@ -74,7 +74,7 @@ async fn a_record_that_was_purged_meanwhile_is_told_as_what_it_was() {
 }
 
 #[tokio::test]
-async fn a_redelivery_tells_of_the_same_kind_although_the_record_has_become_another() {
+async fn a_redelivery_reports_the_same_kind_although_the_record_has_become_another() {
     let table = Table::fresh().await;
     create(&table.store, "x:main").await;
     let created = pump::deliveries(&table).await;

@@ -12,7 +12,7 @@ use nameservice_tests::{
 use rand::{SeedableRng, rngs::StdRng};
 use stream_consumer::Consumer;
 
-use super::{expected::assert_told, records, whole, writes};
+use super::{expected::assert_reported, records, whole, writes};
 
 /// The answer to a call: how often it was called, the sequence numbers.
 type Answer = fn(usize, &[u64]) -> Result<Value, String>;
@@ -262,11 +262,11 @@ async fn a_consumer_that_makes_a_mistake_is_caught() {
             mapping.feed("s", records.iter().cloned());
             mapping.run(&Careless { consumer, mistake }, 3_000).await;
             let changes = whole(&feed).await;
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                assert_told(&changes, &expected);
+            let reported = catch_unwind(AssertUnwindSafe(|| {
+                assert_reported(&changes, &expected);
                 assert_eq!(topic.by_position().into_values().collect::<Vec<_>>(), changes);
             }));
-            caught |= told.is_err();
+            caught |= reported.is_err();
             if caught {
                 break;
             }

@@ -27,8 +27,8 @@ fn change(position: u64, payload: ChangePayload) -> Change {
 
 #[test]
 fn a_body_is_a_valid_cloud_event() {
-    let told = change(42, ChangePayload::Value(json!({ "k1": 1.2 })));
-    let text = serde_json::to_string(&cloud_event("/nameservice/my-table", &told).unwrap()).unwrap();
+    let reported = change(42, ChangePayload::Value(json!({ "k1": 1.2 })));
+    let text = serde_json::to_string(&cloud_event("/nameservice/my-table", &reported).unwrap()).unwrap();
     let body: Value = serde_json::from_str(&text).unwrap();
     // What the specification requires, and the types of all attributes.
     assert_eq!(body["specversion"], "1.0");
@@ -38,7 +38,7 @@ fn a_body_is_a_valid_cloud_event() {
     assert_eq!(body["subject"], "search/en:v2");
     assert_eq!(body["datacontenttype"], "application/json");
     let time: Timestamp = body["time"].as_str().unwrap().parse().unwrap();
-    assert_eq!(time, told.occurred_at);
+    assert_eq!(time, reported.occurred_at);
     assert!(body["source"].as_str().unwrap().parse::<http::Uri>().is_ok(), "a URI reference");
     for name in body.as_object().unwrap().keys() {
         assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) && name.len() <= 20, "{name}");

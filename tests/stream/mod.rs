@@ -54,7 +54,7 @@ async fn whole(feed: &Feed) -> Vec<Change> {
 }
 
 /// What a change says in a word: address, part, kind and watermark.
-fn told(change: &Change) -> (String, &'static str, &'static str, i64) {
+fn reported(change: &Change) -> (String, &'static str, &'static str, i64) {
     (change.address.to_string(), change.part.as_str(), change.kind.as_str(), change.watermark)
 }
 

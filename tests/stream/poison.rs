@@ -91,9 +91,9 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_goes_on() {
     let answer = consumer.handle(json!({ "Records": batch })).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
     let sent = letters.sent.lock().unwrap().clone();
-    for ((record, reason), (sent, told)) in bad.iter().zip(&sent) {
+    for ((record, reason), (sent, reported)) in bad.iter().zip(&sent) {
         assert_eq!(sent, record, "whole");
-        assert!(told.contains(reason) && told.len() < 2_000, "{told}: {reason}");
+        assert!(reported.contains(reason) && reported.len() < 2_000, "{reported}: {reason}");
     }
     assert_eq!(sent.len(), bad.len());
     let changes = whole(&table.feed).await;

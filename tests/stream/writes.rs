@@ -3,13 +3,13 @@
 use nameservice_tests::{prelude::*, rows::Fluree};
 use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
 
-use super::expected::{Rows, Told, changes_between, rows_of};
+use super::expected::{Reported, Rows, changes_between, rows_of};
 
 const LEDGERS: [&str; 4] = ["a:main", "b:main", "c/d:main", "a:dev"];
 const SOURCES: [&str; 2] = ["s:main", "t:main"];
 
 /// Writes at random, and returns what each write has changed.
-pub(super) async fn write(table: &Table, random: &mut StdRng, writes: usize) -> Vec<Vec<Told>> {
+pub(super) async fn write(table: &Table, random: &mut StdRng, writes: usize) -> Vec<Vec<Reported>> {
     let mut expected = Vec::new();
     let mut before: Rows = rows_of(table).await;
     for n in 0..writes {
@@ -17,7 +17,9 @@ pub(super) async fn write(table: &Table, random: &mut StdRng, writes: usize) -> 
         let after = rows_of(table).await;
         let changes = changes_between(&before, &after);
         for (address, t) in heads {
-            let moved = changes.iter().any(|told| told.0 == address.as_str() && told.1 == "head" && told.3 == t);
+            let moved = changes
+                .iter()
+                .any(|reported| reported.0 == address.as_str() && reported.1 == "head" && reported.3 == t);
             assert!(moved, "{address}: the head was moved to {t}, but the rows do not show it: {changes:?}");
         }
         expected.push(changes);

@@ -31,7 +31,7 @@ async fn a_batch_of_any_length_is_written_whole_in_requests_of_25() {
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_written_are_told_one_by_one_and_take_no_other_with_them() {
+async fn rows_that_cannot_be_written_are_reported_one_by_one_and_take_no_other_with_them() {
     let ground = Ground::of(&ORDERS).await;
     let mut rows: Vec<_> = (0..40).map(|n| (order("ada", format!("{n:02}")), None)).collect();
     rows[3].0.note = "x".repeat(410 * 1024);
@@ -58,7 +58,7 @@ async fn rows_that_cannot_be_written_are_told_one_by_one_and_take_no_other_with_
 }
 
 #[tokio::test]
-async fn rows_that_stay_unprocessed_are_told_and_can_be_sent_again() {
+async fn rows_that_stay_unprocessed_are_reported_and_can_be_sent_again() {
     let ground = Ground::of(&ORDERS).await;
     let rows: Vec<_> = (0..50).map(|n| (order("ada", format!("{n:02}")), None)).collect();
     ground.proxy.on("BatchWriteItem", Fault::untouched_batch().skipping(1).always());

@@ -22,7 +22,7 @@ async fn a_table_that_is_missing_is_no_table_to_check() {
 }
 
 #[tokio::test]
-async fn a_foreign_table_is_told_what_it_lacks() {
+async fn what_a_foreign_table_lacks_is_reported() {
     let counters = Ground::of(&COUNTERS).await;
     let mistaken = View::new(counters.client.clone(), counters.direct.table(), &ORDERS);
     let expected = "`customer` and `placed_at`".to_owned();
@@ -40,7 +40,7 @@ async fn a_foreign_table_is_told_what_it_lacks() {
 }
 
 #[tokio::test]
-async fn a_table_whose_indexes_differ_is_told_how() {
+async fn how_the_indexes_of_a_table_differ_is_reported() {
     static WANTED: Description = Description {
         indexes: &[
             Index {

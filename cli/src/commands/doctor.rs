@@ -80,7 +80,7 @@ pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     let spinner = Spinner::begin(output, "examining");
     let examined = examine(&patient, &mut report, &spinner).await;
     drop(spinner);
-    // What was found before the table could no longer be read is worth telling, too.
+    // What was found before the table could no longer be read is worth reporting, too.
     if examined.is_ok() || !report.findings.is_empty() {
         report.print(output)?;
     }
@@ -157,7 +157,7 @@ async fn examine(patient: &Patient, report: &mut Report, spinner: &Spinner) -> R
             let examined = check_records(table, has_feed, patient.fix, report).await?;
             if has_feed {
                 report.findings.extend(check_feed(table, &examined.last_written).await?);
-                report.findings.extend(check_buried(table).await?);
+                report.findings.extend(check_dead_letters(table).await?);
             }
         }
         Some(Data::Files(stored)) => {
@@ -302,7 +302,7 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
 }
 
 /// Stream records that could not be read, where they are kept beside the feed.
-async fn check_buried(table: &Table) -> Result<Vec<Finding>, Failure> {
+async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
     let letters = table.feed.dead_letters().await.map_err(|source| unreadable(table.feed.table(), source))?;
     let Some(last) = letters.iter().max_by_key(|letter| letter.recorded_at) else { return Ok(Vec::new()) };
     let what = format!(
@@ -311,7 +311,7 @@ async fn check_buried(table: &Table) -> Result<Vec<Finding>, Failure> {
         last.recorded_at,
         last.reason
     );
-    let mend = "mend the rows they tell of, then delete those of `poison#0` in the feed's table";
+    let mend = "fix the rows that they name, then delete those of `poison#0` in the feed's table";
     Ok(vec![Finding::new("dead-letters", Severity::Warning, what, mend)])
 }
 
@@ -327,7 +327,7 @@ async fn check_queue(queue: &Queue) -> Vec<Finding> {
                 return Vec::new();
             }
             let what = format!("about {waiting} messages wait in the queue of dead letters");
-            (Severity::Warning, what, "read their reasons, mend the rows they tell of, then delete them")
+            (Severity::Warning, what, "read their reasons, fix the rows that they name, then delete them")
         }
         Err(error) => {
             let what = format!("the queue of dead letters cannot be asked: {}", nameservice_model::chain(&error));

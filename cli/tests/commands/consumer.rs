@@ -177,7 +177,7 @@ async fn a_stream_that_was_outrun_begins_an_epoch_once() {
     assert_eq!(after.len(), 3);
 }
 
-/// A table that is made again under its name replays what nobody has read of the one before. Readers are told that it is
+/// A table that is made again under its name replays what nobody has read of the one before. Readers learn that it is
 /// another table.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_was_made_again_begins_an_epoch() {
@@ -195,8 +195,8 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
         panic!("{oldest} is gone")
     };
-    let told: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
-    assert_eq!((after.len(), told), (2, BTreeSet::from(["other:main"])));
+    let reported: BTreeSet<_> = after.iter().map(|change| change.address.as_str()).collect();
+    assert_eq!((after.len(), reported), (2, BTreeSet::from(["other:main"])));
 }
 
 #[tokio::test]

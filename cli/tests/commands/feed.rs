@@ -19,7 +19,7 @@ use serde_json::json;
 use super::*;
 
 /// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A `watch` whose output is read as it comes.
 struct Watch {
@@ -39,7 +39,7 @@ impl Watch {
     }
 
     fn next(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no other change: {error}"))
+        self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("no other change: {error}"))
     }
 
     /// Reads up to the change that has these words in it.
@@ -54,7 +54,7 @@ impl Watch {
     }
 
     fn note(&self) -> String {
-        self.notes.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
+        self.notes.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
     }
 
     /// What Ctrl-C does. Everything that was not read yet is given back.
@@ -90,11 +90,11 @@ fn position(line: &str) -> u64 {
 
 /// Waits until `watch --from start` would see so many changes.
 fn wait_for_position(url: &str, position: u64) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let (code, stdout, _) = run(&["--url", url, "--json"], "changes");
-        let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
-        if code == 0 && told["position"].as_u64() >= Some(position) {
+        let reported: Value = serde_json::from_str(&stdout).unwrap_or_default();
+        if code == 0 && reported["position"].as_u64() >= Some(position) {
             return;
         }
         assert!(Instant::now() < until, "{code} {stdout}");
@@ -177,8 +177,8 @@ fn changes_and_history_print_what_the_feed_holds() {
     assert_eq!(run(&target, "history nowhere").0, 4);
     assert_eq!(run(&target, "changes --after 7").0, 6);
     let (_, stdout, _) = run(&["--json", "--url", &service.url], "history mydb --concern head");
-    let told: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!(told["changes"][0]["payload"], json!({"id": ID, "t": 1}));
+    let reported: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(reported["changes"][0]["payload"], json!({"id": ID, "t": 1}));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "5s"]);
     run(&["--url", &service.url], "create mydb");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while run(&["--url", &service.url], "changes --after 0").0 != 6 {
         assert!(Instant::now() < until, "the changes do not expire");
         std::thread::sleep(Duration::from_millis(100));
@@ -195,7 +195,7 @@ fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
     let watch = Watch::start(&service.url, "--from 1");
     assert_eq!(watch.note(), "positions 1 to 2 are gone from the feed; going on at 3");
     assert_eq!(position(&watch.next()), 3);
-    // Who asks for what there is, is told of nothing else.
+    // Who asks for what there is, receives nothing else.
     let from_start = Watch::start(&service.url, "--from start");
     assert_eq!(position(&from_start.next()), 3);
     assert_eq!(from_start.interrupt().2, [""; 0]);
@@ -238,15 +238,15 @@ fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
         })
     });
     std::thread::sleep(Duration::from_millis(300));
-    let told = Instant::now();
+    let begun = Instant::now();
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(service.process.wait().unwrap().success());
-    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     // It ends as a poll ends, with what there is.
     polling.join().unwrap().unwrap();
 }
 
-/// Pushes heads to some ledgers, each in its order, until the service is gone; tells what was acknowledged.
+/// Pushes heads to some ledgers, each in its order, until the service is gone; returns what was acknowledged.
 async fn push_until_it_is_gone(url: &str, first: i64, acknowledged: Arc<AtomicUsize>) -> BTreeMap<String, Vec<i64>> {
     let writers = (0..4).map(|writer| {
         let (url, acknowledged) = (url.to_owned(), acknowledged.clone());
@@ -301,11 +301,11 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
     }
     // Once this is in the feed, so is everything before it.
     assert_eq!(run(&["--url", &service.url], "create last").0, 0);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let changes = loop {
         let (_, stdout, _) = run(&["--url", &service.url, "--json"], "changes");
-        let told: Value = serde_json::from_str(&stdout).unwrap();
-        let Value::Array(changes) = told["changes"].clone() else { panic!("{told}") };
+        let reported: Value = serde_json::from_str(&stdout).unwrap();
+        let Value::Array(changes) = reported["changes"].clone() else { panic!("{reported}") };
         if changes.iter().filter(|change| change["name"] == "last").count() == 2 {
             break changes;
         }
@@ -320,11 +320,11 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
         heads.entry(address).or_default().push(change["watermark"].as_i64().unwrap());
     }
     for (address, acknowledged) in &expected {
-        let told = &heads[address.as_str()];
-        assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{address}: out of order, or twice: {told:?}");
-        let missing: Vec<_> = acknowledged.iter().filter(|t| !told.contains(t)).collect();
+        let reported = &heads[address.as_str()];
+        assert!(reported.windows(2).all(|pair| pair[0] < pair[1]), "{address}: out of order, or twice: {reported:?}");
+        let missing: Vec<_> = acknowledged.iter().filter(|t| !reported.contains(t)).collect();
         assert!(missing.is_empty(), "{address}: {missing:?}");
         // One a round may have been applied without its answer.
-        assert!(told.len() <= acknowledged.len() + 3, "{address}: {told:?} for {acknowledged:?}");
+        assert!(reported.len() <= acknowledged.len() + 3, "{address}: {reported:?} for {acknowledged:?}");
     }
 }

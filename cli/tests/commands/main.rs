@@ -152,8 +152,8 @@ fn follow_script(target: &[&str]) {
     for (line, code, words) in SCRIPT {
         let (exit, stdout, stderr) = run(target, line);
         assert_eq!(exit, *code, "{line}\n{stdout}{stderr}");
-        let told = if exit == 0 { &stdout } else { &stderr };
-        assert!(told.contains(words), "{line}\n{stdout}{stderr}");
+        let reported = if exit == 0 { &stdout } else { &stderr };
+        assert!(reported.contains(words), "{line}\n{stdout}{stderr}");
     }
 }
 
@@ -286,7 +286,7 @@ fn programs_get_the_json_of_answers_and_of_rejections() {
 }
 
 #[test]
-fn a_killed_service_loses_nothing_and_a_second_one_is_told_of_the_first() {
+fn a_killed_service_loses_nothing_and_a_second_one_names_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
     let mut first = spawn_serve(directory.path());
@@ -300,12 +300,12 @@ fn a_killed_service_loses_nothing_and_a_second_one_is_told_of_the_first() {
 
 #[cfg(unix)]
 #[test]
-fn a_service_that_is_told_to_stop_does_so_in_order() {
+fn a_service_that_is_asked_to_stop_does_so_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let mut service = spawn_serve(directory.path());
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
-    let told = Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
-    assert!(told.success() && service.process.wait().unwrap().success());
+    let sent = Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
+    assert!(sent.success() && service.process.wait().unwrap().success());
     assert_eq!(run(&["--url", &service.url], "show mydb").0, 7);
 }
 
@@ -352,7 +352,7 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
-fn a_transaction_is_told_operation_by_operation() {
+fn a_transaction_is_reported_operation_by_operation() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
     let target = ["--data", data];
@@ -403,8 +403,8 @@ mod leases {
     }
 
     fn signal(process: &Child, name: &str) {
-        let told = Command::new("kill").args([name, &process.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let sent = Command::new("kill").args([name, &process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
     }
 
     /// The first line that the command prints: it runs.
@@ -415,7 +415,7 @@ mod leases {
         (line.trim().to_owned(), stdout)
     }
 
-    fn told(mut process: Child) -> (ExitStatus, String) {
+    fn finished(mut process: Child) -> (ExitStatus, String) {
         let status = process.wait().unwrap();
         let mut stderr = String::new();
         process.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
@@ -435,8 +435,8 @@ mod leases {
     #[test]
     fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         with_service(|url| {
-            // What is left when it is told to end can be seen on stdout, and its child is in its group.
-            let shell = "trap 'echo told to end; exit 0' TERM; echo $NAMESERVICE_LEASE_TOKEN; sleep 60 & wait";
+            // What is left when it is asked to end can be seen on stdout, and its child is in its group.
+            let shell = "trap 'echo asked to end; exit 0' TERM; echo $NAMESERVICE_LEASE_TOKEN; sleep 60 & wait";
             let mut first = hold(url, "--holder first --ttl 1", shell);
             let (token, mut stdout) = first_line(&mut first);
             assert_eq!(token, "1");
@@ -449,16 +449,16 @@ mod leases {
             let woken = Instant::now();
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();
-            assert_eq!(line, "told to end\n");
+            assert_eq!(line, "asked to end\n");
             assert!(woken.elapsed() < Duration::from_millis(1_000), "{:?}", woken.elapsed());
             // Nobody of its group holds the pipe any more.
             assert_eq!(stdout.read_line(&mut line).unwrap(), 0);
-            let (status, stderr) = told(first);
+            let (status, stderr) = finished(first);
             assert_eq!(status.code(), Some(3), "{stderr}");
             assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
             let late = "push head mydb OTHER 9 --lease-name index_lock --lease-holder first --lease-token 1";
             assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
-            let (status, stderr) = told(second);
+            let (status, stderr) = finished(second);
             assert_eq!(status.code(), Some(0), "{stderr}");
             assert!(stderr.starts_with("waiting: mydb:main is locked"), "{stderr}");
             assert!(run(&["--url", url], "show mydb").1.contains("at t 1"));
@@ -474,7 +474,7 @@ mod leases {
                  'mydb:main index_lock one' || exit 9; \"$NAMESERVICE\" push head mydb {ID} 4 || exit 8; \
                  NAMESERVICE_LEASE_TOKEN=7 \"$NAMESERVICE\" push head mydb {OTHER} 5; exit $((40 + $?))"
             );
-            let (status, stderr) = told(hold(url, "--holder one --ttl 1", &shell));
+            let (status, stderr) = finished(hold(url, "--holder one --ttl 1", &shell));
             assert_eq!(status.code(), Some(43), "a push under another token is rejected: {stderr}");
             assert!(run(&["--url", url], "show mydb").1.contains("at t 4"));
             assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
@@ -488,14 +488,14 @@ mod leases {
                 let mut process = hold(url, "--holder one", "echo up; exec sleep 60");
                 first_line(&mut process);
                 signal(&process, name);
-                assert_eq!(told(process).0.code(), Some(code), "{name}");
+                assert_eq!(finished(process).0.code(), Some(code), "{name}");
                 assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"), "{name}");
             }
             // One that will not end is still refreshed and left to itself: it holds its lease.
             let mut process = hold(url, "--holder one --ttl 1", "trap '' TERM; echo up; sleep 1.5; exit 5");
             first_line(&mut process);
             signal(&process, "-TERM");
-            assert_eq!(told(process).0.code(), Some(5));
+            assert_eq!(finished(process).0.code(), Some(5));
         });
     }
 
@@ -508,7 +508,7 @@ mod leases {
         let began = Instant::now();
         first_line(&mut process);
         service.kill();
-        let (status, stderr) = told(process);
+        let (status, stderr) = finished(process);
         assert_eq!(status.code(), Some(3), "{stderr}");
         assert!(stderr.contains("is not refreshed") && stderr.contains("it expired"), "{stderr}");
         assert!((1_500..4_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
@@ -569,8 +569,8 @@ async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
         (both, one, nothing_there, no_table, unfixable, elsewhere)
     });
     let (both, one, nothing_there, no_table, unfixable, elsewhere) = looked.await.unwrap();
-    let told = ["service-unhealthy", "service-openapi"].iter().all(|code| elsewhere.1.contains(code));
-    assert!(elsewhere.0 == 1 && told, "an engine is no nameservice: {elsewhere:?}");
+    let are_named = ["service-unhealthy", "service-openapi"].iter().all(|code| elsewhere.1.contains(code));
+    assert!(elsewhere.0 == 1 && are_named, "an engine is no nameservice: {elsewhere:?}");
     assert!(both.0 == 0 && both.1.contains("looked at the service") && both.1.contains("0 records"), "{both:?}");
     assert!(one.0 == 0 && one.1.contains("no table"), "{one:?}");
     assert!(nothing_there.0 == 1 && nothing_there.1.contains("service-unhealthy"), "{nothing_there:?}");

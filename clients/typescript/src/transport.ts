@@ -3,7 +3,7 @@ import { errorFrom, NotYet, OutcomeUnknown, Unavailable, type NameserviceError }
 
 type Fetch = (request: Request) => Promise<Response>;
 
-/** What may pass by itself: too many requests, and failures of the service or of something in front of it. */
+/** What may be transient: too many requests, and failures of the service or of something in front of it. */
 export const TEMPORARY = new Set([429, 500, 502, 503, 504]);
 
 /** Milliseconds to wait before the next attempt: up to twice as long each time, ten seconds at most. */

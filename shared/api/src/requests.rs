@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_head_push_expects_is_told_apart() {
+    fn what_a_head_push_expects_is_distinguished() {
         let push = |body: Value| read::<HeadPush>(body).into_push();
         let new = json!({"id": ID, "t": 2});
         assert_eq!(push(json!({"new": new})).unwrap().expected(), &Expected::Older);

@@ -38,7 +38,7 @@ impl Feed {
         let mut lag = Lag { is_empty: oldest.is_none(), ..Lag::default() };
         for written in writes.iter().filter(|written| written.at_ms >= begun_ms) {
             lag.looked_for += 1;
-            if lag.is_empty || !tells_of(&self.latest(&written.address, CHANGES_SEARCHED).await?, written) {
+            if lag.is_empty || !shows(&self.latest(&written.address, CHANGES_SEARCHED).await?, written) {
                 lag.missing.push(written.clone());
             }
         }
@@ -59,7 +59,7 @@ impl Feed {
     }
 }
 
-fn tells_of(changes: &[Change], written: &Written) -> bool {
+fn shows(changes: &[Change], written: &Written) -> bool {
     match changes.iter().find(|change| change.part == ChangedPart::Concern(written.concern)) {
         Some(last) => last.watermark >= written.watermark,
         // The record has changed so often since that it is unknown.

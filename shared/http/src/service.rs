@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_method_is_told_the_right_ones() {
+    async fn a_wrong_method_is_answered_with_the_right_ones() {
         let (response, _) = ask(request("DELETE", "/v1/records/a").body(Body::empty()).unwrap()).await;
         assert_eq!(response.headers()[header::ALLOW], "GET,HEAD");
     }

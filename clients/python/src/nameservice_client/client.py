@@ -19,7 +19,7 @@ from .lease import Lease
 from .operations import Operations
 
 Concern = Literal["meta", "head", "index", "status", "config"]
-# What may pass by itself: too many requests, and failures of the service or of something in front of it.
+# What may be transient: too many requests, and failures of the service or of something in front of it.
 TEMPORARY = {429, 500, 502, 503, 504}
 
 
@@ -151,7 +151,7 @@ class Nameservice(Operations):
 
         after: the position up to which everything is known, by default the end of the feed. Keep the `position` of each
         change once it is handled, to continue from there after a restart. Raises `PositionExpired` where the feed no longer
-        holds what follows: begin again with `snapshot`. It does not end by itself.
+        holds what follows: begin again with `snapshot`. It does not end on its own.
         """
         query = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
         # Known before the first connection, so that nothing is missed if that breaks.
