@@ -326,6 +326,31 @@ PROFILES = [
     ("a platform", {"push a head": 8_640_000, "push an index": 200_000, "take a lease": 400_000, "read a record": 43_200_000}, "a change among 21", 50),
 ]
 
+# What 1,000 readers cost that wait all month for changes that do not come. List prices of us-east-1: a million requests of an HTTP API and
+# of Lambda; a million operations and connection minutes of AppSync Events, and how often its clients connect and subscribe again.
+IDLE_READERS, MINUTES = 1_000, DAYS * 24 * 60
+REQUEST, INVOCATION, OPERATION, CONNECTION_MINUTE = 1.00 / 1e6, 0.20 / 1e6, 1.00 / 1e6, 0.08 / 1e6
+STREAM_MINUTES, POLL_SECONDS, SOCKET_HOURS = 14, 20, 24
+# A virtual machine of 2 GiB that runs a replica, an hour.
+SMALL_MACHINE = 0.0168
+
+
+def waiting():
+    streams = MINUTES / STREAM_MINUTES
+    polls = MINUTES * 60 / POLL_SECONDS
+    sockets = MINUTES / 60 / SOCKET_HOURS
+    rows = [
+        ("event streams of Lambda", IDLE_READERS, streams * INVOCATION + READER),
+        # Each begins with two looks at the feed.
+        ("long polls", IDLE_READERS, polls * (REQUEST + INVOCATION + 2 * READ_UNIT) + READER),
+        ("AppSync Events", 0, sockets * 2 * OPERATION + MINUTES * CONNECTION_MINUTE),
+    ]
+    lines = ["| readers wait by | functions that run all the time | 1,000 readers a month |", "|---|---|---|"]
+    lines += [f"| {name} | {functions:,} | ${IDLE_READERS * each:,.0f} |" for name, functions, each in rows]
+    replica = SMALL_MACHINE * MINUTES / 60 + streams * INVOCATION + READER
+    lines.append(f"| event streams of one [replica](replicas.md) on a small machine | 1 | ${replica:,.0f} |")
+    return "\n".join(lines)
+
 
 def costs(_program):
     prices = {}
@@ -344,7 +369,7 @@ def costs(_program):
         counts = ", ".join(f"{count:,}" for count in daily.values())
         shown = " | ".join(f"${part:,.0f}" for part in [*parts, sum(parts)])
         lines.append(f"| {name} | {counts} | {readers} | {shown} |")
-    return {ROOT / "docs/costs.md": between(ROOT / "docs/costs.md", {"costs": "\n".join(lines)})}
+    return {ROOT / "docs/costs.md": between(ROOT / "docs/costs.md", {"costs": "\n".join(lines), "waiting": waiting()})}
 
 
 def between(path, tables):

@@ -4,6 +4,7 @@
 //! `NAMESERVICE_TEST_ENDPOINT` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod archive;
 mod contract;
 mod doctor;
 mod dynamodb;
@@ -19,6 +20,7 @@ mod properties;
 mod replicas;
 mod requests;
 mod routes;
+mod search_index;
 mod service;
 mod soak;
 mod stream;

@@ -8,9 +8,10 @@ use nameservice_model::Address;
 
 use crate::{
     commands::{
-        BranchCommand, ChangesArgs, CompareArgs, ConfigArgs, CopyArgs, CreateArgs, DiffArgs, DoctorArgs, ExportArgs,
-        HealthArgs, HistoryArgs, ImportArgs, LeaseCommand, LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand,
-        RemoteCommand, ResetArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
+        ArchiveCommandArgs, BranchCommand, ChangesArgs, CompareArgs, ConfigArgs, CopyArgs, CreateArgs,
+        DeadLettersCommand, DiffArgs, DoctorArgs, ExportArgs, HealthArgs, HistoryArgs, ImportArgs, LeaseCommand,
+        LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand, RemoteCommand, ResetArgs, RetractArgs, SearchArgs,
+        SearchIndexCommand, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     lists::FormatArgs,
     serve::ServeArgs,
@@ -130,6 +131,17 @@ pub struct TargetArgs {
     /// The time limit of one operation that --at has named.
     #[arg(skip)]
     pub timeout: Option<Duration>,
+    /// Where changes are that the feed no longer holds, as the command has named it.
+    #[arg(skip)]
+    pub archive: ArchiveArgs,
+}
+
+/// Where changes are that the feed no longer holds.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ArchiveArgs {
+    /// Read changes that the feed no longer holds from this archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
+    #[arg(long, value_name = "URL")]
+    pub archive: Option<Place>,
 }
 
 /// The commands.
@@ -151,6 +163,9 @@ pub enum Command {
     List(ListArgs),
     /// Search records by words: the best hits first
     Search(SearchArgs),
+    /// Create and fill the OpenSearch index that answers searches of a deployment on AWS
+    #[command(subcommand)]
+    SearchIndex(SearchIndexCommand),
     /// Show every record, consistently read
     Snapshot(FormatArgs),
     /// Print changes as they come, until Ctrl-C
@@ -158,9 +173,9 @@ pub enum Command {
     /// A line each: position, time, address, what has changed, how, its watermark, and what is there now. The service may
     /// be restarted meanwhile: nothing is missed, and nothing is printed twice.
     Watch(WatchArgs),
-    /// Print the changes that the feed still holds
+    /// Print the changes that the feed still holds, and those of an archive
     Changes(ChangesArgs),
-    /// Print the changes of one record that the feed still holds
+    /// Print the changes of one record that the feed still holds, and those of an archive
     History(HistoryArgs),
     /// Show what a record has become between two positions of the feed
     ///
@@ -235,6 +250,15 @@ pub enum Command {
     /// The list is kept in remotes.toml beside the data, with what was fetched in remotes.sqlite.
     #[command(subcommand)]
     Remote(RemoteCommand),
+    /// Write the change feed to a directory or a bucket, where its changes stay for ever
+    ///
+    /// Objects of JSON Lines, each with the changes that follow the object before it: gapless and once, whatever is stopped or
+    /// repeated, and by any number of archivers at the same time. `changes`, `history`, `watch` and `serve` read them with
+    /// --archive.
+    Archive(ArchiveCommandArgs),
+    /// Show the messages that a sink of a deployment on AWS could not take, send them again, or remove them
+    #[command(subcommand, name = "deadletters")]
+    DeadLetters(DeadLettersCommand),
     /// Print the OpenAPI document
     Openapi,
     /// Print the completions of a shell

@@ -55,7 +55,7 @@ mod tests {
 
     /// Functions that are not mounted: the router itself answers what one answers behind a gateway, and the others are not
     /// called over HTTP.
-    const NOT_MOUNTED: [&str; 3] = ["not_found", "stream_consumer", "view_projector"];
+    const NOT_MOUNTED: [&str; 5] = ["feed_archive", "not_found", "search_sink", "stream_consumer", "view_projector"];
 
     #[test]
     fn every_function_is_mounted() {

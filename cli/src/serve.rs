@@ -35,7 +35,7 @@ use crate::{
     keys,
     older::Older,
     output, prometheus, routes,
-    target::{Missing, Opened, Place, Table},
+    target::{Missing, Opened, Place, Table, with_archive},
     traces,
     upstream::Upstream,
 };
@@ -279,6 +279,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(url) = &args.upstream {
         return run_replica(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
     }
+    let archive = args.archive.open().await?;
     let older = match &args.legacy {
         Some(place) => Some(Older::open(place).await?),
         None => None,
@@ -329,6 +330,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             App::new(names.clone(), names, auth)
         }
     };
+    let app = with_archive(app, archive);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
     let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced };
@@ -383,7 +385,7 @@ async fn run_replica(
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
     }
-    let app = App::new(names.clone(), names.clone(), auth);
+    let app = with_archive(App::new(names.clone(), names.clone(), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());

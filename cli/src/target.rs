@@ -10,6 +10,7 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
 };
+use nameservice_archive::{Archive, LongFeed};
 use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
@@ -18,7 +19,7 @@ use nameservice_model::{Backend, Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
 use crate::{
-    args::TargetArgs,
+    args::{ArchiveArgs, TargetArgs},
     client::{self, Client},
     consumer::Source,
     failure::Failure,
@@ -180,14 +181,20 @@ impl TargetArgs {
 
     /// A client of what the command line names.
     pub async fn client(&self, missing: Missing) -> Result<Client, Failure> {
+        let archive = self.archive.open().await?;
         let Some(place) = self.place()? else {
-            return client::remote(&self.service_url()?, self.token.clone());
+            let url = self.service_url()?;
+            let Some(archive) = archive else { return client::remote(&url, self.token.clone()) };
+            // What the service no longer holds is read here: a service in this process over that one.
+            let names = Arc::new(client::remote(&url, self.token.clone())?);
+            let app = with_archive(App::new(names.clone(), names, Auth::Open), Some(archive));
+            return client::in_process(service(routes::router(), app));
         };
         let opened = Opened::open(place, self.table_options(), missing, None).await?;
         if let Opened::Table(table) = &opened {
             table.ping().await?;
         }
-        client::in_process(service(routes::router(), opened.app(Auth::Open)))
+        client::in_process(service(routes::router(), with_archive(opened.app(Auth::Open), archive)))
     }
 }
 
@@ -249,6 +256,36 @@ impl Opened {
             Self::Table(table) => table.describe(),
             Self::Files(stored) => stored.describe(),
         }
+    }
+}
+
+/// Opens an archive, to read it or to write it.
+pub(crate) async fn open_archive(place: &nameservice::Place, missing: Missing) -> Result<Archive, Failure> {
+    match place {
+        nameservice::Place::Directory { .. } | nameservice::Place::Bucket { .. } => {
+            Ok(nameservice::archive(place, missing == Missing::Create).await?)
+        }
+        _ => Err(Failure::Usage(format!(
+            "an archive is in a directory or a bucket (file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…), not `{place}`"
+        ))),
+    }
+}
+
+impl ArchiveArgs {
+    /// Opens the archive that the command line names, if it names one.
+    pub(crate) async fn open(&self) -> Result<Option<Archive>, Failure> {
+        match &self.archive {
+            Some(place) => Ok(Some(open_archive(place, Missing::Reject).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Returns a service that reads what its feed no longer holds from an archive, where there is one.
+pub(crate) fn with_archive(app: App, archive: Option<Archive>) -> App {
+    match archive {
+        Some(archive) => app.with_feed(|feed| Arc::new(LongFeed::new(feed, archive))),
+        None => app,
     }
 }
 

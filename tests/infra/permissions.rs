@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +13,9 @@ use http::Method;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use nameservice_archive::{Archive, Archiver};
+use nameservice_model::{ChangeFeed as _, NameService as _};
+use nameservice_objects::object_store::memory::InMemory;
 use nameservice_projector::{
     Over, RowWrite, Rows as _, TableRows,
     records::{RECORDS, RecordRow, table_of},
@@ -359,6 +363,37 @@ async fn projections(r: &mut Recorder) {
     r.note("view_projector", passed);
 }
 
+/// What a search, and a document, need beside the table.
+const SEARCHES: [(&str, &str, &[&str]); 4] = [
+    ("search_get", "search", &["es:ESHttpPost"]),
+    ("search_sink", "search", &["es:ESHttpPost"]),
+    ("search_sink", "search_queue", &DOORBELL),
+    ("search_sink", "search_dead_letters", &["sqs:SendMessage"]),
+];
+
+/// The documents of a batch are read, of records that are there and of one that is gone.
+async fn documents(r: &mut Recorder) {
+    let passed = r.service.table.proxy.actions_passed();
+    r.service.table.store.lookup_all(&[at("mydb"), at("projected"), at("nobody")]).await.unwrap();
+    r.note("search_sink", passed);
+}
+
+/// What the archive needs of its bucket: its names and its objects are read, and objects are put that do not exist.
+const ARCHIVE: [(&str, &[&str]); 2] =
+    [("archive", &["s3:ListBucket"]), ("archive_objects", &["s3:GetObject", "s3:PutObject"])];
+
+/// Changes are archived, and found to be archived.
+async fn archives(r: &mut Recorder) {
+    let table = &r.service.table;
+    let archive = Archive::new(Arc::new(InMemory::new()), "", "memory");
+    let passed = table.proxy.actions_passed();
+    for _ in 0..2 {
+        Archiver::new(Arc::new(table.feed.clone()), archive.clone()).catch_up(None).await.unwrap();
+    }
+    assert!(archive.position().await.unwrap() > 0);
+    r.note("feed_archive", passed);
+}
+
 #[tokio::test]
 async fn a_role_allows_what_its_function_does_and_nothing_else() {
     let mut recorder = Recorder::start().await;
@@ -374,6 +409,16 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     readers(&mut recorder).await;
     streams(&mut recorder).await;
     projections(&mut recorder).await;
+    archives(&mut recorder).await;
+    documents(&mut recorder).await;
+    for (function, resource, actions) in SEARCHES {
+        let seen = recorder.seen.get_mut(function).unwrap();
+        seen.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
+    }
+    for (resource, actions) in ARCHIVE {
+        let archive = recorder.seen.get_mut("feed_archive").unwrap();
+        archive.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
+    }
     let projector = recorder.seen.get_mut("view_projector").unwrap();
     projector.insert("doorbell".to_owned(), DOORBELL.iter().map(ToString::to_string).collect());
     let consumer = recorder.seen.get_mut("stream_consumer").unwrap();

@@ -160,6 +160,10 @@ fn every_index_can_be_named_in_a_permission() {
     let resources = local("resources").as_object().unwrap();
     let resources: BTreeMap<String, &Expression> =
         resources.iter().map(|(name, value)| (key(name), value.expr())).collect();
+    let bucket = |objects| {
+        let arn = "arn:${data.aws_partition.this.partition}:s3:::${var.archive.bucket}";
+        format!(r#"try("{arn}{objects}", null)"#)
+    };
     let mut expected = BTreeMap::from([
         ("table".to_owned(), "local.table.arn".to_owned()),
         ("stream".to_owned(), "local.table.stream_arn".to_owned()),
@@ -168,6 +172,11 @@ fn every_index_can_be_named_in_a_permission() {
         ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
         ("views".to_owned(), "one(aws_dynamodb_table.views[*].arn)".to_owned()),
         ("doorbell".to_owned(), "one(aws_sqs_queue.doorbell[*].arn)".to_owned()),
+        ("search".to_owned(), r#"try("${var.search.domain_arn}/${var.search.index}/*", null)"#.to_owned()),
+        ("search_queue".to_owned(), "one(aws_sqs_queue.search[*].arn)".to_owned()),
+        ("search_dead_letters".to_owned(), "one(aws_sqs_queue.search_dead_letters[*].arn)".to_owned()),
+        ("archive".to_owned(), bucket("")),
+        ("archive_objects".to_owned(), bucket("/${local.archive_folder}*")),
     ]);
     for (table, arn) in [("this", "local.table.arn"), ("feed", "aws_dynamodb_table.feed.arn")] {
         for name in shape(table).indexes.keys() {

@@ -1,11 +1,13 @@
 //! The commands, a file a noun.
 
+mod archive;
 mod branch;
 mod config;
 mod confirm;
 mod conflict;
 mod copy;
 mod create;
+mod deadletters;
 mod diff;
 mod doctor;
 mod lease;
@@ -16,6 +18,7 @@ mod progress;
 mod push;
 mod remote;
 mod search;
+mod search_index;
 mod service;
 mod show;
 mod status;
@@ -31,7 +34,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    args::{Cli, Command, TargetArgs},
+    args::{ArchiveArgs, Cli, Command, TargetArgs},
     client::{Client, Request},
     failure::Failure,
     output::Output,
@@ -39,10 +42,12 @@ use crate::{
     target::Missing,
 };
 
+pub use archive::ArchiveCommandArgs;
 pub use branch::{BranchCommand, BranchCreateArgs, BranchDropArgs};
 pub use config::ConfigArgs;
 pub use copy::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
 pub use create::{CreateArgs, PublishArgs};
+pub use deadletters::{DeadLettersCommand, DropArgs, QueueArgs, ReplayArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
 pub use lease::{
@@ -54,6 +59,7 @@ pub use list::{ListArgs, SortArg};
 pub use push::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs};
 pub use remote::{RemoteCommand, RemoteMoveArgs};
 pub use search::SearchArgs;
+pub use search_index::{SearchIndexArgs, SearchIndexCommand};
 pub use service::HealthArgs;
 pub use show::ShowArgs;
 pub use status::StatusArgs;
@@ -118,10 +124,19 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compare(args) => return copy::compare(args, &target, Output::new(json)).await,
         Command::Export(args) => return copy::export(args, &target, Output::new(json)).await,
         Command::Remote(command) => return remote::run(command, &target, Output::new(json)).await,
+        Command::SearchIndex(command) => return search_index::run(command, &target, Output::new(json)).await,
+        Command::DeadLetters(command) => return deadletters::run(command, Output::new(json)).await,
+        Command::Archive(args) => return archive::run(args, &target, Output::new(json)).await,
         Command::Import(args) => return copy::import(args, &target, Output::new(json)).await,
         command => command,
     };
-    let target = target.resolved()?;
+    let mut target = target.resolved()?;
+    target.archive = match &command {
+        Command::Changes(args) => args.archive.clone(),
+        Command::History(args) => args.archive.clone(),
+        Command::Watch(args) => args.archive.clone(),
+        _ => ArchiveArgs::default(),
+    };
     let command = match command {
         Command::Serve(args) => return serve::run(args, target).await,
         Command::Init => return service::init(&target, Output::new(json)).await,
@@ -181,6 +196,9 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         | Command::Export(_)
         | Command::Import(_)
         | Command::Remote(_)
+        | Command::Archive(_)
+        | Command::DeadLetters(_)
+        | Command::SearchIndex(_)
         | Command::Init
         | Command::Backup { .. }
         | Command::Doctor(_)

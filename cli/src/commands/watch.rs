@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
 use crate::{
-    args::{ConcernArg, KindArg},
+    args::{ArchiveArgs, ConcernArg, KindArg},
     client::Request,
     failure::Failure,
     lists::{CHANGES, Entries, Format, FormatArgs},
@@ -47,6 +47,9 @@ pub struct WatchArgs {
     /// Which changes.
     #[command(flatten)]
     pub filter: FilterArgs,
+    /// Where older ones are.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
     /// Where to begin: at a position, at the `start` of what the feed still holds, or with what changes from `now` on
     #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
     pub from: Beginning,
@@ -58,7 +61,10 @@ pub struct ChangesArgs {
     /// Which changes.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Only what follows this position [default: all that the feed still holds]
+    /// Where older ones are.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+    /// Only what follows this position [default: all that the feed still holds, and the archive]
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
     /// In which form.
@@ -71,6 +77,9 @@ pub struct ChangesArgs {
 pub struct HistoryArgs {
     /// The record, NAME:BRANCH; NAME means NAME:main
     pub address: Address,
+    /// Where older ones are.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
     /// Only changes of this part of the record
     #[arg(long, value_enum)]
     pub concern: Option<ConcernArg>,

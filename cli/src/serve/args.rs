@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgGroup, Args};
 use nameservice::Place;
 
-use crate::{base_path::BasePath, values};
+use crate::{args::ArchiveArgs, base_path::BasePath, values};
 
 /// `serve`
 #[derive(Debug, Args)]
@@ -28,6 +28,9 @@ pub struct ServeArgs {
     /// dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, …
     #[arg(long, value_name = "PLACE", conflicts_with = "upstream")]
     pub legacy: Option<Place>,
+    /// Where changes are that the feed no longer holds.
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
     /// Require bearer tokens signed by a key in this JWKS file or URL
     ///
     /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an

@@ -22,14 +22,14 @@ use super::*;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A `watch` whose output is read as it comes.
-struct Watch {
+pub(super) struct Watch {
     process: Child,
     lines: mpsc::Receiver<String>,
     notes: mpsc::Receiver<String>,
 }
 
 impl Watch {
-    fn start(url: &str, options: &str) -> Self {
+    pub(super) fn start(url: &str, options: &str) -> Self {
         let mut command = program();
         command.args(["--url", url, "watch"]).args(options.split_whitespace());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -43,7 +43,7 @@ impl Watch {
     }
 
     /// Reads up to the change that has these words in it.
-    fn until(&self, words: &str) -> Vec<String> {
+    pub(super) fn until(&self, words: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             lines.push(self.next());

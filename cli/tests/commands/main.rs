@@ -1,8 +1,11 @@
 //! The program as scripts use it: what it prints, and the code it exits with.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
+#[cfg(unix)]
+mod archive;
 mod consumer;
 mod copy;
+mod deadletters;
 mod engine;
 #[cfg(unix)]
 mod feed;

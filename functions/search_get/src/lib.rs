@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
+use nameservice_dynamo::{lambda_config, variable};
 use nameservice_http::{
     Problem, Route,
     extract::{Allowed, Query, Read},
@@ -10,12 +11,20 @@ use nameservice_http::{
     page,
     shapes::{Hits, Kind},
 };
-use nameservice_model::{ChangeFeed, Hit, NameService, SearchQuery, SearchWords};
+use nameservice_model::{
+    BoxError, Capability, ChangeFeed, Error, Hit, NameService, SearchIndex, SearchQuery, SearchWords,
+};
+use nameservice_opensearch::{DEFAULT_INDEX, OpenSearch, Signer};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
+
+/// The URL of the OpenSearch that answers searches of a table; without it nothing does.
+const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
+/// The name of the index there.
+const SEARCH_INDEX: &str = "NAMESERVICE_SEARCH_INDEX";
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 1000;
@@ -67,7 +76,9 @@ impl Parameters {
 /// word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
 /// a configuration that has it. Values that are secrets are not searched.
 ///
-/// One machine (`serve`) and replicas answer it from memory. Other backends have no search (`501 unsupported`).
+/// One machine (`serve`) and replicas answer it from memory. On AWS an OpenSearch index answers it where one is deployed: it follows the
+/// feed by a second or so, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no search
+/// (`501 unsupported`).
 #[utoipa::path(
     get,
     path = "/v1/search",
@@ -79,14 +90,23 @@ impl Parameters {
 async fn search_get(
     State(names): State<Arc<dyn NameService>>,
     State(feed): State<Arc<dyn ChangeFeed>>,
+    index: Option<Extension<Arc<dyn SearchIndex>>>,
     caller: Allowed<Read>,
     deadline: Deadline,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Hits>, Problem> {
+    let is_fresh = parameters.min_position.is_some();
     let freshness = Freshness::of_position(parameters.min_position, parameters.wait, deadline)?;
     let query = parameters.into_query()?;
     let visible = |address: &_| caller.sees(address);
-    let found = freshness.read(feed.as_ref(), || names.search(&query, &visible), |_| None).await?;
+    let found = match index {
+        None => freshness.read(feed.as_ref(), || names.search(&query, &visible), |_| None).await?,
+        Some(_) if is_fresh => {
+            let reason = "this search follows the feed by itself and knows no position: search without min_position";
+            return Err(Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() }.into());
+        }
+        Some(Extension(index)) => index.search(&query, caller.within().as_ref(), &visible).await?,
+    };
     let (hits, cursor) = page::fit(found.items, found.cursor, Hit::cursor, |hit| hit.into())?;
     Ok(Json(Hits { hits, cursor }))
 }
@@ -94,4 +114,19 @@ async fn search_get(
 /// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(search_get))
+}
+
+/// Returns the route, answered by an index beside the backend.
+pub fn route_with(index: Arc<dyn SearchIndex>) -> Route {
+    route().layer(Extension(index))
+}
+
+/// Returns the route of the function: answered by the index that its environment names, or by none.
+pub fn deployed() -> Result<Route, BoxError> {
+    let Some(url) = variable(SEARCH_URL) else { return Ok(route()) };
+    let config = lambda_config();
+    let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
+    let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));
+    let name = variable(SEARCH_INDEX).unwrap_or_else(|| DEFAULT_INDEX.to_owned());
+    Ok(route_with(Arc::new(OpenSearch::new(&url, &name, signer)?)))
 }

@@ -51,6 +51,27 @@ locals {
         threshold   = var.alarm_thresholds.function_p99_ms
       }
     },
+    # Nobody waits for the answers of these: an error is all that is seen of them.
+    {
+      for name in ["feed_archive", "search_sink", "view_projector"] : "${name}-errors" => {
+        description = "${name} fails: its log has the reason. It continues where it was as soon as it can."
+        namespace   = "AWS/Lambda"
+        metric      = "Errors"
+        dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
+        statistic   = "Sum"
+        threshold   = 0
+      } if contains(keys(local.function), name)
+    },
+    {
+      for name, queue in { for queue in aws_sqs_queue.search_dead_letters : "search-dead-letters" => queue.name } : name => {
+        description = "Changes could not be indexed. `nameservice deadletters list` shows their messages and the reasons."
+        namespace   = "AWS/SQS"
+        metric      = "ApproximateNumberOfMessagesVisible"
+        dimensions  = { QueueName = queue }
+        statistic   = "Maximum"
+        threshold   = 0
+      }
+    },
     {
       iterator-age = {
         description = "The change feed lags behind the table. The stream keeps records for 24 hours: read the consumer's log before they expire."

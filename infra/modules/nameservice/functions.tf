@@ -8,7 +8,7 @@
 #   verifies_tokens  the function verifies tokens itself: Fluree's have claims instead of scopes, and a function URL has no
 #                    authorizer
 #   actions          all actions that its role allows, by key of local.resources. Every function also uses `GetItem` on the
-#                    table to open its connection during init
+#                    table to open its connection during init. Resources of options that are off are left out
 #   option           the entry of local.options with which the function is deployed. None: always
 #   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
 #   concurrency      reserved concurrency, which is also its limit
@@ -84,6 +84,17 @@ locals {
         "GET /console",
         "GET /console/{file+}",
       ]
+    }
+
+    feed_archive = {
+      option = "archive"
+      actions = {
+        table           = ["dynamodb:GetItem"]
+        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        archive         = ["s3:ListBucket"]
+        archive_objects = ["s3:GetObject", "s3:PutObject"]
+      }
+      timeout = 300
     }
 
     fluree = {
@@ -245,9 +256,21 @@ locals {
       routes = ["GET /v1/search"]
       scope  = "read"
       actions = {
-        table = ["dynamodb:GetItem"]
-        feed  = ["dynamodb:GetItem"]
+        table  = ["dynamodb:GetItem"]
+        feed   = ["dynamodb:GetItem"]
+        search = ["es:ESHttpPost"]
       }
+    }
+
+    search_sink = {
+      option = "search"
+      actions = {
+        table               = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        search              = ["es:ESHttpPost"]
+        search_queue        = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
+        search_dead_letters = ["sqs:SendMessage"]
+      }
+      timeout = 60
     }
 
     snapshot_get = {
@@ -300,7 +323,11 @@ locals {
   }
 
   # What can be left out of a deployment, and whether it is in this one.
-  options = { read_model = var.read_model }
+  options = {
+    read_model = var.read_model
+    archive    = var.archive != null
+    search     = var.search != null
+  }
 
   # Defaults of an entry.
   defaults = {
@@ -330,5 +357,10 @@ locals {
     dead_letters        = aws_sqs_queue.dead_letters.arn
     views               = one(aws_dynamodb_table.views[*].arn)
     doorbell            = one(aws_sqs_queue.doorbell[*].arn)
+    search              = try("${var.search.domain_arn}/${var.search.index}/*", null)
+    search_queue        = one(aws_sqs_queue.search[*].arn)
+    search_dead_letters = one(aws_sqs_queue.search_dead_letters[*].arn)
+    archive             = try("arn:${data.aws_partition.this.partition}:s3:::${var.archive.bucket}", null)
+    archive_objects     = try("arn:${data.aws_partition.this.partition}:s3:::${var.archive.bucket}/${local.archive_folder}*", null)
   }
 }

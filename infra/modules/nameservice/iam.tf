@@ -1,5 +1,20 @@
 # One role per function, with only the actions of its entry in local.functions, and its own log group.
 
+locals {
+  # Which of local.resources this deployment has; what belongs to an option that is off is null.
+  allowed = {
+    for resource in keys(local.resources) : resource => lookup({
+      views               = var.read_model
+      doorbell            = var.read_model
+      archive             = var.archive != null
+      archive_objects     = var.archive != null
+      search              = var.search != null
+      search_queue        = var.search != null
+      search_dead_letters = var.search != null
+    }, resource, true)
+  }
+}
+
 resource "aws_iam_role" "this" {
   for_each = local.function
 
@@ -35,7 +50,7 @@ resource "aws_iam_role_policy" "this" {
         Effect   = "Allow"
         Action   = actions
         Resource = local.resources[resource]
-      }],
+      } if local.allowed[resource]],
       # What the options need; local.functions lists what the operations need.
       var.kms_key_arn == null || length(each.value.actions) == 0 ? [] : [{
         Effect   = "Allow"

@@ -3,7 +3,7 @@
 resource "aws_lambda_function" "this" {
   #checkov:skip=CKV_AWS_50:Traces are sent if x_ray is set. The gateway's request id is in every log line.
   #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for records that it cannot read.
-  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS and SQS only. They are in a VPC if vpc is set.
+  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS, SQS, S3 and OpenSearch only. They are in a VPC if vpc is set.
   #checkov:skip=CKV_AWS_173:The environment holds names and public keys, no secrets.
   #checkov:skip=CKV_AWS_272:Signing needs a profile of the account. The artifacts are built where they are deployed from.
   for_each = local.function
@@ -32,6 +32,15 @@ resource "aws_lambda_function" "this" {
       },
       var.request_metrics && length(concat(each.value.routes, each.value.url)) > 0 ? { NAMESERVICE_METRICS = var.name } : {},
       contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(aws_dynamodb_table.views[*].name) } : {},
+      var.search != null && contains(keys(each.value.actions), "search") ? {
+        NAMESERVICE_SEARCH_URL   = var.search.url
+        NAMESERVICE_SEARCH_INDEX = var.search.index
+      } : {},
+      contains(keys(each.value.actions), "search_dead_letters") ? { NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL = one(aws_sqs_queue.search_dead_letters[*].id) } : {},
+      contains(keys(each.value.actions), "archive") ? {
+        NAMESERVICE_ARCHIVE_BUCKET = var.archive.bucket
+        NAMESERVICE_ARCHIVE_PREFIX = var.archive.prefix
+      } : {},
       contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
       contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},
       each.value.verifies_tokens && local.by_token ? {

@@ -1,4 +1,4 @@
-# Functions in a VPC reach DynamoDB, SNS and SQS through endpoints, or through whatever routes its subnets have. Logs and traces
+# Functions in a VPC reach DynamoDB, SNS, SQS and S3 through endpoints, or through whatever routes its subnets have. Logs and traces
 # do not pass through the VPC.
 
 locals {
@@ -22,6 +22,33 @@ resource "aws_vpc_endpoint" "dynamodb" {
       Principal = "*"
       Action    = "dynamodb:*"
       Resource  = flatten([for arn in concat([local.table.arn, aws_dynamodb_table.feed.arn], aws_dynamodb_table.views[*].arn) : [arn, "${arn}/*"]])
+    }]
+  })
+}
+
+# The archive of the feed is in S3.
+resource "aws_vpc_endpoint" "s3" {
+  count = local.endpoints == null || var.archive == null ? 0 : 1
+
+  vpc_id            = local.endpoints.vpc_id
+  service_name      = "com.amazonaws.${local.region}.s3"
+  vpc_endpoint_type = "Gateway"
+  route_table_ids   = local.endpoints.route_table_ids
+  tags              = merge(local.tags, { Name = "${var.name}-s3" })
+
+  # Only the archive can be reached through it, unless others use it too.
+  policy = local.endpoints.shared ? null : jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = "*"
+      Action    = local.functions.feed_archive.actions.archive_objects
+      Resource  = local.resources.archive_objects
+      }, {
+      Effect    = "Allow"
+      Principal = "*"
+      Action    = local.functions.feed_archive.actions.archive
+      Resource  = local.resources.archive
     }]
   })
 }

@@ -28,6 +28,11 @@ output "topic_arn" {
   value       = aws_sns_topic.changes.arn
 }
 
+output "search_dead_letter_queue_url" {
+  description = "URL of the queue with messages that could not be indexed, or null without `search`."
+  value       = one(aws_sqs_queue.search_dead_letters[*].url)
+}
+
 output "dead_letter_queue_url" {
   description = "SQS queue that keeps stream records which could not be read for 14 days."
   value       = aws_sqs_queue.dead_letters.id

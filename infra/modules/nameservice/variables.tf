@@ -145,6 +145,36 @@ variable "read_model" {
   nullable    = false
 }
 
+variable "search" {
+  description = "Domain of Amazon OpenSearch Service that answers `GET /v1/search`, and the index in it, which `nameservice search-index init` creates. The domain exists already, and its access policy admits the roles of `search_get` and `search_sink`. `url` is its endpoint, https://…."
+  type = object({
+    url        = string
+    domain_arn = string
+    index      = optional(string, "nameservice")
+  })
+  default = null
+
+  validation {
+    condition     = var.search == null || can(regex("^https://[^/?#]+$", var.search.url)) && can(regex("^[a-z0-9][a-z0-9_.-]*$", var.search.index))
+    error_message = "search.url is https://HOST without a path, and search.index is in small letters."
+  }
+}
+
+variable "archive" {
+  description = "Bucket in which every change of the feed is kept beyond the feed's retention, as objects of JSON Lines under `<prefix>/changes/`. It exists already, and outlives this module; versioning, encryption, lifecycle and access to it are its owner's. `rate` is a schedule expression of EventBridge: far shorter than `feed_retention_in_days`."
+  type = object({
+    bucket = string
+    prefix = optional(string, "")
+    rate   = optional(string, "rate(1 hour)")
+  })
+  default = null
+
+  validation {
+    condition     = var.archive == null || can(regex("^([A-Za-z0-9!_.()-]+/?)*$", var.archive.prefix)) && !try(startswith(var.archive.prefix, "/") || endswith(var.archive.prefix, "/"), false)
+    error_message = "archive.prefix is a path such as nameservice/production, without a slash at its beginning and its end."
+  }
+}
+
 # --- functions ---
 
 variable "artifacts" {

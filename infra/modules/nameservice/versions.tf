@@ -14,6 +14,8 @@ terraform {
 # The provider is the caller's: its region is the deployment's.
 data "aws_region" "current" {}
 
+data "aws_partition" "this" {}
+
 locals {
   region = data.aws_region.current.id
   tags   = merge({ Application = "nameservice", Deployment = var.name }, var.tags)

@@ -67,6 +67,14 @@ impl App {
         Self(Arc::new(Parts { backend, feed, hub, auth, shutdown: Shutdown::default() }))
     }
 
+    /// Returns the same service with another view of its change feed, such as one with an archive behind it.
+    #[must_use]
+    pub fn with_feed(&self, view: impl FnOnce(Arc<dyn ChangeFeed>) -> Arc<dyn ChangeFeed>) -> Self {
+        let Parts { backend, feed, auth, shutdown, .. } = &*self.0;
+        let (backend, feed, auth, shutdown) = (backend.clone(), view(feed.clone()), auth.clone(), shutdown.clone());
+        Self(Arc::new(Parts { backend, hub: Hub::new(feed.clone()), feed, auth, shutdown }))
+    }
+
     /// Returns whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         matches!(*self.0.auth, Auth::Open)

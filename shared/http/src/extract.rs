@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use nameservice_api::json;
-use nameservice_model::{Address, Call, Record, RequestId, redact};
+use nameservice_model::{Address, Call, Record, RequestId, Within, redact};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IntoDeserializer as _},
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     auth::{Auth, Principal, Scope},
-    filter::{Filter, Interest},
+    filter::{Filter, Interest, Visible},
     problem::Problem,
     request_log::Noted,
     service::Received,
@@ -116,6 +116,14 @@ impl<S: Needs> Allowed<S> {
     /// Returns what a reader with this filter is sent, in a form of this name.
     pub fn interest(&self, filter: Filter, form: String) -> Arc<Interest> {
         Arc::new(Interest::new(filter, self.principal.visible(S::SCOPE.min(Scope::Read)), form))
+    }
+
+    /// Returns what names the records that the caller may see; `None` where it may see all.
+    pub fn within(&self) -> Option<Within> {
+        match self.principal.visible(S::SCOPE.min(Scope::Read)) {
+            Visible::All => None,
+            Visible::Only { globs, addresses } => Some(Within { globs, addresses }),
+        }
     }
 
     /// When the caller's token ends, where there is one: an answer without an end must not outlive it.

@@ -59,8 +59,8 @@ pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, P
 pub use record::{Record, RecordKind, Summary};
 pub use redact::{REDACTED, is_redacted, redact};
 pub use search::{
-    Hit, InvalidSearch, MAX_SEARCH_BYTES, MAX_SEARCH_WORDS, MAX_SEARCHED_CONFIG_BYTES, SearchField, SearchQuery,
-    SearchWords, fold, searched_config,
+    Hit, InvalidSearch, MAX_SEARCH_BYTES, MAX_SEARCH_WORDS, MAX_SEARCHED_CONFIG_BYTES, SearchField, SearchIndex,
+    SearchQuery, SearchWords, Within, fold, searched_config,
 };
 pub use traits::{
     AdminPublisher, Backend, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,

@@ -1,10 +1,11 @@
 use std::fmt;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::{Address, Cursor, Limit, REDACTED, RecordKind, UnknownName, redact};
+use crate::{Address, AddressGlob, Cursor, Limit, Page, REDACTED, RecordKind, Result, UnknownName, Visible, redact};
 
 /// The longest text that can be searched for, in bytes.
 pub const MAX_SEARCH_BYTES: usize = 256;
@@ -34,7 +35,7 @@ pub enum InvalidSearch {
 
 impl SearchWords {
     /// Parses the text of a search: its words are separated by white space, and letters of any case are the same.
-    pub fn parse(text: &str) -> Result<Self, InvalidSearch> {
+    pub fn parse(text: &str) -> std::result::Result<Self, InvalidSearch> {
         if text.len() > MAX_SEARCH_BYTES {
             return Err(InvalidSearch::TooLong);
         }
@@ -121,6 +122,23 @@ impl SearchQuery {
     pub fn new(words: SearchWords) -> Self {
         Self { words, kind: None, source_type: None, state: None, limit: Limit::default(), cursor: None }
     }
+}
+
+/// The addresses that a caller may see, as its token names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// Those that match one of these patterns.
+    pub globs: Vec<AddressGlob>,
+    /// And these.
+    pub addresses: Vec<Address>,
+}
+
+/// A search that is kept beside a backend, and follows its feed.
+#[async_trait]
+pub trait SearchIndex: Send + Sync {
+    /// Returns a page of the records that contain every word of a search, the best first. `within` names the addresses that the
+    /// caller may see, where that is not all of them; `visible` decides in the end.
+    async fn search(&self, query: &SearchQuery, within: Option<&Within>, visible: Visible<'_>) -> Result<Page<Hit>>;
 }
 
 /// A part of a record that can be searched.

@@ -163,7 +163,7 @@ impl Following {
 
 impl Feed {
     async fn next(&mut self) -> Result<ChangeEvent> {
-        let backend = self.names.backend().clone();
+        let feed = self.names.feed();
         loop {
             while let Some(change) = self.found.pop_front() {
                 self.after = Some(change.position);
@@ -174,13 +174,13 @@ impl Feed {
             let after = match self.after {
                 Some(after) => after,
                 None => {
-                    let now = backend.position().await?;
+                    let now = feed.position().await?;
                     self.after = Some(now);
                     now
                 }
             };
-            match backend.changes(after, Limit::default()).await? {
-                Run::Changes(changes) if changes.is_empty() => backend.wait(after, WAIT).await?,
+            match feed.changes(after, Limit::default()).await? {
+                Run::Changes(changes) if changes.is_empty() => feed.wait(after, WAIT).await?,
                 Run::Changes(changes) => self.found.extend(changes),
                 Run::Gone { oldest } => {
                     self.after = Some(oldest.saturating_sub(1));

@@ -30,6 +30,8 @@
 //!
 //! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 
+#[cfg(feature = "files")]
+mod archive;
 mod at_least;
 #[cfg(any(feature = "dynamodb", feature = "files"))]
 mod aws;
@@ -89,6 +91,8 @@ pub use nameservice_client as client;
 /// ```
 pub use nameservice_projector as projector;
 
+#[cfg(feature = "files")]
+pub use archive::archive;
 pub use at_least::AtLeast;
 pub use changes::{ChangeEvent, Changes, Following};
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
@@ -103,6 +107,8 @@ pub use files::files;
 pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
 pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
 pub use names::Nameservice;
+#[cfg(feature = "files")]
+pub use nameservice_archive::{Archive, Archiver};
 #[cfg(feature = "sync")]
 pub use nameservice_sync::ReplicaState;
 

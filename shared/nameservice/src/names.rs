@@ -1,8 +1,8 @@
 use std::{fmt, sync::Arc};
 
 use nameservice_model::{
-    Address, AddressGlob, Backend, Call, ContentId, InvalidAddress, LeaseName, Limit, ListQuery, Listed, NewHead,
-    Operation, OperationOutcome, Record, Transaction,
+    Address, AddressGlob, Backend, Call, ChangeFeed, ContentId, InvalidAddress, LeaseName, Limit, ListQuery, Listed,
+    NewHead, Operation, OperationOutcome, Record, Transaction,
 };
 
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Nameservice {
     backend: Arc<dyn Backend>,
+    /// Where changes are read, if not in the backend alone.
+    pub(crate) feed: Option<Arc<dyn ChangeFeed>>,
     #[cfg(feature = "client")]
     client: Option<nameservice_client::Client>,
 }
@@ -27,7 +29,7 @@ impl fmt::Debug for Nameservice {
 #[cfg(feature = "client")]
 impl From<nameservice_client::Client> for Nameservice {
     fn from(client: nameservice_client::Client) -> Self {
-        Self { backend: Arc::new(client.clone()), client: Some(client) }
+        Self { backend: Arc::new(client.clone()), feed: None, client: Some(client) }
     }
 }
 
@@ -36,6 +38,7 @@ impl Nameservice {
     pub fn over(backend: impl Backend + 'static) -> Self {
         Self {
             backend: Arc::new(backend),
+            feed: None,
             #[cfg(feature = "client")]
             client: None,
         }
@@ -58,9 +61,15 @@ impl Nameservice {
         &self.backend
     }
 
+    /// Returns the change feed: that of the backend, with the archive behind it where there is one.
+    pub fn feed(&self) -> Arc<dyn ChangeFeed> {
+        self.feed.clone().unwrap_or_else(|| self.backend.clone())
+    }
+
+    /// Returns the client, where nothing else is between it and the changes of its service.
     #[cfg(feature = "client")]
     pub(crate) fn client(&self) -> Option<&nameservice_client::Client> {
-        self.client.as_ref()
+        self.client.as_ref().filter(|_| self.feed.is_none())
     }
 
     /// Returns everything under an address; `None` where there is no record.

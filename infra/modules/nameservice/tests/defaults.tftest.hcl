@@ -52,7 +52,7 @@ run "permissions" {
       toset(flatten([for statement in jsondecode(policy.policy).Statement : [for action in flatten([statement.Action]) : "${action} on ${statement.Resource}"]])) ==
       toset(concat(
         [for action in ["logs:CreateLogStream", "logs:PutLogEvents"] : "${action} on ${aws_cloudwatch_log_group.function[name].arn}:*"],
-        flatten([for resource, actions in local.function[name].actions : [for action in actions : "${action} on ${local.resources[resource]}"]]),
+        flatten([for resource, actions in local.function[name].actions : [for action in actions : "${action} on ${local.resources[resource]}"] if local.allowed[resource]]),
       ))
     ])
     error_message = "A role allows something else than local.functions lists."

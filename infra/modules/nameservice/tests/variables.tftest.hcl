@@ -4,6 +4,10 @@ mock_provider "aws" {
   mock_data "aws_region" {
     defaults = { id = "eu-central-1" }
   }
+
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
 }
 
 variables {
@@ -214,9 +218,97 @@ run "read_model" {
   }
 }
 
+run "search" {
+  variables {
+    search = { url = "https://search-names.eu-central-1.es.amazonaws.com", domain_arn = "arn:aws:es:eu-central-1:123456789012:domain/names" }
+  }
+
+  assert {
+    condition     = alltrue([for name in ["search_get", "search_sink"] : aws_lambda_function.this[name].environment[0].variables["NAMESERVICE_SEARCH_URL"] == "https://search-names.eu-central-1.es.amazonaws.com" && strcontains(aws_iam_role_policy.this[name].policy, "arn:aws:es:eu-central-1:123456789012:domain/names/nameservice/*")])
+    error_message = "The sink writes the index that the search reads, and both may use no other."
+  }
+
+  assert {
+    condition     = aws_sns_topic_subscription.search[0].endpoint == aws_sqs_queue.search[0].arn && aws_lambda_event_source_mapping.search[0].event_source_arn == aws_sqs_queue.search[0].arn && aws_lambda_event_source_mapping.search[0].function_response_types == toset(["ReportBatchItemFailures"])
+    error_message = "The topic fills the queue, and the sink answers for each of its messages."
+  }
+
+  assert {
+    condition     = jsondecode(aws_sqs_queue.search[0].redrive_policy).deadLetterTargetArn == aws_sqs_queue.search_dead_letters[0].arn && aws_lambda_function.this["search_sink"].environment[0].variables["NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.search_dead_letters[0].id && aws_cloudwatch_metric_alarm.metric["search-dead-letters"].threshold == 0
+    error_message = "What cannot be indexed is kept, and seen."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.search[0].visibility_timeout_seconds >= 6 * aws_lambda_function.this["search_sink"].timeout
+    error_message = "A message comes back before its invocation has ended."
+  }
+}
+
+run "no_search" {
+  assert {
+    condition     = length(aws_sqs_queue.search) == 0 && !contains(keys(aws_lambda_function.this), "search_sink") && !contains(keys(aws_lambda_function.this["search_get"].environment[0].variables), "NAMESERVICE_SEARCH_URL") && !strcontains(aws_iam_role_policy.this["search_get"].policy, "es:")
+    error_message = "What is off costs something, or is allowed."
+  }
+}
+
+run "a_search_with_a_path" {
+  command = plan
+
+  variables {
+    search = { url = "https://search.example/names", domain_arn = "arn:aws:es:eu-central-1:123456789012:domain/names" }
+  }
+  expect_failures = [var.search]
+}
+
+run "archive" {
+  variables {
+    archive = { bucket = "my-archive", prefix = "nameservice/production" }
+  }
+
+  assert {
+    condition     = aws_cloudwatch_event_target.archive[0].arn == aws_lambda_function.this["feed_archive"].arn && aws_cloudwatch_event_target.archive[0].rule == aws_cloudwatch_event_rule.archive[0].name && aws_cloudwatch_event_rule.archive[0].schedule_expression == "rate(1 hour)" && aws_lambda_permission.archive[0].source_arn == aws_cloudwatch_event_rule.archive[0].arn
+    error_message = "The schedule invokes the archive, and may."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["feed_archive"].environment[0].variables["NAMESERVICE_ARCHIVE_BUCKET"] == "my-archive" && aws_lambda_function.this["feed_archive"].environment[0].variables["NAMESERVICE_ARCHIVE_PREFIX"] == "nameservice/production"
+    error_message = "The archive knows its bucket."
+  }
+
+  assert {
+    condition     = local.resources.archive_objects == "arn:aws:s3:::my-archive/nameservice/production/changes/*" && local.resources.archive == "arn:aws:s3:::my-archive"
+    error_message = "The archive may write its own objects alone."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.metric["feed_archive-errors"].dimensions.FunctionName == "nameservice-feed_archive"
+    error_message = "An archive that fails is seen."
+  }
+}
+
+run "archive_at_the_root_of_its_bucket" {
+  variables {
+    archive = { bucket = "my-archive" }
+  }
+
+  assert {
+    condition     = local.resources.archive_objects == "arn:aws:s3:::my-archive/changes/*"
+    error_message = "Without a prefix the objects are in changes/."
+  }
+}
+
+run "an_archive_with_a_slash_too_many" {
+  command = plan
+
+  variables {
+    archive = { bucket = "my-archive", prefix = "nameservice/" }
+  }
+  expect_failures = [var.archive]
+}
+
 run "no_read_model" {
   assert {
-    condition     = length(aws_dynamodb_table.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector")
+    condition     = length(aws_dynamodb_table.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
     error_message = "What is off costs something."
   }
 }

@@ -7,17 +7,13 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use nameservice_model::{BoxError, Error, Result};
+use nameservice_model::{Error, Result};
+use nameservice_objects::{self as objects, BucketError, BucketOptions};
 use object_store::{
-    ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
-    UpdateVersion,
-    aws::{AmazonS3Builder, AwsCredentialProvider, S3ConditionalPut},
-    azure::MicrosoftAzureBuilder,
-    gcp::GoogleCloudStorageBuilder,
-    path::Path,
+    Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion, path::Path,
 };
 
-use super::{Blob, Entry, Guard, Storage, Version, Written, failed, http::Connector};
+use super::{Blob, Entry, Guard, Storage, Version, Written, failed};
 use crate::codec::Content;
 
 /// How many files are read at a time.
@@ -27,58 +23,6 @@ const READ_RETRIES: usize = 3;
 const READ: &str = "read an object";
 const WRITE: &str = "write an object";
 const LIST: &str = "list a bucket";
-
-/// Where a bucket is.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct BucketOptions {
-    /// The region of S3; by default, that of the environment.
-    pub region: Option<String>,
-    /// The URL of a store elsewhere than in the cloud.
-    pub endpoint: Option<String>,
-    /// How long one request may take.
-    pub timeout: Option<Duration>,
-    /// Where credentials of S3 come from; by default variables, a web identity, the container, or the instance.
-    pub credentials: Option<AwsCredentialProvider>,
-}
-
-impl BucketOptions {
-    /// Sets the region.
-    #[must_use]
-    pub fn region(mut self, region: Option<String>) -> Self {
-        self.region = region;
-        self
-    }
-
-    /// Sets the URL of a store elsewhere than in the cloud.
-    #[must_use]
-    pub fn endpoint(mut self, endpoint: Option<String>) -> Self {
-        self.endpoint = endpoint;
-        self
-    }
-
-    /// Sets how long one request may take.
-    #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets where credentials of S3 come from.
-    #[must_use]
-    pub fn credentials(mut self, credentials: Option<AwsCredentialProvider>) -> Self {
-        self.credentials = credentials;
-        self
-    }
-}
-
-/// Why a bucket cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot use the bucket {bucket}")]
-pub struct BucketError {
-    bucket: String,
-    source: BoxError,
-}
 
 /// The files of a bucket under a prefix.
 #[derive(Clone, Debug)]
@@ -98,70 +42,28 @@ impl Bucket {
 
     /// Returns the files under a prefix of a bucket of S3.
     pub fn s3(bucket: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
-        let build = |retries: usize| {
-            let mut builder = AmazonS3Builder::from_env()
-                .with_bucket_name(bucket)
-                .with_conditional_put(S3ConditionalPut::ETagMatch)
-                .with_client_options(client_options(options))
-                .with_http_connector(Connector { timeout: options.timeout })
-                .with_retry(retry(retries));
-            if let Some(region) = &options.region {
-                builder = builder.with_region(region);
-            }
-            if let Some(credentials) = &options.credentials {
-                builder = builder.with_credentials(credentials.clone());
-            }
-            if let Some(endpoint) = &options.endpoint {
-                builder =
-                    builder.with_endpoint(endpoint.trim_end_matches('/')).with_virtual_hosted_style_request(false);
-            }
-            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
-        };
-        Self::built("s3", bucket, prefix, build)
+        Self::built("s3", bucket, prefix, |retries| objects::s3(bucket, options, retries))
     }
 
     /// Returns the files under a prefix of a bucket of Google Cloud Storage.
     pub fn gcs(bucket: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
-        let build = |retries: usize| {
-            let mut builder = GoogleCloudStorageBuilder::from_env()
-                .with_bucket_name(bucket)
-                .with_client_options(client_options(options))
-                .with_http_connector(Connector { timeout: options.timeout })
-                .with_retry(retry(retries));
-            if let Some(endpoint) = &options.endpoint {
-                builder = builder.with_base_url(endpoint.trim_end_matches('/'));
-            }
-            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
-        };
-        Self::built("gs", bucket, prefix, build)
+        Self::built("gs", bucket, prefix, |retries| objects::gcs(bucket, options, retries))
     }
 
     /// Returns the files under a prefix of a container of Azure's Blob Storage.
     pub fn azure(container: &str, prefix: &str, options: &BucketOptions) -> Result<Self, BucketError> {
-        let build = |retries: usize| {
-            let mut builder = MicrosoftAzureBuilder::from_env()
-                .with_container_name(container)
-                .with_client_options(client_options(options))
-                .with_http_connector(Connector { timeout: options.timeout })
-                .with_retry(retry(retries));
-            if let Some(endpoint) = &options.endpoint {
-                builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
-            }
-            builder.build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
-        };
-        Self::built("az", container, prefix, build)
+        Self::built("az", container, prefix, |retries| objects::azure(container, options, retries))
     }
 
     fn built(
         scheme: &str,
         bucket: &str,
         prefix: &str,
-        build: impl Fn(usize) -> Result<Arc<dyn ObjectStore>, StoreError>,
+        build: impl Fn(usize) -> Result<Arc<dyn ObjectStore>, BucketError>,
     ) -> Result<Self, BucketError> {
-        let cannot = |source: StoreError| BucketError { bucket: bucket.to_owned(), source: source.into() };
         let prefix = prefix.trim_matches('/').to_owned();
         let shown = format!("{scheme}://{bucket}/{prefix}");
-        Ok(Self { reads: build(READ_RETRIES).map_err(cannot)?, writes: build(0).map_err(cannot)?, prefix, shown })
+        Ok(Self { reads: build(READ_RETRIES)?, writes: build(0)?, prefix, shown })
     }
 
     fn path(&self, key: &str) -> Result<Path> {
@@ -183,15 +85,6 @@ impl Bucket {
             Err(error) => Err(not_written(error)),
         }
     }
-}
-
-fn client_options(options: &BucketOptions) -> ClientOptions {
-    let is_plain = options.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    ClientOptions::new().with_allow_http(is_plain)
-}
-
-fn retry(max_retries: usize) -> RetryConfig {
-    RetryConfig { max_retries, retry_timeout: Duration::from_secs(5), ..RetryConfig::default() }
 }
 
 #[async_trait]

@@ -2,7 +2,6 @@
 
 mod bucket;
 mod directory;
-mod http;
 
 use std::{
     any::Any,
@@ -14,9 +13,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nameservice_model::{Error, Result};
 
-pub use bucket::{Bucket, BucketError, BucketOptions};
+pub use bucket::Bucket;
 pub(crate) use directory::Directory;
 pub use directory::DirectoryError;
+pub use nameservice_objects::{BucketError, BucketOptions};
 
 use crate::codec::Content;
 

@@ -16,8 +16,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the clients of object stores.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
-    pub(super) timeout: Option<Duration>,
+pub(crate) struct Connector {
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug)]

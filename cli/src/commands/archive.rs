@@ -1,0 +1,74 @@
+//! `archive`: the change feed, in a directory or a bucket.
+
+use std::time::Duration;
+
+use clap::Args;
+use nameservice::Place;
+use nameservice_archive::{Archiver, Progress};
+use serde_json::json;
+
+use super::copy::To;
+use crate::{
+    args::TargetArgs,
+    failure::Failure,
+    output::{self, Output},
+    target::{Missing, open_archive},
+    values,
+};
+
+/// `archive`
+#[derive(Debug, Args)]
+pub struct ArchiveCommandArgs {
+    /// The archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
+    #[arg(value_name = "TO")]
+    pub to: Place,
+    /// Go on with what changes, until Ctrl-C
+    #[arg(long)]
+    pub follow: bool,
+    /// With --follow: how long changes are gathered for one object: 10m, 1h, or a number of hours
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::retention, requires = "follow")]
+    pub every: Duration,
+    /// The most changes of one object
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_changes: u32,
+}
+
+pub(super) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    let archive = open_archive(&args.to, Missing::Create).await?;
+    let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
+    let max_changes = usize::try_from(args.max_changes).unwrap_or(usize::MAX);
+    let archiver = Archiver::new(from.backend().clone(), archive).with_max_changes(max_changes);
+    let done = archived(&archiver, &args, output).await;
+    drop(archiver);
+    from.close().await;
+    done
+}
+
+async fn archived(archiver: &Archiver, args: &ArchiveCommandArgs, output: Output) -> Result<(), Failure> {
+    print(archiver.catch_up(None).await.map_err(nameservice::Error::from)?, &args.to, output)?;
+    if !args.follow {
+        return Ok(());
+    }
+    tokio::select! {
+        never = archiver.run(args.every) => match never {},
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,
+    }
+    // What was being gathered.
+    print(archiver.catch_up(None).await.map_err(nameservice::Error::from)?, &args.to, output)
+}
+
+fn print(progress: Progress, to: &Place, output: Output) -> Result<(), Failure> {
+    let Progress { position, changes, objects, lost, .. } = progress;
+    if output.is_json() {
+        let document = json!({"position": position, "changes": changes, "objects": objects, "lost": lost});
+        return output::print(&document.to_string());
+    }
+    if lost > 0 {
+        output::note(&format!(
+            "{lost} positions had expired before they were archived: the archive records them as a gap"
+        ));
+    }
+    let counted = |n: u64, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let (changes, objects) = (counted(changes, "change"), counted(objects, "object"));
+    output::print(&format!("{changes} archived in {objects}; {to} has everything up to position {position}"))
+}

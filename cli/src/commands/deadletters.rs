@@ -1,0 +1,263 @@
+//! `deadletters`: the messages that a sink could not take.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aws_sdk_sqs::{
+    Client,
+    types::{Message, MessageAttributeValue, MessageSystemAttributeName},
+};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use nameservice_model::{BoxError, Error as StoreError};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    output::{self, Output},
+    target::aws_config,
+};
+
+/// How long messages are kept from others while they are looked at, in seconds. A command gives back what it leaves.
+const HELD_SECONDS: i32 = 120;
+/// How many empty answers are the end: each asks some of the queue's servers.
+const EMPTY: usize = 3;
+/// How much of a message is printed for a person.
+const SHOWN_CHARS: usize = 100;
+
+/// `deadletters`
+#[derive(Debug, Subcommand)]
+pub enum DeadLettersCommand {
+    /// Print the messages of a queue of dead letters, with their reasons
+    List(QueueArgs),
+    /// Send messages to the queue that they come from, and remove them here
+    ///
+    /// Each is sent before it is removed: one that was sent and not removed comes twice, which sinks bear.
+    Replay(ReplayArgs),
+    /// Remove messages
+    Drop(DropArgs),
+}
+
+/// Which queue is meant.
+#[derive(Debug, Args)]
+pub struct QueueArgs {
+    /// The URL of the queue of dead letters, an output of the Terraform module
+    #[arg(value_name = "QUEUE")]
+    pub queue: String,
+    /// Look at so many messages at most
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// `deadletters replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Which queue.
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// Only the message with this id (repeatable) [default: all]
+    #[arg(long, value_name = "ID")]
+    pub id: Vec<String>,
+    /// The URL of the queue to send them to [default: the one whose dead letters these are]
+    #[arg(long, value_name = "QUEUE")]
+    pub to: Option<String>,
+}
+
+/// `deadletters drop`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").args(["id", "all"]).required(true))]
+pub struct DropArgs {
+    /// Which queue.
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// Only the message with this id (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub id: Vec<String>,
+    /// All messages
+    #[arg(long)]
+    pub all: bool,
+}
+
+pub(super) async fn run(command: DeadLettersCommand, output: Output) -> Result<(), Failure> {
+    let config = aws_config(None).await?;
+    let client = Client::new(&config);
+    match command {
+        DeadLettersCommand::List(args) => {
+            let held = Held::take(&client, &args).await?;
+            let printed = held.messages.iter().try_for_each(|message| print(message, output));
+            held.give_back(&[]).await?;
+            printed
+        }
+        DeadLettersCommand::Replay(args) => {
+            let to = match args.to {
+                Some(to) => to,
+                None => source_of(&client, &args.queue.queue).await?,
+            };
+            let held = Held::take(&client, &args.queue).await?;
+            let mut done = Vec::new();
+            let mut failed = None;
+            for message in held.messages.iter().filter(|message| is_meant(message, &args.id)) {
+                if let Err(error) = held.replay(message, &to).await {
+                    failed = Some(error);
+                    break;
+                }
+                done.push(id(message).to_owned());
+            }
+            held.give_back(&done).await?;
+            finish("replayed", &done, &args.id, failed, output)
+        }
+        DeadLettersCommand::Drop(args) => {
+            let held = Held::take(&client, &args.queue).await?;
+            let mut done = Vec::new();
+            let mut failed = None;
+            for message in held.messages.iter().filter(|message| is_meant(message, &args.id)) {
+                if let Err(error) = held.remove(message).await {
+                    failed = Some(error);
+                    break;
+                }
+                done.push(id(message).to_owned());
+            }
+            held.give_back(&done).await?;
+            finish("dropped", &done, &args.id, failed, output)
+        }
+    }
+}
+
+/// Messages that nobody else sees for a while.
+struct Held<'a> {
+    client: &'a Client,
+    queue: &'a str,
+    messages: Vec<Message>,
+}
+
+impl<'a> Held<'a> {
+    /// Takes the messages of a queue, each once, until it seems empty.
+    async fn take(client: &'a Client, args: &'a QueueArgs) -> Result<Self, Failure> {
+        let (mut found, mut empty) = (BTreeMap::new(), 0);
+        let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+        while empty < EMPTY && found.len() < limit {
+            let most = i32::try_from((limit - found.len()).min(10)).unwrap_or(10);
+            let received = client
+                .receive_message()
+                .queue_url(&args.queue)
+                .max_number_of_messages(most)
+                .visibility_timeout(HELD_SECONDS)
+                .message_attribute_names("All")
+                .message_system_attribute_names(MessageSystemAttributeName::All)
+                .send()
+                .await
+                .map_err(failed("read the dead letters"))?;
+            let messages = received.messages.unwrap_or_default();
+            let before = found.len();
+            found.extend(messages.into_iter().map(|message| ((sent(&message), id(&message).to_owned()), message)));
+            empty = if found.len() == before { empty + 1 } else { 0 };
+        }
+        Ok(Self { client, queue: &args.queue, messages: found.into_values().collect() })
+    }
+
+    async fn replay(&self, message: &Message, to: &str) -> Result<(), Failure> {
+        // Why it was dead is not part of it.
+        let attributes: HashMap<String, MessageAttributeValue> = message
+            .message_attributes
+            .iter()
+            .flatten()
+            .filter(|(name, _)| *name != "reason")
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let request = self.client.send_message().queue_url(to).message_body(message.body().unwrap_or_default());
+        let request = request.set_message_attributes(Some(attributes).filter(|attributes| !attributes.is_empty()));
+        request.send().await.map_err(failed("send a dead letter again"))?;
+        self.remove(message).await
+    }
+
+    async fn remove(&self, message: &Message) -> Result<(), Failure> {
+        let handle = message.receipt_handle().unwrap_or_default();
+        let request = self.client.delete_message().queue_url(self.queue).receipt_handle(handle);
+        request.send().await.map(drop).map_err(failed("remove a dead letter"))
+    }
+
+    /// Shows the messages to others again, but for those that are gone.
+    async fn give_back(&self, gone: &[String]) -> Result<(), Failure> {
+        for message in self.messages.iter().filter(|message| !gone.iter().any(|gone| gone == id(message))) {
+            let handle = message.receipt_handle().unwrap_or_default();
+            let request = self.client.change_message_visibility().queue_url(self.queue).receipt_handle(handle);
+            request.visibility_timeout(0).send().await.map_err(failed("give dead letters back"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The one queue whose dead letters are in this one.
+async fn source_of(client: &Client, queue: &str) -> Result<String, Failure> {
+    let found = client.list_dead_letter_source_queues().queue_url(queue).send().await;
+    let found = found.map_err(failed("find the queue that the dead letters come from"))?;
+    match found.queue_urls() {
+        [source] => Ok(source.clone()),
+        [] => Err(Failure::Usage(format!(
+            "no queue sends its dead letters to {queue}: name the queue to send them to with --to. The stream consumer's come \
+             from no queue: write the item that could not be read again, which makes a new change, and drop the message"
+        ))),
+        several => Err(Failure::Usage(format!("name one of these with --to: {}", several.join(", ")))),
+    }
+}
+
+fn id(message: &Message) -> &str {
+    message.message_id().unwrap_or_default()
+}
+
+fn is_meant(message: &Message, ids: &[String]) -> bool {
+    ids.is_empty() || ids.iter().any(|wanted| wanted == id(message))
+}
+
+/// When it was sent, in milliseconds of the epoch.
+fn sent(message: &Message) -> i64 {
+    let sent = message.attributes().and_then(|attributes| attributes.get(&MessageSystemAttributeName::SentTimestamp));
+    sent.and_then(|sent| sent.parse().ok()).unwrap_or_default()
+}
+
+/// Why it is dead: in an attribute, or in the message itself, as the stream consumer writes it.
+fn reason(message: &Message) -> Option<String> {
+    let attribute = message.message_attributes().and_then(|attributes| attributes.get("reason"));
+    let attribute = attribute.and_then(|value| value.string_value()).map(str::to_owned);
+    attribute.or_else(|| {
+        let body: Value = serde_json::from_str(message.body()?).ok()?;
+        body["reason"].as_str().map(str::to_owned)
+    })
+}
+
+fn print(message: &Message, output: Output) -> Result<(), Failure> {
+    let sent = Timestamp::from_millisecond(sent(message)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let (reason, body) = (reason(message), message.body().unwrap_or_default());
+    if output.is_json() {
+        let document = json!({ "id": id(message), "sent_at": format!("{sent:.3}"), "reason": reason, "body": body });
+        return output::print(&document.to_string());
+    }
+    let reason = reason.unwrap_or_else(|| "it failed too often".to_owned());
+    let shown: String = body.chars().take(SHOWN_CHARS).collect();
+    output::print(&format!("{}  {sent:.0}  {}\n    {}", id(message), output::clean(&reason), output::clean(&shown)))
+}
+
+fn finish(
+    verb: &str,
+    done: &[String],
+    wanted: &[String],
+    failed: Option<Failure>,
+    output: Output,
+) -> Result<(), Failure> {
+    let missing: Vec<&String> = wanted.iter().filter(|wanted| !done.contains(wanted)).collect();
+    if output.is_json() {
+        output::print(&json!({ verb: done }).to_string())?;
+    } else {
+        output::print(&format!("{} {verb}", done.len()))?;
+    }
+    match (failed, missing.first()) {
+        (Some(failed), _) => Err(failed),
+        (None, Some(missing)) => Err(Failure::Usage(format!(
+            "the queue shows no message {missing}: it is gone, or another program holds it; `deadletters list` shows what is there"
+        ))),
+        (None, None) => Ok(()),
+    }
+}
+
+fn failed<E: Into<BoxError>>(operation: &'static str) -> impl FnOnce(E) -> Failure {
+    move |error| nameservice::Error::from(StoreError::Unavailable { operation, source: Some(error.into()) }).into()
+}

@@ -1,0 +1,106 @@
+//! `search-index`: the OpenSearch index of a deployment.
+
+use clap::{Args, Subcommand};
+use nameservice_opensearch::{Created, DEFAULT_INDEX, OpenSearch, Rebuilt, Signer, rebuild};
+use serde_json::{Value, json};
+
+use super::copy::To;
+use crate::{
+    args::TargetArgs,
+    failure::Failure,
+    output::{self, Output},
+    target::{Missing, aws_config},
+};
+
+/// How many rejected records are printed for a person.
+const SHOWN: usize = 20;
+
+/// `search-index`
+#[derive(Debug, Subcommand)]
+pub enum SearchIndexCommand {
+    /// Create the index with its mapping, unless there is one
+    Init(SearchIndexArgs),
+    /// Write the document of every record, and remove those of records that are gone, beside whatever changes meanwhile
+    ///
+    /// Once after `init`, for the records that were there before; and whenever the index may lack something.
+    Rebuild(SearchIndexArgs),
+}
+
+/// Which index is meant.
+#[derive(Debug, Args)]
+pub struct SearchIndexArgs {
+    /// The OpenSearch, https://HOST or https://USER:PASSWORD@HOST
+    #[arg(value_name = "OPENSEARCH")]
+    pub url: String,
+    /// The name of the index
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_INDEX)]
+    pub index: String,
+    /// Sign requests with the usual AWS credentials and region, as a domain of Amazon OpenSearch Service requires
+    #[arg(long)]
+    pub sign: bool,
+}
+
+impl SearchIndexArgs {
+    async fn open(&self) -> Result<OpenSearch, Failure> {
+        let signer = match self.sign {
+            false => None,
+            true => {
+                let config = aws_config(None).await?;
+                let credentials = config.credentials_provider();
+                let region = config.region().map(|region| region.as_ref().to_owned());
+                match (credentials, region) {
+                    (Some(credentials), Some(region)) => Some(Signer::new(credentials, region)),
+                    _ => {
+                        return Err(Failure::Usage("--sign needs AWS credentials and a region: set AWS_REGION".into()));
+                    }
+                }
+            }
+        };
+        OpenSearch::new(&self.url, &self.index, signer).map_err(|error| Failure::Usage(error.to_string()))
+    }
+}
+
+pub(super) async fn run(command: SearchIndexCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+    match command {
+        SearchIndexCommand::Init(args) => {
+            let created = args.open().await?.create().await;
+            let created =
+                created.map_err(|error| nameservice::Error::from(error.into_model("create the search index")))?;
+            if output.is_json() {
+                return output::print(&json!({ "created": created == Created::Created }).to_string());
+            }
+            let index = &args.index;
+            output::print(&match created {
+                Created::Created => format!("created the index {index}: `nameservice search-index rebuild` fills it"),
+                Created::Exists => format!("the index {index} exists"),
+            })
+        }
+        SearchIndexCommand::Rebuild(args) => {
+            let index = args.open().await?;
+            let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
+            let names = from.backend().clone();
+            let rebuilt = rebuild(&index, &*names, &*names).await;
+            drop(names);
+            from.close().await;
+            print(&rebuilt.map_err(nameservice::Error::from)?, output)
+        }
+    }
+}
+
+fn print(rebuilt: &Rebuilt, output: Output) -> Result<(), Failure> {
+    let Rebuilt { position, records, removed, rejected } = rebuilt;
+    if output.is_json() {
+        let entry = |(address, reason): &(nameservice_model::Address, String)| json!({ "address": address.as_str(), "reason": reason });
+        let rejected: Vec<Value> = rejected.iter().map(entry).collect();
+        let document = json!({ "position": position, "records": records, "removed": removed, "rejected": rejected });
+        return output::print(&document.to_string());
+    }
+    let mut words = format!("{records} records indexed up to position {position}, {removed} removed");
+    if !rejected.is_empty() {
+        words.push_str(&format!("\n{} rejected by the index:", rejected.len()));
+        for (address, reason) in rejected.iter().take(SHOWN) {
+            words.push_str(&format!("\n  {}: {}", output::clean(address.as_str()), output::clean(reason)));
+        }
+    }
+    output::print(&words)
+}

@@ -1,0 +1,59 @@
+//! The archive of the change feed: the feed → objects of JSON Lines in a bucket.
+//!
+//! It is invoked by a schedule, and reads what follows the last object of the archive to the end of the feed. The topic does not
+//! invoke it: an archive has to be ahead of the feed's retention, which is days, and an object for each burst of changes would be
+//! many small ones. What it is invoked with is not looked at. An invocation that failed or never came is made up for by the
+//! next, and two at the same time write each object once.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use lambda_runtime::{LambdaEvent, service_fn};
+use nameservice_archive::{Archive, Archiver, Progress};
+use nameservice_dynamo::variable;
+use nameservice_feed::Feed;
+use nameservice_model::{Error, Result, chain};
+use nameservice_objects::{BucketOptions, s3};
+use nameservice_store::Store;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// Names the bucket of the archive.
+const ARCHIVE_BUCKET: &str = "NAMESERVICE_ARCHIVE_BUCKET";
+/// What the keys of its objects begin with.
+const ARCHIVE_PREFIX: &str = "NAMESERVICE_ARCHIVE_PREFIX";
+/// What is left of an invocation for its answer.
+const BEFORE_THE_END: Duration = Duration::from_secs(10);
+/// How often a request to the bucket is repeated.
+const RETRIES: usize = 3;
+
+/// Answers invocations until the runtime ends: the `main` of the function, over the feed and the bucket that its environment
+/// names.
+pub async fn run(_: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
+    let bucket = variable(ARCHIVE_BUCKET).ok_or_else(|| format!("{ARCHIVE_BUCKET} is not set"))?;
+    let prefix = variable(ARCHIVE_PREFIX).unwrap_or_default();
+    let store = s3(&bucket, &BucketOptions::default(), RETRIES)?;
+    let archiver = Archiver::new(Arc::new(feed), Archive::new(store, &prefix, format!("s3://{bucket}/{prefix}")));
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        let deadline = UNIX_EPOCH + Duration::from_millis(event.context.deadline);
+        let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
+        let until = Instant::now() + left.saturating_sub(BEFORE_THE_END);
+        let done = archive(&archiver, until).await.map(drop);
+        done.map_err(|error| lambda_runtime::Error::from(chain(&error)))
+    }))
+    .await
+}
+
+/// Archives what follows the last object, until the end of the feed or this time. What is left then is an error: the alarm on
+/// errors of the function shows it, and the next invocation continues.
+pub async fn archive(archiver: &Archiver, until: Instant) -> Result<Progress> {
+    let progress = archiver.catch_up(Some(until)).await?;
+    let Progress { position, changes, objects, lost, is_complete, .. } = progress;
+    tracing::info!(position, changes, objects, lost, is_complete, "archived");
+    match is_complete {
+        true => Ok(progress),
+        false => Err(Error::Unavailable { operation: "archive the rest of the feed in this invocation", source: None }),
+    }
+}

@@ -1,0 +1,41 @@
+//! Dead letters: messages that cannot be indexed, as they were, with the reason beside them.
+
+use async_trait::async_trait;
+use aws_sdk_sqs::types::MessageAttributeValue;
+use nameservice_model::BoxError;
+
+/// The longest reason, in characters: it is an attribute of a message.
+const MAX_REASON_CHARS: usize = 1_000;
+
+/// Stores messages for an operator.
+#[async_trait]
+pub trait DeadLetters: Send + Sync {
+    /// Stores a message with the reason. What is stored can be sent to the queue again as it is.
+    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError>;
+}
+
+/// Messages of an SQS queue, with the attribute `reason`.
+pub struct QueueOfDeadLetters {
+    client: aws_sdk_sqs::Client,
+    url: String,
+}
+
+impl QueueOfDeadLetters {
+    /// Creates dead letters in the queue of this URL.
+    pub fn new(client: aws_sdk_sqs::Client, url: impl Into<String>) -> Self {
+        Self { client, url: url.into() }
+    }
+}
+
+#[async_trait]
+impl DeadLetters for QueueOfDeadLetters {
+    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError> {
+        // SQS rejects control characters.
+        let visible = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        let reason: String = visible.take(MAX_REASON_CHARS).collect();
+        let attribute = MessageAttributeValue::builder().data_type("String").string_value(reason).build()?;
+        let request = self.client.send_message().queue_url(&self.url).message_body(body);
+        request.message_attributes("reason", attribute).send().await?;
+        Ok(())
+    }
+}

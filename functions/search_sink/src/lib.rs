@@ -1,0 +1,199 @@
+//! The search sink: messages of the topic, through a queue → documents of an OpenSearch index.
+//!
+//! A message says which record has changed, at which position of the feed. The sink reads the records of a batch, each once, and
+//! writes their documents under those positions; a record that is gone is deleted under its position. So it does not matter how often or in
+//! which order messages come.
+//!
+//! Each message has an outcome of its own. What the index cannot take now is answered as failed, and the queue brings it again. What
+//! cannot be read, and what the index rejects for what it is, goes to the dead letters with the reason, and the rest goes on.
+
+mod dead_letters;
+mod message;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use lambda_runtime::{LambdaEvent, service_fn};
+use nameservice_dynamo::{lambda_config, variable};
+use nameservice_feed::Feed;
+use nameservice_model::{Address, NameService, Record, chain};
+use nameservice_opensearch::{Action, Applied, DEFAULT_INDEX, Document, MAX_READ_AGE, OpenSearch, Signer};
+use nameservice_store::Store;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
+pub use message::Message;
+
+/// The URL of the OpenSearch.
+const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
+/// The name of the index there.
+const SEARCH_INDEX: &str = "NAMESERVICE_SEARCH_INDEX";
+/// The URL of the dead-letter queue.
+const SEARCH_DEAD_LETTERS: &str = "NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL";
+/// The most bytes of documents in one request.
+const MAX_REQUEST_BYTES: usize = 2 * 1024 * 1024;
+
+/// Writes the documents of changed records.
+pub struct Sink {
+    names: Arc<dyn NameService>,
+    index: OpenSearch,
+    dead_letters: Arc<dyn DeadLetters>,
+}
+
+/// Which messages must come again.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Response {
+    batch_item_failures: Vec<Failure>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure {
+    item_identifier: String,
+}
+
+impl Response {
+    /// Returns the ids of the messages that must come again.
+    pub fn failed(&self) -> Vec<&str> {
+        self.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect()
+    }
+}
+
+/// The messages about one record.
+struct Changed<'a> {
+    /// The last of their positions.
+    position: u64,
+    messages: Vec<&'a Message>,
+}
+
+impl Sink {
+    /// Returns the sink of a nameservice into an index.
+    pub fn new(names: Arc<dyn NameService>, index: OpenSearch, dead_letters: Arc<dyn DeadLetters>) -> Self {
+        Self { names, index, dead_letters }
+    }
+
+    /// Answers an event of the queue with the messages that must come again.
+    pub async fn handle(&self, event: Value) -> Response {
+        let messages = Message::of_event(event);
+        let mut failed = BTreeSet::new();
+        let mut changed: BTreeMap<Address, Changed<'_>> = BTreeMap::new();
+        for message in &messages {
+            match message.change() {
+                Ok((address, position)) => {
+                    let entry = changed.entry(address).or_insert(Changed { position, messages: Vec::new() });
+                    entry.position = entry.position.max(position);
+                    entry.messages.push(message);
+                }
+                Err(reason) => self.bury(&[message], &reason, &mut failed).await,
+            }
+        }
+        let read_at = Instant::now();
+        let addresses: Vec<Address> = changed.keys().cloned().collect();
+        let records = match self.names.lookup_all(&addresses).await {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::error!(error = chain(&error), "the records of a batch cannot be read: it will come again");
+                return answer(
+                    messages.iter().filter(|message| message.change().is_ok()).chain(of(&messages, &failed)),
+                );
+            }
+        };
+        let records: BTreeMap<&Address, &Record> = records.iter().map(|record| (&record.address, record)).collect();
+        let changed: Vec<(Address, Changed<'_>)> = changed.into_iter().collect();
+        let actions: Vec<Action> = changed
+            .iter()
+            .map(|(address, changed)| match records.get(address) {
+                Some(record) => Action::Index(Box::new(Document::of(record, changed.position))),
+                None => Action::Delete { address: address.clone(), position: changed.position },
+            })
+            .collect();
+        let mut done = 0;
+        while done < actions.len() {
+            let together = together(actions.get(done..).unwrap_or_default());
+            let some = actions.get(done..done + together).unwrap_or_default();
+            let applied = match read_at.elapsed() < MAX_READ_AGE {
+                true => self.index.bulk(some).await.map_err(|error| chain(&error)),
+                false => Err("the records were read too long ago".to_owned()),
+            };
+            let outcomes = match applied {
+                Ok(outcomes) => outcomes,
+                Err(reason) => {
+                    tracing::error!(reason, "documents were not written: their messages will come again");
+                    some.iter().map(|_| Applied::Later(reason.clone())).collect()
+                }
+            };
+            for ((address, changed), outcome) in changed.iter().skip(done).zip(outcomes) {
+                match outcome {
+                    Applied::Done => {}
+                    Applied::Later(reason) => {
+                        tracing::warn!(address = address.as_str(), reason, "not written yet");
+                        failed.extend(changed.messages.iter().map(|message| message.id().to_owned()));
+                    }
+                    Applied::Rejected(reason) => self.bury(&changed.messages, &reason, &mut failed).await,
+                }
+            }
+            done += together;
+        }
+        tracing::info!(messages = messages.len(), records = actions.len(), failed = failed.len(), "indexed");
+        answer(of(&messages, &failed))
+    }
+
+    /// Sends messages to the dead letters. One that cannot be sent there comes again.
+    async fn bury(&self, messages: &[&Message], reason: &str, failed: &mut BTreeSet<String>) {
+        for message in messages {
+            tracing::error!(id = message.id(), reason, "a message cannot be indexed");
+            if let Err(error) = self.dead_letters.store(message.body(), reason).await {
+                tracing::error!(
+                    error = chain(error.as_ref()),
+                    "a dead letter could not be stored: its message will come again"
+                );
+                failed.insert(message.id().to_owned());
+            }
+        }
+    }
+}
+
+/// How many of these go into one request: at least one.
+fn together(actions: &[Action]) -> usize {
+    let mut bytes = 0;
+    let fits = actions.iter().take_while(|action| {
+        bytes += match action {
+            // Its texts are in it several times, at most as many as the address has parts.
+            Action::Index(document) => serde_json::to_string(document).map_or(0, |text| text.len()),
+            Action::Delete { .. } => 0,
+        };
+        bytes <= MAX_REQUEST_BYTES
+    });
+    fits.count().max(1)
+}
+
+fn of<'a>(messages: &'a [Message], failed: &'a BTreeSet<String>) -> impl Iterator<Item = &'a Message> {
+    messages.iter().filter(|message| failed.contains(message.id()))
+}
+
+fn answer<'a>(failed: impl Iterator<Item = &'a Message>) -> Response {
+    let batch_item_failures = failed.map(|message| Failure { item_identifier: message.id().to_owned() }).collect();
+    Response { batch_item_failures }
+}
+
+/// Answers invocations until the runtime ends: the `main` of the function, over the store and the index that its environment
+/// names.
+pub async fn run(store: Store, _: Feed) -> Result<(), lambda_runtime::Error> {
+    let set = |name: &str| variable(name).ok_or_else(|| format!("{name} is not set"));
+    let config = lambda_config();
+    let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
+    let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));
+    let name = variable(SEARCH_INDEX).unwrap_or_else(|| DEFAULT_INDEX.to_owned());
+    let index = OpenSearch::new(&set(SEARCH_URL)?, &name, signer)?;
+    let dead_letters = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), set(SEARCH_DEAD_LETTERS)?);
+    let sink = Sink::new(Arc::new(store), index, Arc::new(dead_letters));
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+        Ok::<_, lambda_runtime::Error>(sink.handle(event.payload).await)
+    }))
+    .await
+}

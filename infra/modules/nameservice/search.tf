@@ -1,0 +1,72 @@
+# The search over OpenSearch, where `search` is set: the queue between the topic and the sink that writes documents. Unlike the doorbell of
+# the read model, messages are looked at one by one: each has its outcome, and those that the index cannot take come again.
+resource "aws_sqs_queue" "search" {
+  count = var.search == null ? 0 : 1
+
+  name                       = "${var.name}-search"
+  message_retention_seconds  = 1209600
+  visibility_timeout_seconds = 6 * local.function["search_sink"].timeout
+  sqs_managed_sse_enabled    = var.kms_key_arn == null ? true : null
+  kms_master_key_id          = var.kms_key_arn
+  tags                       = local.tags
+
+  # What fails for two hours. `nameservice deadletters replay` sends it here again.
+  redrive_policy = jsonencode({
+    deadLetterTargetArn = aws_sqs_queue.search_dead_letters[0].arn
+    maxReceiveCount     = 20
+  })
+}
+
+# Messages that cannot be indexed: with the attribute `reason` where the sink or the index has rejected them, as they were in any case.
+resource "aws_sqs_queue" "search_dead_letters" {
+  count = var.search == null ? 0 : 1
+
+  name                      = "${var.name}-search-dead-letters"
+  message_retention_seconds = 1209600
+  sqs_managed_sse_enabled   = var.kms_key_arn == null ? true : null
+  kms_master_key_id         = var.kms_key_arn
+  tags                      = local.tags
+}
+
+resource "aws_sqs_queue_policy" "search" {
+  count = var.search == null ? 0 : 1
+
+  queue_url = aws_sqs_queue.search[0].id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "sns.amazonaws.com" }
+      Action    = "sqs:SendMessage"
+      Resource  = aws_sqs_queue.search[0].arn
+      Condition = { ArnEquals = { "aws:SourceArn" = aws_sns_topic.changes.arn } }
+    }]
+  })
+}
+
+resource "aws_sns_topic_subscription" "search" {
+  count = var.search == null ? 0 : 1
+
+  topic_arn = aws_sns_topic.changes.arn
+  protocol  = "sqs"
+  endpoint  = aws_sqs_queue.search[0].arn
+  # Heads and indexes are in no document.
+  filter_policy        = jsonencode({ concern = ["config", "meta", "status"] })
+  raw_message_delivery = true
+}
+
+resource "aws_lambda_event_source_mapping" "search" {
+  count = var.search == null ? 0 : 1
+
+  event_source_arn                   = aws_sqs_queue.search[0].arn
+  function_name                      = aws_lambda_function.this["search_sink"].arn
+  batch_size                         = 100
+  maximum_batching_window_in_seconds = 1
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = 5
+  }
+
+  depends_on = [aws_iam_role_policy.this]
+}

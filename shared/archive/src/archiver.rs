@@ -1,0 +1,207 @@
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use nameservice_model::{Change, ChangeFeed, Limit, Result, Run, chain};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Archive, ArchiveError, Segment,
+    segment::line,
+    store::{Put, failed},
+};
+
+const OPERATION: &str = "archive the feed";
+/// How many changes are read together.
+const RUN: Limit = match Limit::new(1000) {
+    Ok(limit) => limit,
+    Err(_) => Limit::ONE,
+};
+/// The most changes of one object, and the size in bytes after which none is added.
+const MAX_CHANGES: usize = 10_000;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// How long a follower waits for the next change before it looks again.
+const WAIT: Duration = Duration::from_secs(20);
+/// Delays after failures: the first, and the longest.
+const DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+
+/// What an archiver has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How far the archive has come.
+    pub position: u64,
+    /// How many changes this archiver has written.
+    pub changes: u64,
+    /// In how many objects.
+    pub objects: u64,
+    /// How many positions this archiver has found to be expired.
+    pub lost: u64,
+    /// Whether the feed was read to its end.
+    pub is_complete: bool,
+}
+
+/// Writes a feed to an archive. Any number of them may do so at the same time: each object is written by one.
+#[derive(Clone)]
+pub struct Archiver {
+    feed: Arc<dyn ChangeFeed>,
+    archive: Archive,
+    max_changes: usize,
+}
+
+impl std::fmt::Debug for Archiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Archiver").field("archive", &self.archive).finish_non_exhaustive()
+    }
+}
+
+/// What follows the end of the archive.
+enum Next {
+    /// An object, and whether the feed may hold more.
+    Object(Segment, bool),
+    /// Nothing yet.
+    Nothing,
+}
+
+impl Archiver {
+    /// Returns an archiver of a feed.
+    pub fn new(feed: Arc<dyn ChangeFeed>, archive: Archive) -> Self {
+        Self { feed, archive, max_changes: MAX_CHANGES }
+    }
+
+    /// Sets the most changes of one object: 10,000 by default.
+    #[must_use]
+    pub const fn with_max_changes(mut self, max_changes: usize) -> Self {
+        self.max_changes = if max_changes == 0 { 1 } else { max_changes };
+        self
+    }
+
+    /// Writes what follows the end of the archive, up to the end of the feed, or until this time.
+    pub async fn catch_up(&self, until: Option<Instant>) -> Result<Progress> {
+        let mut progress = Progress { position: self.end_of_this_feed().await?, ..Progress::default() };
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(progress);
+            }
+            let (object, more) = match self.next(progress.position).await? {
+                Next::Object(object, more) => (object, more),
+                Next::Nothing => {
+                    progress.is_complete = true;
+                    return Ok(progress);
+                }
+            };
+            match self.archive.put(&object).await? {
+                Put::Written => {
+                    progress.objects += 1;
+                    progress.changes += object.changes().len() as u64;
+                    if object.changes().is_empty() {
+                        progress.lost += object.last - object.first + 1;
+                        let (first, last) = (object.first, object.last);
+                        tracing::error!(first, last, "changes had expired before they were archived");
+                    }
+                    progress.position = object.last;
+                    if !more {
+                        progress.is_complete = true;
+                        return Ok(progress);
+                    }
+                }
+                // By another archiver, whose object may end elsewhere.
+                Put::Taken => progress.position = self.archive.position().await?,
+            }
+        }
+    }
+
+    /// Follows the feed until the future is dropped: what has changed in a period is written at its end. Failures are logged, and tried
+    /// again after a while.
+    pub async fn run(&self, every: Duration) -> Infallible {
+        let delays = || {
+            let builder = ExponentialBuilder::default().with_min_delay(DELAYS.0).with_max_delay(DELAYS.1);
+            builder.without_max_times().with_jitter().build()
+        };
+        let mut delay = delays();
+        loop {
+            let followed = async {
+                let progress = self.catch_up(None).await?;
+                self.feed.wait(progress.position, WAIT).await?;
+                Ok::<_, nameservice_model::Error>(progress)
+            };
+            match followed.await {
+                Ok(Progress { position, changes, objects, lost, .. }) => {
+                    delay = delays();
+                    if objects > 0 {
+                        tracing::info!(position, changes, objects, lost, "archived");
+                    }
+                    sleep(every).await;
+                }
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "not archived yet; trying again");
+                    sleep(delay.next().unwrap_or(DELAYS.1)).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the last position of the archive, once it is certain that it is of this feed: where the feed still holds the
+    /// last change of the archive, the two are the same.
+    async fn end_of_this_feed(&self) -> Result<u64> {
+        let Some(last) = self.archive.last().await? else { return Ok(0) };
+        let other = || {
+            let archive = self.archive.shown().to_owned();
+            failed(OPERATION, ArchiveError::OtherFeed { archive, end: last.last })
+        };
+        if self.feed.position().await? < last.last {
+            return Err(other());
+        }
+        let Some(archived) = last.changes().last() else { return Ok(last.last) };
+        match self.feed.changes(last.last - 1, Limit::ONE).await? {
+            Run::Changes(found) => match found.first() {
+                Some(change) if is_same(change, archived)? => Ok(last.last),
+                _ => Err(other()),
+            },
+            // It has expired.
+            Run::Gone { .. } => Ok(last.last),
+        }
+    }
+
+    async fn next(&self, end: u64) -> Result<Next> {
+        let (mut changes, mut bytes) = (Vec::<Change>::new(), 0);
+        loop {
+            let after = end + changes.len() as u64;
+            let limit = Limit::new(RUN.get().min(self.max_changes - changes.len())).unwrap_or(Limit::ONE);
+            let found = match self.feed.changes(after, limit).await? {
+                Run::Changes(found) => found,
+                Run::Gone { oldest } if changes.is_empty() && oldest > end + 1 => {
+                    return Ok(Next::Object(Segment::gap(end + 1, oldest - 1), true));
+                }
+                // Beyond the end of the feed: it is another one since a moment, or the next one.
+                Run::Gone { .. } if changes.is_empty() => return Ok(Next::Nothing),
+                Run::Gone { .. } => return Ok(object(changes, true)),
+            };
+            if found.is_empty() {
+                return Ok(object(changes, false));
+            }
+            for change in found {
+                let expected = end + 1 + changes.len() as u64;
+                if change.position != expected {
+                    return Err(failed(OPERATION, ArchiveError::Sparse(expected)));
+                }
+                bytes += line(&change).map_err(|error| failed(OPERATION, error))?.len();
+                changes.push(change);
+                if bytes >= MAX_BYTES || changes.len() == self.max_changes {
+                    return Ok(object(changes, true));
+                }
+            }
+        }
+    }
+}
+
+fn object(changes: Vec<Change>, more: bool) -> Next {
+    match Segment::of(changes) {
+        Some(object) => Next::Object(object, more),
+        None => Next::Nothing,
+    }
+}
+
+fn is_same(change: &Change, archived: &Change) -> Result<bool> {
+    let lines = line(change).and_then(|change| Ok((change, line(archived)?)));
+    let (change, archived) = lines.map_err(|error| failed(OPERATION, error))?;
+    Ok(change == archived)
+}

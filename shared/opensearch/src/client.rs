@@ -1,0 +1,324 @@
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use http::{Method, StatusCode, header};
+use nameservice_model::{Address, BoxError, Error, Hit, Page, SearchIndex, SearchQuery, Visible, Within};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Document, Signer, mapping, query};
+
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How much of an error's text is kept.
+const MAX_REASON_CHARS: usize = 500;
+
+/// An index of OpenSearch. Cheap to clone.
+#[derive(Clone)]
+pub struct OpenSearch {
+    http: reqwest::Client,
+    base: String,
+    index: String,
+    signer: Option<Signer>,
+}
+
+impl fmt::Debug for OpenSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenSearch").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// Why a request was not applied, or what it came to is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The URL or the name of the index cannot be used.
+    #[error("`{0}` cannot be used: name an OpenSearch as https://HOST, and an index in small letters")]
+    Invalid(String),
+    /// There are no credentials to sign with.
+    #[error("the request to OpenSearch cannot be signed")]
+    Unsigned(#[source] BoxError),
+    /// No answer came.
+    #[error("OpenSearch did not answer")]
+    NoAnswer(#[source] BoxError),
+    /// It has answered something else than was asked for.
+    #[error("OpenSearch answered {status}: {reason}")]
+    Answered {
+        /// The status.
+        status: u16,
+        /// What it says.
+        reason: String,
+    },
+}
+
+impl RequestError {
+    /// Converts to the error of an operation. What the index rejects does not become right by itself.
+    pub fn into_model(self, operation: &'static str) -> Error {
+        match &self {
+            Self::Invalid(_) | Self::Unsigned(_) => Error::Store { operation, source: self.into() },
+            Self::Answered { status, .. } if *status < 500 && *status != 429 && *status != 408 => {
+                Error::Store { operation, source: self.into() }
+            }
+            _ => Error::Unavailable { operation, source: Some(self.into()) },
+        }
+    }
+}
+
+/// What is done to one document, under a position of the feed as its version.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Writes it.
+    Index(Box<Document>),
+    /// Deletes the document of an address.
+    Delete {
+        /// The address.
+        address: Address,
+        /// The version.
+        position: u64,
+    },
+}
+
+/// What came of one action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// The index holds it, or something newer.
+    Done,
+    /// It was not applied, and may be if it is repeated.
+    Later(String),
+    /// It is rejected, however often it is repeated.
+    Rejected(String),
+}
+
+/// Whether an index was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was.
+    Created,
+    /// There is one of this name.
+    Exists,
+}
+
+#[derive(Deserialize)]
+struct BulkAnswer {
+    items: Vec<std::collections::BTreeMap<String, BulkItem>>,
+}
+
+#[derive(Deserialize)]
+struct BulkItem {
+    #[serde(rename = "_id", default)]
+    id: String,
+    status: u16,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+impl OpenSearch {
+    /// Returns the index of this name in the OpenSearch at a URL, whose user and password are sent where it has some.
+    pub fn new(url: &str, index: &str, signer: Option<Signer>) -> Result<Self, RequestError> {
+        let base = url.trim_end_matches('/').to_owned();
+        let is_url = (base.starts_with("https://") || base.starts_with("http://")) && base.parse::<http::Uri>().is_ok();
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+        if !is_url || base.contains(['?', '#']) {
+            return Err(RequestError::Invalid(url.to_owned()));
+        }
+        if index.is_empty() || index.starts_with(['-', '_', '.']) || !index.chars().all(is_name) {
+            return Err(RequestError::Invalid(index.to_owned()));
+        }
+        // An error says that a provider is installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| RequestError::NoAnswer(error.into()))?;
+        Ok(Self { http, base, index: index.to_owned(), signer })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, Vec<u8>), RequestError> {
+        let uri = format!("{}/{}{path}", self.base, self.index);
+        let mut request = http::Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri.parse().map_err(|_| RequestError::Invalid(uri.clone()))?;
+        if !request.body().is_empty()
+            && let Ok(kind) = kind.parse()
+        {
+            request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
+        if let Some(signer) = &self.signer {
+            signer.sign(&mut request, SystemTime::now()).await.map_err(RequestError::Unsigned)?;
+        }
+        let (parts, body) = request.into_parts();
+        let sent = self.http.request(parts.method, uri).headers(parts.headers).body(body).send();
+        let answer = sent.await.map_err(|error| RequestError::NoAnswer(error.without_url().into()))?;
+        let status = answer.status();
+        let bytes = answer.bytes().await.map_err(|error| RequestError::NoAnswer(error.without_url().into()))?;
+        Ok((status, bytes.to_vec()))
+    }
+
+    async fn json(&self, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let (status, bytes) = self.send(method, path, "application/json", body).await?;
+        if !status.is_success() {
+            return Err(answered(status, &bytes));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))
+    }
+
+    /// Creates the index with its mapping, unless there is one of its name.
+    pub async fn create(&self) -> Result<Created, RequestError> {
+        match self.json(Method::PUT, "", &mapping()).await {
+            Ok(_) => Ok(Created::Created),
+            Err(RequestError::Answered { reason, .. }) if reason.contains("resource_already_exists_exception") => {
+                Ok(Created::Exists)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies actions over older versions, each by itself: what came of each, in their order. An error means that nothing is known of
+    /// any.
+    pub async fn bulk(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
+        self.bulk_over("external", actions).await
+    }
+
+    /// The same over the same version, too: a rebuild.
+    pub(crate) async fn bulk_again(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
+        self.bulk_over("external_gte", actions).await
+    }
+
+    async fn bulk_over(&self, version_type: &str, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
+        if actions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut body = String::new();
+        for action in actions {
+            let (verb, id, version) = action.head();
+            body.push_str(
+                &json!({ verb: { "_id": id, "version": version, "version_type": version_type } }).to_string(),
+            );
+            body.push('\n');
+            if let Action::Index(document) = action {
+                body.push_str(&json!(document).to_string());
+                body.push('\n');
+            }
+        }
+        let (status, bytes) = self.send(Method::POST, "/_bulk", "application/x-ndjson", body.into_bytes()).await?;
+        if !status.is_success() {
+            return Err(answered(status, &bytes));
+        }
+        let answer: BulkAnswer =
+            serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))?;
+        // Answers come in the order of the actions; one that does not is no answer to them.
+        let items: Vec<(String, BulkItem)> = answer.items.into_iter().filter_map(|mut item| item.pop_first()).collect();
+        let fits = items.len() == actions.len()
+            && items.iter().zip(actions).all(|((_, item), action)| item.id == action.head().1);
+        if !fits {
+            return Err(RequestError::NoAnswer("the items of its answer are not those of the request".into()));
+        }
+        Ok(items.into_iter().zip(actions).map(|((_, item), action)| action.came_to(&item)).collect())
+    }
+
+    /// Returns at most 1,000 addresses of documents whose version is below this one.
+    pub async fn older_than(&self, position: u64) -> Result<Vec<Address>, RequestError> {
+        let body = json!({
+            "size": 1000,
+            "query": { "range": { "position": { "lt": position } } },
+            "sort": [{ "position": "asc" }],
+        });
+        let answer = self.json(Method::POST, "/_search", &body).await?;
+        let answer: query::Answer =
+            serde_json::from_value(answer).map_err(|error| RequestError::NoAnswer(error.into()))?;
+        Ok(answer.hits.hits.iter().filter_map(|hit| Address::parse(&hit.source.address).ok()).collect())
+    }
+
+    /// Makes everything that was written visible to searches.
+    pub async fn refresh(&self) -> Result<(), RequestError> {
+        self.json(Method::POST, "/_refresh", &Value::Null).await.map(drop)
+    }
+
+    /// Returns the document of an address with its version; `None` where there is none.
+    pub async fn get(&self, address: &Address) -> Result<Option<Document>, RequestError> {
+        let id = utf8_percent_encode(address.as_str(), NON_ALPHANUMERIC);
+        match self.json(Method::GET, &format!("/_doc/{id}"), &Value::Null).await {
+            Ok(mut answer) => {
+                let document = serde_json::from_value(answer["_source"].take());
+                document.map(Some).map_err(|error| RequestError::NoAnswer(error.into()))
+            }
+            Err(RequestError::Answered { status: 404, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl SearchIndex for OpenSearch {
+    async fn search(
+        &self,
+        query: &SearchQuery,
+        within: Option<&Within>,
+        visible: Visible<'_>,
+    ) -> nameservice_model::Result<Page<Hit>> {
+        const OPERATION: &str = "search";
+        let size = query.limit.get().saturating_add(1);
+        let body = query::body(query, within, size, query::search_after(query).as_ref());
+        let answer = self.json(Method::POST, "/_search", &body).await.map_err(|error| error.into_model(OPERATION))?;
+        let answer: query::Answer = serde_json::from_value(answer)
+            .map_err(|error| Error::Store { operation: OPERATION, source: error.into() })?;
+        match answer.timed_out {
+            true => Err(Error::Unavailable { operation: OPERATION, source: None }),
+            false => query::page(query, visible, answer.hits.hits),
+        }
+    }
+}
+
+impl Action {
+    fn head(&self) -> (&'static str, &str, u64) {
+        match self {
+            Self::Index(document) => ("index", &document.address, document.position),
+            Self::Delete { address, position } => ("delete", address.as_str(), *position),
+        }
+    }
+
+    /// Returns the address of the document.
+    pub(crate) fn address(self) -> Address {
+        match self {
+            Self::Index(document) => Address::stored(document.address),
+            Self::Delete { address, .. } => address,
+        }
+    }
+
+    fn came_to(&self, item: &BulkItem) -> Applied {
+        let reason = || {
+            let error = item.error.as_ref().map(Value::to_string).unwrap_or_default();
+            let error: String = error.chars().take(MAX_REASON_CHARS).collect();
+            format!("{}: {error}", item.status)
+        };
+        match item.status {
+            200..=299 => Applied::Done,
+            // Something as new or newer is there.
+            409 => Applied::Done,
+            // There was nothing to delete; the version is remembered all the same.
+            404 if matches!(self, Self::Delete { .. }) => Applied::Done,
+            // The index is missing: somebody has to create it.
+            404 | 408 | 429 | 500.. => Applied::Later(reason()),
+            _ => Applied::Rejected(reason()),
+        }
+    }
+}
+
+fn answered(status: StatusCode, bytes: &[u8]) -> RequestError {
+    let reason: String = String::from_utf8_lossy(bytes).chars().take(MAX_REASON_CHARS).collect();
+    RequestError::Answered { status: status.as_u16(), reason }
+}

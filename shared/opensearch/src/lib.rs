@@ -1,0 +1,30 @@
+//! The search of the nameservice in an OpenSearch index: its mapping, the document of a record, bulk writes under external
+//! versions, and the query that answers `GET /v1/search`.
+//!
+//! **The version of a document is a position of the feed.** It is written over older versions alone (`version_type: external`),
+//! so what is delivered again, late, or by several writers at once leaves the same documents.
+//!
+//! **A document follows from its record, not from the change.** A writer reads the record and writes it under the position of
+//! a change that the read includes. A record that is gone is deleted under such a position. The index remembers deleted
+//! versions for [`REMEMBERED`], and a writer gives a read up long before that ([`MAX_READ_AGE`]): no late write brings a
+//! deleted document back.
+
+mod client;
+mod document;
+mod query;
+mod rebuild;
+mod signing;
+
+use std::time::Duration;
+
+pub use client::{Action, Applied, Created, OpenSearch, RequestError};
+pub use document::{Document, mapping};
+pub use rebuild::{Rebuilt, rebuild};
+pub use signing::Signer;
+
+/// The default name of the index.
+pub const DEFAULT_INDEX: &str = "nameservice";
+/// How long the index remembers the versions of deleted documents.
+pub const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// How old a read of a record may be when its document is sent.
+pub const MAX_READ_AGE: Duration = Duration::from_secs(60);

@@ -1,0 +1,85 @@
+//! All documents at once, beside whatever changes meanwhile.
+
+use std::collections::BTreeSet;
+
+use nameservice_model::{Address, ChangeFeed, Cursor, Error, Limit, NameService, Record, Result};
+
+use crate::{Action, Applied, Document, OpenSearch, RequestError};
+
+const OPERATION: &str = "write the search index";
+/// How many records are read and written together: with their documents far below the size that a request may have.
+const PAGE: Limit = match Limit::new(200) {
+    Ok(limit) => limit,
+    Err(_) => Limit::ONE,
+};
+
+/// What a rebuild has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Every document includes the change at this position.
+    pub position: u64,
+    /// How many records there are.
+    pub records: u64,
+    /// How many documents of records that are gone were removed.
+    pub removed: u64,
+    /// The records whose documents the index rejects, with its reasons.
+    pub rejected: Vec<(Address, String)>,
+}
+
+/// Writes the document of every record, from a snapshot, and removes those of records that are gone. Documents of changes that
+/// come meanwhile are newer, and stay.
+pub async fn rebuild(index: &OpenSearch, names: &dyn NameService, feed: &dyn ChangeFeed) -> Result<Rebuilt> {
+    // Before the first page: what changes while the pages are read follows it. No document has the version 0.
+    let position = feed.position().await?.max(1);
+    let mut done = Rebuilt { position, ..Rebuilt::default() };
+    let mut cursor: Option<Cursor> = None;
+    loop {
+        let page = names.snapshot(PAGE, cursor.as_ref(), &|_| true).await?;
+        let actions = page.items.iter().map(|record| indexed(record, position)).collect();
+        write(index, actions, &mut done).await?;
+        done.records += page.items.len() as u64;
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    // What the snapshot did not show, and what the index does not take, is all that is older now.
+    loop {
+        index.refresh().await.map_err(of)?;
+        let rejected: BTreeSet<&Address> = done.rejected.iter().map(|(address, _)| address).collect();
+        let older = index.older_than(position).await.map_err(of)?;
+        let older: Vec<Address> = older.into_iter().filter(|address| !rejected.contains(address)).collect();
+        if older.is_empty() {
+            return Ok(done);
+        }
+        let found = names.lookup_all(&older).await?;
+        let there: BTreeSet<&Address> = found.iter().map(|record| &record.address).collect();
+        let mut actions: Vec<Action> = found.iter().map(|record| indexed(record, position)).collect();
+        let gone = older.iter().filter(|address| !there.contains(address));
+        actions.extend(gone.map(|address| Action::Delete { address: address.clone(), position }));
+        done.removed += (older.len() - there.len()) as u64;
+        write(index, actions, &mut done).await?;
+    }
+}
+
+fn indexed(record: &Record, position: u64) -> Action {
+    Action::Index(Box::new(Document::of(record, position)))
+}
+
+async fn write(index: &OpenSearch, actions: Vec<Action>, done: &mut Rebuilt) -> Result<()> {
+    let outcomes = index.bulk_again(&actions).await.map_err(of)?;
+    for (action, outcome) in actions.into_iter().zip(outcomes) {
+        match outcome {
+            Applied::Done => {}
+            Applied::Later(reason) => {
+                return Err(Error::Unavailable { operation: OPERATION, source: Some(reason.into()) });
+            }
+            Applied::Rejected(reason) => done.rejected.push((action.address(), reason)),
+        }
+    }
+    Ok(())
+}
+
+fn of(error: RequestError) -> Error {
+    error.into_model(OPERATION)
+}

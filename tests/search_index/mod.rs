@@ -1,0 +1,467 @@
+//! The search sink and the search over OpenSearch: on a server of the tests, or on the one that `NAMESERVICE_TEST_OPENSEARCH` names.
+
+mod server;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth};
+use nameservice_opensearch::{Created, DEFAULT_INDEX, Document, MAX_READ_AGE, OpenSearch, rebuild};
+use nameservice_tests::prelude::*;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
+use search_sink::{DeadLetters, Sink};
+use stream_consumer::cloud_event;
+use tower::ServiceExt as _;
+
+use self::server::Server;
+
+/// Where this variable names an OpenSearch, the tests that need no faults run there, too.
+const ENDPOINT: &str = "NAMESERVICE_TEST_OPENSEARCH";
+const NAMES: [&str; 8] = [
+    "a:main",
+    "a:dev",
+    "tenant/a/books:main",
+    "tenant/b/old-books:main",
+    "books:dev",
+    "s:main",
+    "t_x:main",
+    "ünïcode:main",
+];
+
+/// Keeps dead letters, unless it is told to fail.
+#[derive(Default)]
+struct Kept(Mutex<(Vec<(String, String)>, bool)>);
+
+#[async_trait]
+impl DeadLetters for Kept {
+    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError> {
+        let mut kept = self.0.lock().unwrap();
+        if kept.1 {
+            return Err("the queue is away".into());
+        }
+        kept.0.push((body.to_owned(), reason.to_owned()));
+        Ok(())
+    }
+}
+
+struct Ground {
+    names: Embedded,
+    index: OpenSearch,
+    sink: Sink,
+    dead: Arc<Kept>,
+}
+
+impl Ground {
+    async fn over(index: OpenSearch) -> Self {
+        let names = Embedded::memory(Options::default()).unwrap();
+        assert_eq!(index.create().await.unwrap(), Created::Created);
+        assert_eq!(index.create().await.unwrap(), Created::Exists);
+        let dead = Arc::new(Kept::default());
+        let sink = Sink::new(Arc::new(names.clone()), index.clone(), dead.clone());
+        Self { names, index, sink, dead }
+    }
+
+    /// Over a server of the tests.
+    async fn new() -> (Self, Server) {
+        let (server, address) = Server::start().await;
+        let index = OpenSearch::new(&format!("http://{address}"), "names", None).unwrap();
+        (Self::over(index).await, server)
+    }
+
+    /// Over the engine of CI where there is one, else over a server of the tests.
+    async fn on_the_engine() -> Self {
+        match env::var(ENDPOINT) {
+            Ok(url) => {
+                let name = format!("names-{}", uuid::Uuid::new_v4());
+                Self::over(OpenSearch::new(&url, &name, None).unwrap()).await
+            }
+            Err(_) => Self::new().await.0,
+        }
+    }
+
+    /// The messages of the changes after a position, as the topic sends them to the queue.
+    async fn messages(&self, after: u64) -> Vec<Value> {
+        let Run::Changes(changes) = self.names.changes(after, Limit::MAX).await.unwrap() else { panic!("gone") };
+        changes.iter().map(message).collect()
+    }
+
+    async fn deliver(&self, messages: &[Value]) -> Vec<String> {
+        let response = self.sink.handle(json!({ "Records": messages })).await;
+        response.failed().into_iter().map(str::to_owned).collect()
+    }
+
+    /// The documents of all names that are there, without their versions.
+    async fn documents(&self) -> BTreeMap<String, Document> {
+        let mut found = BTreeMap::new();
+        for name in NAMES {
+            if let Some(document) = self.index.get(&at(name)).await.unwrap() {
+                found.insert(name.to_owned(), Document { position: 0, ..document });
+            }
+        }
+        found
+    }
+
+    /// What they should be.
+    async fn scanned(&self) -> BTreeMap<String, Document> {
+        let page = self.names.snapshot(Limit::MAX, None, &anything).await.unwrap();
+        page.items.iter().map(|record| (record.address.as_str().to_owned(), Document::of(record, 0))).collect()
+    }
+}
+
+fn message(change: &Change) -> Value {
+    let event = serde_json::to_string(&cloud_event("/nameservice/test", change).unwrap()).unwrap();
+    let body = json!({ "Type": "Notification", "Message": event }).to_string();
+    json!({ "messageId": format!("m{}", change.position), "body": body })
+}
+
+/// One random write. Outcomes of any kind are fine.
+async fn write(names: &Embedded, rng: &mut StdRng) {
+    let (call, address, t) = (Call::fresh(), at(NAMES[rng.random_range(0..NAMES.len())]), rng.random_range(1..9));
+    match rng.random_range(0..8) {
+        0 | 1 => drop(names.create_ledger(&call, &address, None, None).await.unwrap()),
+        2 => drop(names.push_head(&call, &address, &older(new_head(t))).await.unwrap()),
+        3 => {
+            let Some(expected) = names.config(&address).await.unwrap() else { return };
+            let new = new_config(json!({ "url": format!("https://books.example/{t}"), "password": "Hidden" }));
+            drop(names.push_config(&call, &address, &cas(expected, new)).await.unwrap());
+        }
+        4 => drop(names.retract(&call, &address, None).await.unwrap()),
+        5 => drop(names.restore(&call, &address).await.unwrap()),
+        6 => drop(names.purge(&call, &address).await.unwrap()),
+        _ => drop(
+            names.publish_graph_source(&call, &bm25(&address, json!({ "k": t, "of": "Books" }), &[])).await.unwrap(),
+        ),
+    }
+}
+
+#[tokio::test]
+async fn documents_are_what_a_scan_gives_however_messages_come() {
+    for seed in 0..8 {
+        let (ground, server) = Ground::new().await;
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (mut queue, mut seen) = (Vec::new(), 0);
+        for round in 0..12 {
+            for _ in 0..10 {
+                write(&ground.names, &mut rng).await;
+            }
+            let new = ground.messages(seen).await;
+            seen += new.len() as u64;
+            // Twice some of them, and in any order.
+            queue.extend(new.iter().filter(|_| rng.random_bool(0.3)).cloned().collect::<Vec<_>>());
+            queue.extend(new);
+            queue.shuffle(&mut rng);
+            server.fail(NAMES[rng.random_range(0..NAMES.len())], if round % 2 == 0 { 429 } else { 503 }, 2);
+            server.down((round % 5 == 4).then_some(503));
+            let taken: Vec<Value> = queue.drain(..queue.len() / 2).collect();
+            let failed: BTreeSet<String> = ground.deliver(&taken).await.into_iter().collect();
+            // What failed comes again, what did not is gone.
+            queue.extend(taken.into_iter().filter(|message| failed.contains(message["messageId"].as_str().unwrap())));
+        }
+        server.down(None);
+        for _ in 0..3 {
+            queue.shuffle(&mut rng);
+            let failed = ground.deliver(&queue).await;
+            queue.retain(|message| failed.iter().any(|id| message["messageId"] == id.as_str()));
+        }
+        assert!(queue.is_empty(), "seed {seed}: {queue:?}");
+        assert_eq!(ground.documents().await, ground.scanned().await, "seed {seed}");
+        assert!(ground.dead.0.lock().unwrap().0.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn documents_on_the_engine_are_what_a_scan_gives() {
+    let ground = Ground::on_the_engine().await;
+    let mut rng = StdRng::seed_from_u64(11);
+    for _ in 0..100 {
+        write(&ground.names, &mut rng).await;
+    }
+    let mut messages = ground.messages(0).await;
+    messages.shuffle(&mut rng);
+    for some in messages.chunks(7) {
+        assert!(ground.deliver(some).await.is_empty());
+    }
+    assert!(ground.deliver(&messages).await.is_empty(), "all of them again");
+    assert_eq!(ground.documents().await, ground.scanned().await);
+}
+
+#[tokio::test]
+async fn each_message_of_a_batch_has_an_outcome_of_its_own() {
+    let (ground, server) = Ground::new().await;
+    for name in ["a:main", "books:dev", "s:main"] {
+        drop(ground.names.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap());
+    }
+    let messages = ground.messages(0).await;
+    let of = |name: &str| -> Vec<String> {
+        let about = |message: &&Value| message["body"].as_str().unwrap().contains(&format!("{name}\\"));
+        messages.iter().filter(about).map(|message| message["messageId"].as_str().unwrap().to_owned()).collect()
+    };
+    let poison = json!({ "messageId": "poison", "body": "no JSON" });
+    let all: Vec<Value> = messages.iter().cloned().chain([poison]).collect();
+    server.fail("a:main", 503, 1);
+    server.fail("books:dev", 400, 1);
+    assert_eq!(ground.deliver(&all).await, of("a:main"), "what may succeed later comes again");
+    assert_eq!(ground.documents().await.into_keys().collect::<Vec<_>>(), ["s:main"], "the rest goes on");
+    let dead = ground.dead.0.lock().unwrap().0.clone();
+    assert_eq!(dead.iter().filter(|(body, _)| body == "no JSON").count(), 1, "poison is kept as it was");
+    let rejected: Vec<_> = dead.iter().filter(|(_, reason)| reason.starts_with("400")).collect();
+    assert_eq!(rejected.len(), of("books:dev").len());
+    // What was dead can be delivered again as it is.
+    let again: Vec<Value> = rejected
+        .iter()
+        .map(|(body, _)| json!({ "messageId": "again", "body": body }))
+        .chain(messages.clone())
+        .collect();
+    assert!(ground.deliver(&again).await.is_empty());
+    assert_eq!(ground.documents().await, ground.scanned().await);
+
+    // Dead letters that cannot be kept stay in the queue.
+    ground.dead.0.lock().unwrap().1 = true;
+    server.fail("s:main", 400, 1);
+    drop(ground.names.push_head(&Call::fresh(), &at("s:main"), &older(new_head(5))).await.unwrap());
+    let last = ground.messages(messages.len() as u64).await;
+    let failed = ground.deliver(&[last.clone(), vec![json!({ "messageId": "poison", "body": "{}" })]].concat()).await;
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    // So does everything while the index is away, or is missing.
+    server.down(Some(403));
+    assert_eq!(ground.deliver(&last).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_purged_record_does_not_come_back() {
+    let (ground, server) = Ground::new().await;
+    drop(ground.names.create_ledger(&Call::fresh(), &at("a:main"), None, None).await.unwrap());
+    let before = ground.messages(0).await;
+    assert!(ground.deliver(&before).await.is_empty());
+    drop(ground.names.purge(&Call::fresh(), &at("a:main")).await.unwrap());
+    let purge = ground.messages(before.len() as u64).await;
+    assert!(ground.deliver(&purge).await.is_empty());
+    assert!(ground.deliver(&before).await.is_empty());
+    assert!(ground.documents().await.is_empty());
+    // Also once the index has forgotten the deletion: a late message finds no record.
+    server.forget_deletes();
+    assert!(ground.deliver(&before).await.is_empty());
+    assert!(ground.documents().await.is_empty());
+}
+
+/// A store that answers a read so late that the index may have forgotten a deletion since.
+struct Late(Embedded);
+
+#[async_trait]
+impl GraphSourceLookup for Late {
+    async fn graph_source(&self, address: &Address) -> Result<Option<Record>, Error> {
+        self.0.graph_source(address).await
+    }
+}
+
+#[async_trait]
+impl NameService for Late {
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>, Error> {
+        self.0.lookup(address).await
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>, Error> {
+        let found = self.0.lookup_all(addresses).await;
+        tokio::time::pause();
+        tokio::time::advance(MAX_READ_AGE).await;
+        tokio::time::resume();
+        found
+    }
+
+    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>, Error> {
+        self.0.list(query, visible).await
+    }
+
+    async fn snapshot(
+        &self,
+        limit: Limit,
+        after: Option<&Cursor>,
+        visible: Visible<'_>,
+    ) -> Result<Page<Record>, Error> {
+        self.0.snapshot(limit, after, visible).await
+    }
+
+    async fn dependents(&self, address: &Address) -> Result<Vec<Address>, Error> {
+        self.0.dependents(address).await
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.0.ping().await
+    }
+}
+
+#[tokio::test]
+async fn what_was_read_too_long_ago_is_not_written() {
+    let (ground, server) = Ground::new().await;
+    drop(ground.names.create_ledger(&Call::fresh(), &at("a:main"), None, None).await.unwrap());
+    let messages = ground.messages(0).await;
+    let late = Sink::new(Arc::new(Late(ground.names.clone())), ground.index.clone(), ground.dead.clone());
+    let response = late.handle(json!({ "Records": messages })).await;
+    assert_eq!(response.failed().len(), messages.len(), "all come again");
+    assert_eq!(server.index().bulks, 0);
+}
+
+#[tokio::test]
+async fn a_rebuild_beside_the_sink_leaves_the_documents_of_a_scan() {
+    for round in 0..4 {
+        let ground = if round == 0 { Ground::on_the_engine().await } else { Ground::new().await.0 };
+        let mut rng = StdRng::seed_from_u64(round);
+        for _ in 0..60 {
+            write(&ground.names, &mut rng).await;
+        }
+        let messages = ground.messages(0).await;
+        // Some were lost, and one document is of a record that nobody has ever written.
+        for some in messages.chunks(5).filter(|_| rng.random_bool(0.5)) {
+            assert!(ground.deliver(some).await.is_empty());
+        }
+        let rebuilt = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+        assert_eq!(ground.documents().await, ground.scanned().await, "round {round}");
+        assert_eq!((rebuilt.records as usize, rebuilt.rejected.len()), (ground.scanned().await.len(), 0));
+        // Late messages change nothing.
+        assert!(ground.deliver(&messages).await.is_empty());
+        assert_eq!(ground.documents().await, ground.scanned().await, "round {round}");
+        let again = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+        assert_eq!((again.removed, again.records), (0, rebuilt.records));
+    }
+}
+
+#[tokio::test]
+async fn a_rebuild_removes_what_is_gone_and_names_what_the_index_rejects() {
+    let (ground, server) = Ground::new().await;
+    for name in ["a:main", "s:main", "books:dev"] {
+        drop(ground.names.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap());
+    }
+    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
+    drop(ground.names.purge(&Call::fresh(), &at("a:main")).await.unwrap());
+    server.fail("s:main", 400, 1);
+    let rebuilt = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+    assert_eq!((rebuilt.records, rebuilt.removed), (2, 1));
+    assert_eq!(rebuilt.rejected.iter().map(|(address, _)| address.clone()).collect::<Vec<_>>(), [at("s:main")]);
+    assert!(ground.index.get(&at("a:main")).await.unwrap().is_none());
+    server.fail("s:main", 429, 1);
+    assert!(rebuild(&ground.index, &ground.names, &ground.names).await.is_err());
+}
+
+/// What is searched for in the tests.
+const SEARCHES: [&str; 12] =
+    ["books", "a", "main", "tenant/b", "old", "ooks", "bm25", "ready", "retracted a", "example", "ünï", "s:ma*n"];
+
+/// The same words over the same records: in memory, and in the index.
+#[tokio::test]
+async fn a_search_finds_the_same_in_the_same_order_as_in_memory() {
+    let ground = Ground::on_the_engine().await;
+    let mut rng = StdRng::seed_from_u64(23);
+    for _ in 0..150 {
+        write(&ground.names, &mut rng).await;
+    }
+    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
+    ground.index.refresh().await.unwrap();
+    let mut hits = 0;
+    for text in SEARCHES {
+        for kind in [None, Some(RecordKind::Ledger)] {
+            for state in [None, Some("ready".to_owned())] {
+                for limit in [1, 3, 100] {
+                    let words = SearchWords::parse(text).unwrap();
+                    let limit = Limit::new(limit).unwrap();
+                    let mut query = SearchQuery { kind, state: state.clone(), limit, ..SearchQuery::new(words) };
+                    loop {
+                        let expected = ground.names.search(&query, &anything).await.unwrap();
+                        let found = ground.index.search(&query, None, &anything).await.unwrap();
+                        assert_eq!(found, expected, "{text}: {query:?}");
+                        hits += found.items.len();
+                        match found.cursor {
+                            Some(cursor) => query.cursor = Some(cursor),
+                            None => break,
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(hits > 100, "{hits}");
+}
+
+#[tokio::test]
+async fn a_search_looks_at_nothing_that_its_caller_may_not_see() {
+    let ground = Ground::on_the_engine().await;
+    for name in NAMES {
+        drop(ground.names.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap());
+    }
+    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
+    ground.index.refresh().await.unwrap();
+    let within = Within { globs: vec!["tenant/?/*".parse().unwrap()], addresses: vec![at("a:dev")] };
+    let visible =
+        |address: &Address| within.addresses.contains(address) || within.globs.iter().any(|glob| glob.matches(address));
+    for text in ["a", "books", "main"] {
+        for limit in [1, 100] {
+            let mut query = SearchQuery::new(SearchWords::parse(text).unwrap());
+            query.limit = Limit::new(limit).unwrap();
+            loop {
+                let expected = ground.names.search(&query, &visible).await.unwrap();
+                assert_eq!(ground.index.search(&query, Some(&within), &visible).await.unwrap(), expected, "{text}");
+                match expected.cursor {
+                    Some(cursor) => query.cursor = Some(cursor),
+                    None => break,
+                }
+            }
+        }
+    }
+    let nothing = Within::default();
+    let query = SearchQuery::new(SearchWords::parse("a").unwrap());
+    assert!(ground.index.search(&query, Some(&nothing), &|_| false).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn the_function_answers_from_the_index_and_knows_no_position() {
+    let (ground, server) = Ground::new().await;
+    drop(ground.names.create_ledger(&Call::fresh(), &at("tenant/a/books"), None, None).await.unwrap());
+    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
+    ground.index.refresh().await.unwrap();
+    let names = Arc::new(ground.names.clone());
+    let app = App::new(names.clone(), names, Auth::Open);
+    let router = axum::Router::from(search_get::route_with(Arc::new(ground.index.clone())));
+    let service = nameservice_http::service(router, app);
+    let get = async |path: &str| {
+        let request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let answer = service.clone().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (status, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let (status, found) = get("/v1/search?q=books").await;
+    assert_eq!((status, &found["hits"][0]["address"]), (200, &json!("tenant/a/books:main")));
+    assert_eq!(get("/v1/search?q=books&min_position=1").await.0, 501);
+    server.down(Some(503));
+    assert_eq!(get("/v1/search?q=books").await.0, 503);
+    server.down(Some(403));
+    assert_eq!(get("/v1/search?q=books").await.0, 500);
+}
+
+#[tokio::test]
+async fn requests_to_a_domain_are_signed() {
+    let (server, address) = Server::start().await;
+    let credentials =
+        aws_sdk_sqs::config::Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
+    let credentials = aws_sdk_sqs::config::SharedCredentialsProvider::new(credentials);
+    let signer = nameservice_opensearch::Signer::new(credentials, "eu-central-1");
+    let index = OpenSearch::new(&format!("http://{address}"), "names", Some(signer)).unwrap();
+    index.create().await.unwrap();
+    assert!(index.get(&at("tenant/a:main")).await.unwrap().is_none());
+    for headers in &server.index().headers {
+        let authorization = headers["authorization"].to_str().unwrap();
+        assert!(authorization.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "{authorization}");
+        assert!(authorization.contains("/eu-central-1/es/aws4_request"), "{authorization}");
+        assert!(authorization.contains("host;x-amz-date;x-amz-security-token"), "{authorization}");
+        assert_eq!(headers["x-amz-security-token"], "session");
+    }
+    for (url, name) in
+        [("ftp://x", DEFAULT_INDEX), ("https://x?a", DEFAULT_INDEX), ("https://x", "Names"), ("https://x", "_all")]
+    {
+        assert!(OpenSearch::new(url, name, None).is_err(), "{url} {name}");
+    }
+}
