@@ -31,7 +31,8 @@ pub enum DeadLettersCommand {
     List(QueueArgs),
     /// Send messages to the queue that they come from, and remove them here
     ///
-    /// Each is sent before it is removed: one that was sent and not removed comes twice, which sinks bear.
+    /// Each is sent before it is removed: one that was sent and not removed comes twice, which sinks bear. The stream consumer's
+    /// dead letters come from no queue: write the item that could not be read again, which makes a new change, and drop them.
     Replay(ReplayArgs),
     /// Remove messages
     Drop(DropArgs),
@@ -57,9 +58,9 @@ pub struct ReplayArgs {
     /// Only the message with this id (repeatable) [default: all]
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// The URL of the queue to send them to [default: the one whose dead letters these are]
+    /// The URL of the queue that they come from
     #[arg(long, value_name = "QUEUE")]
-    pub to: Option<String>,
+    pub to: String,
 }
 
 /// `deadletters drop`
@@ -88,15 +89,11 @@ pub(super) async fn run(command: DeadLettersCommand, output: Output) -> Result<(
             printed
         }
         DeadLettersCommand::Replay(args) => {
-            let to = match args.to {
-                Some(to) => to,
-                None => source_of(&client, &args.queue.queue).await?,
-            };
             let held = Held::take(&client, &args.queue).await?;
             let mut done = Vec::new();
             let mut failed = None;
             for message in held.messages.iter().filter(|message| is_meant(message, &args.id)) {
-                if let Err(error) = held.replay(message, &to).await {
+                if let Err(error) = held.replay(message, &args.to).await {
                     failed = Some(error);
                     break;
                 }
@@ -183,20 +180,6 @@ impl<'a> Held<'a> {
             request.visibility_timeout(0).send().await.map_err(failed("give dead letters back"))?;
         }
         Ok(())
-    }
-}
-
-/// The one queue whose dead letters are in this one.
-async fn source_of(client: &Client, queue: &str) -> Result<String, Failure> {
-    let found = client.list_dead_letter_source_queues().queue_url(queue).send().await;
-    let found = found.map_err(failed("find the queue that the dead letters come from"))?;
-    match found.queue_urls() {
-        [source] => Ok(source.clone()),
-        [] => Err(Failure::Usage(format!(
-            "no queue sends its dead letters to {queue}: name the queue to send them to with --to. The stream consumer's come \
-             from no queue: write the item that could not be read again, which makes a new change, and drop the message"
-        ))),
-        several => Err(Failure::Usage(format!("name one of these with --to: {}", several.join(", ")))),
     }
 }
 

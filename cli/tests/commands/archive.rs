@@ -98,7 +98,7 @@ async fn changes_and_histories_continue_in_the_archive() {
         let end = positions(&recent)[0];
         assert_eq!(positions(&whole), (1..=end).collect::<Vec<_>>());
         let (code, _, stderr) = run(&target, "changes --after 2");
-        assert!(code != 0 && stderr.contains("expired"), "{stderr}");
+        assert!(code != 0 && stderr.contains("begins at"), "{stderr}");
         let (_, heads, _) = run(&target, &format!("history mydb --concern head --json --archive {archive}"));
         assert_eq!(positions(&heads), (end - 3..=end).rev().collect::<Vec<_>>());
         let (_, newest, _) = run(&target, &format!("history mydb --concern head --limit 2 --json --archive {archive}"));

@@ -53,8 +53,11 @@ impl Queues {
         let mut command = program();
         command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
-        let Output { status, stdout, stderr } =
-            command.args(["deadletters"]).args(line.replace("QUEUE", &self.dead).split_whitespace()).output().unwrap();
+        let Output { status, stdout, stderr } = command
+            .args(["deadletters"])
+            .args(line.replace("QUEUE", &self.dead).replace("SOURCE", &self.source).split_whitespace())
+            .output()
+            .unwrap();
         (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     }
 
@@ -107,15 +110,15 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
     let (_, text, _) = queues.run("list QUEUE");
     assert!(text.contains("400: no such field") && text.contains("it failed too often"), "{text}");
 
-    let (code, stdout, stderr) = queues.run(&format!("replay QUEUE --id {one}"));
+    let (code, stdout, stderr) = queues.run(&format!("replay QUEUE --to SOURCE --id {one}"));
     assert_eq!((code, stdout.trim()), (0, "1 replayed"), "{stderr}");
     assert_eq!(queues.source().await, ["the first"]);
-    let (code, _, stderr) = queues.run(&format!("replay QUEUE --id {one}"));
+    let (code, _, stderr) = queues.run(&format!("replay QUEUE --to SOURCE --id {one}"));
     assert!(code == 2 && stderr.contains(&one), "{code} {stderr}");
     assert_eq!(queues.run("drop QUEUE").0, 2, "all or some must be said");
     assert_eq!(queues.run(&format!("drop QUEUE --id {two}")).0, 0);
     assert_eq!(queues.list().len(), 1);
-    assert_eq!(queues.run("replay QUEUE").1.trim(), "1 replayed");
+    assert_eq!(queues.run("replay QUEUE --to SOURCE").1.trim(), "1 replayed");
     assert_eq!(queues.source().await, ["the third"]);
     assert!(queues.list().is_empty());
     queues.bury("the last", None).await;
@@ -124,11 +127,12 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_without_a_source_asks_for_one() {
+async fn what_cannot_be_sent_again_stays_where_it_is() {
     let Some(queues) = Queues::new().await else { return };
-    queues.sqs.delete_queue().queue_url(&queues.source).send().await.unwrap();
     queues.bury("a record", None).await;
-    let (code, _, stderr) = queues.run("replay QUEUE");
-    assert!(code == 2 && stderr.contains("--to"), "{code} {stderr}");
+    assert_eq!(queues.run("replay QUEUE").0, 2, "where to must be said");
+    queues.sqs.delete_queue().queue_url(&queues.source).send().await.unwrap();
+    let (code, _, stderr) = queues.run("replay QUEUE --to SOURCE");
+    assert!(code == 7 && stderr.contains("send a dead letter again"), "{code} {stderr}");
     assert_eq!(queues.list().len(), 1);
 }

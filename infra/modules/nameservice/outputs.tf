@@ -28,9 +28,14 @@ output "topic_arn" {
   value       = aws_sns_topic.changes.arn
 }
 
+output "search_queue_url" {
+  description = "URL of the queue that `search_sink` takes, or null without `search`: where its dead letters are replayed to."
+  value       = one(aws_sqs_queue.search[*].id)
+}
+
 output "search_dead_letter_queue_url" {
   description = "URL of the queue with messages that could not be indexed, or null without `search`."
-  value       = one(aws_sqs_queue.search_dead_letters[*].url)
+  value       = one(aws_sqs_queue.search_dead_letters[*].id)
 }
 
 output "dead_letter_queue_url" {

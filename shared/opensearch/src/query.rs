@@ -136,10 +136,10 @@ fn hit(query: &SearchQuery, document: &Document, rank: u16) -> Option<Hit> {
     let mut is_matched = [false; 4];
     for word in query.words.words() {
         // The first field that has it.
-        if let Some(at) = texts.iter().position(|text| text.contains(word.as_str())) {
-            if let Some(is_matched) = is_matched.get_mut(at) {
-                *is_matched = true;
-            }
+        if let Some(at) = texts.iter().position(|text| text.contains(word.as_str()))
+            && let Some(is_matched) = is_matched.get_mut(at)
+        {
+            *is_matched = true;
         }
     }
     let matched = SearchField::ALL.into_iter().zip(is_matched).filter(|(_, is)| *is).map(|(field, _)| field).collect();

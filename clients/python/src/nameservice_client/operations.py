@@ -418,7 +418,9 @@ class Operations:
         word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
         a configuration that has it. Values that are secrets are not searched.
 
-        One machine (`serve`) and replicas answer it from memory. Other backends have no search (`501 unsupported`).
+        One machine (`serve`) and replicas answer it from memory. On AWS an OpenSearch index answers it where one is deployed: it follows the
+        feed by a second or so, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no search
+        (`501 unsupported`).
         """
         answer: models.Hits = self._call(
             "GET",
