@@ -10,6 +10,8 @@ mod emf;
 mod environment;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod no_store;
 
 use std::time::Instant;
 
