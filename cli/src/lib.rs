@@ -16,6 +16,7 @@ pub mod lists;
 mod older;
 pub mod output;
 pub mod palette;
+mod progress;
 pub mod prometheus;
 pub mod routes;
 pub mod serve;

@@ -34,7 +34,9 @@ use crate::{
     files::Stored,
     keys,
     older::Older,
-    output, prometheus, routes,
+    output,
+    prometheus::{self, Sampled},
+    routes,
     target::{Missing, Opened, Place, Table},
     traces,
     upstream::Upstream,
@@ -132,10 +134,12 @@ struct Settings {
     unmeasured: bool,
     /// With a span for each request.
     traced: bool,
+    /// Its writes are continued by who reads the table's stream.
+    is_continued: bool,
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, base_path, upstream, unmeasured, traced } = settings;
+    let Settings { nudge, cors, base_path, upstream, unmeasured, traced, is_continued } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -151,7 +155,8 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
         shutdown: shutdown.clone(),
     };
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
-    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(app.clone()));
+    let sampled = || Sampled::new(app.clone(), upstream.clone());
+    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(sampled()));
     let mut router = service(routes::router(), app);
     if let Some(upstream) = &upstream {
         router = upstream.layer(router);
@@ -163,7 +168,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     }
     router = log_requests(router);
     if traced {
-        router = traces::trace_requests(router);
+        router = traces::trace_requests(router, is_continued);
     }
     let base = base_path.clone();
     if let Some(base_path) = base_path {
@@ -329,9 +334,11 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             App::new(names.clone(), names, auth)
         }
     };
-    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
+    let sampled = Sampled::new(app.clone(), None);
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced };
+    let is_continued = matches!(opened, Opened::Table(_));
+    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced, is_continued };
     let service = start_with(listener, app, settings)?;
     // A service in the background may have no stdout any more.
     let _ = output::print(&greeting(&args, &service, &opened));
@@ -385,9 +392,11 @@ async fn run_replica(
     }
     let app = App::new(names.clone(), names.clone(), auth);
     let upstream = Upstream::new(replica, http);
-    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
+    let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let settings = Settings { nudge: None, cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced };
+    let settings =
+        Settings { cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced, ..Settings::default() };
     let service = start_with(listener, app, settings)?;
     let _ = output::print(&format!("Listening on {}, a replica of {url}. Ctrl-C stops it.", service.url()));
     stop.await;

@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use metrics::gauge;
 use nameservice_api::Capabilities;
 use nameservice_client::{Http, Transport as _, TransportError};
 use nameservice_http::{MAX_BODY_BYTES, Problem, freshness::POSITION};
@@ -63,6 +64,11 @@ impl Upstream {
     /// Returns a service over the replica as that of a replica: it forwards writes, and says how old its reads are.
     pub fn layer(&self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(self.clone(), answer))
+    }
+
+    /// Sets the gauge of its age.
+    pub(crate) fn sample(&self) {
+        gauge!("nameservice_replica_age_seconds").set(self.age().as_secs_f64());
     }
 
     /// How old what is read is at most: since the upstream's last sign, or since the last change that is known.

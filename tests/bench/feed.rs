@@ -6,8 +6,6 @@
 //! cargo feed-bench --profile server     # as it is run
 //! ```
 
-// The futures of the store are deep.
-#![recursion_limit = "256"]
 #![allow(clippy::print_stdout, reason = "it is a report")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement that cannot be set up has failed")]
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
-use nameservice_model::{Address, AddressGlob};
+use nameservice_model::{Address, AddressGlob, Progress};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,7 +12,9 @@ use crate::{
     client::Request,
     failure::Failure,
     lists::{self, Format, FormatArgs, columns_of},
-    output, values,
+    output,
+    progress::{Bar, Unit},
+    values,
 };
 
 /// `list`
@@ -102,17 +104,21 @@ pub(super) async fn follow(
     request: impl Fn() -> Request,
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Pages, Failure> {
-    let mut items = Vec::new();
+    let (mut items, mut read, mut bar) = (Vec::new(), 0, None);
     loop {
         let left = limit.map_or(MAX_PAGE, |limit| limit.saturating_sub(items.len() as u64));
         let request = request().query("limit", Some(left.min(MAX_PAGE))).query("cursor", cursor.as_deref());
         let Page { records, cursor: next, position } = session.send::<Page>(request).await?.value;
+        read += records.len() as u64;
         items.extend(records.into_iter().filter(&wanted));
         cursor = next;
         let enough = limit.is_some_and(|limit| items.len() as u64 >= limit);
         if cursor.is_none() || enough {
             return Ok(Pages { items, cursor, position });
         }
+        // One page is there before anybody waits.
+        let bar = bar.get_or_insert_with(|| Bar::begin(session.output, Unit::Records, "reading"));
+        bar.show(Progress { done: read, total: limit });
     }
 }
 

@@ -12,7 +12,6 @@ mod lease;
 mod leases;
 mod lifecycle;
 mod list;
-mod progress;
 mod push;
 mod remote;
 mod search;

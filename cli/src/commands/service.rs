@@ -8,12 +8,13 @@ use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Session, progress::Spinner};
+use super::Session;
 use crate::{
     args::{Cli, TargetArgs},
     client::Request,
     failure::Failure,
     output::{self, Output},
+    progress::{Bar, Unit},
     routes,
     serve::DEFAULT_DATA,
     target::{Local, Missing, Opened, Place},
@@ -86,9 +87,9 @@ pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Re
             ));
         }
     };
-    let spinner = Spinner::begin(output, format!("copying {}", directory.display()));
-    let position = nameservice_embedded::backup(&directory, to).await?;
-    drop(spinner);
+    let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
+    let position = nameservice_embedded::backup_observed(&directory, to, &|progress| bar.show(progress)).await?;
+    drop(bar);
     output.answer(&json!({"directory": to, "position": position}), || {
         format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })

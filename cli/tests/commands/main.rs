@@ -10,6 +10,9 @@ mod legacy;
 mod looking;
 mod migration;
 mod places;
+// The options of `script` are those of util-linux.
+#[cfg(target_os = "linux")]
+mod progress;
 mod regions;
 mod replica;
 mod search;

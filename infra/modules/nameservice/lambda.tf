@@ -30,7 +30,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_FEED_TABLE             = aws_dynamodb_table.feed.name
         NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
       },
-      var.request_metrics && length(concat(each.value.routes, each.value.url)) > 0 ? { NAMESERVICE_METRICS = var.name } : {},
+      var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
       contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(aws_dynamodb_table.views[*].name) } : {},
       contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
       contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},

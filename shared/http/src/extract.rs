@@ -19,7 +19,7 @@ use crate::{
     auth::{Auth, Principal, Scope},
     filter::{Filter, Interest},
     problem::Problem,
-    request_log::Noted,
+    request_log::{CallOf, Noted},
     service::Received,
 };
 
@@ -200,6 +200,9 @@ where
             // Nobody can repeat a call that has no name.
             None => Call::fresh(),
         };
+        if let Some(wanted) = parts.extensions.get::<CallOf>() {
+            wanted.note(&call.request_id);
+        }
         Ok(Self { principal, call, noted, needs: PhantomData })
     }
 }

@@ -13,7 +13,7 @@ use nameservice_http::{
     service,
 };
 
-use crate::{InvalidVariable, connect, emf::Emf, environment, log, no_store::NoStore, runtime};
+use crate::{InvalidVariable, connect, emf, environment, log, no_store::NoStore, runtime};
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
@@ -96,8 +96,8 @@ async fn answer(router: Router<App>, app: App, answers: Answers) -> Result<(), E
 
 /// The same with the metrics that the environment asks for.
 fn reporting(service: Router) -> MapRequest<Router, fn(Request) -> Request> {
-    let service = match Emf::of_environment() {
-        Some(emf) => report_requests(service, move |answered| emf.write(answered)),
+    let service = match emf::of_environment() {
+        Some(emf) => report_requests(service, move |answered| emf.write_request(answered)),
         None => service,
     };
     MapRequest::new(service, translated)
