@@ -1,0 +1,144 @@
+//! What a resolver draws on: the backend, and the caller of its request.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use async_graphql::{Context, Error, ErrorExtensions as _, Result};
+use axum::extract::FromRef as _;
+use nameservice_http::{
+    App, Problem, Shutdown,
+    auth::Scope,
+    extract::{Allowed, Read},
+    hub::Hub,
+};
+use nameservice_model::{
+    Address, Call, ChangeFeed, ConfigPublisher, GraphSourcePublisher, NameService, Publisher, RefPublisher,
+    StatusPublisher, chain,
+};
+use nameservice_projector::records::RecordPages;
+use serde_json::Value;
+
+/// The traits of the backend.
+pub(crate) struct Service {
+    pub(crate) names: Arc<dyn NameService>,
+    pub(crate) publisher: Arc<dyn Publisher>,
+    pub(crate) refs: Arc<dyn RefPublisher>,
+    pub(crate) statuses: Arc<dyn StatusPublisher>,
+    pub(crate) configs: Arc<dyn ConfigPublisher>,
+    pub(crate) sources: Arc<dyn GraphSourcePublisher>,
+    pub(crate) feed: Arc<dyn ChangeFeed>,
+    pub(crate) hub: Hub,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) views: Arc<dyn RecordPages>,
+}
+
+impl Service {
+    pub(crate) fn of(app: &App, views: Arc<dyn RecordPages>) -> Self {
+        Self {
+            names: Arc::from_ref(app),
+            publisher: Arc::from_ref(app),
+            refs: Arc::from_ref(app),
+            statuses: Arc::from_ref(app),
+            configs: Arc::from_ref(app),
+            sources: Arc::from_ref(app),
+            feed: Arc::from_ref(app),
+            hub: Hub::from_ref(app),
+            shutdown: Shutdown::from_ref(app),
+            views,
+        }
+    }
+}
+
+/// Where writes go.
+#[derive(Clone, Debug)]
+pub enum Writes {
+    /// To the backend.
+    Here,
+    /// Nowhere: this service is a replica of the one at this URL.
+    At(String),
+}
+
+/// The caller of a request, and the call that its `Idempotency-Key` names.
+pub(crate) struct Caller {
+    allowed: Allowed<Read>,
+    writes: Writes,
+    /// The request has a key: it stands for one write.
+    is_named: bool,
+    is_used: AtomicBool,
+}
+
+impl Caller {
+    pub(crate) fn new(allowed: Allowed<Read>, writes: Writes, is_named: bool) -> Self {
+        Self { allowed, writes, is_named, is_used: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn allowed(&self) -> &Allowed<Read> {
+        &self.allowed
+    }
+
+    pub(crate) fn sees(&self, address: &Address) -> bool {
+        self.allowed.sees(address)
+    }
+
+    /// How long its token is valid; `None` where it does not end.
+    pub(crate) fn ends_in(&self) -> Option<Duration> {
+        self.allowed.expires_at().map(|end| end.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    /// The call of a write to an address, which the caller must be allowed to.
+    pub(crate) fn write(&self, address: &Address) -> Result<Call> {
+        self.allowed.check(Scope::Write, address).map_err(refused)?;
+        if let Writes::At(url) = &self.writes {
+            return Err(Error::new(format!("this service is a replica: send mutations to {url}/graphql")));
+        }
+        if !self.is_named {
+            return Ok(Call::fresh());
+        }
+        match self.is_used.swap(true, Ordering::Relaxed) {
+            false => Ok(self.allowed.call().clone()),
+            true => Err(Error::new("an Idempotency-Key names one write: send the other mutations in requests of their own")),
+        }
+    }
+}
+
+pub(crate) fn service<'a>(context: &Context<'a>) -> &'a Service {
+    context.data_unchecked::<Arc<Service>>()
+}
+
+pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Caller {
+    context.data_unchecked::<Caller>()
+}
+
+/// A problem as an error: the detail, and the members of the problem document as extensions.
+pub(crate) fn refused(problem: impl Into<Problem>) -> Error {
+    let problem: Problem = problem.into();
+    let document = problem.document();
+    let code = document.type_uri.rsplit('/').next().unwrap_or_default().to_owned();
+    Error::new(document.detail).extend_with(|_, extensions| {
+        extensions.set("code", code);
+        extensions.set("status", document.status);
+        for (name, value) in document.members {
+            if let Ok(value) = async_graphql::Value::from_json(Value::clone(&value)) {
+                extensions.set(name, value);
+            }
+        }
+    })
+}
+
+/// The same of a failure of the backend, which is logged: what it is, a caller is not shown.
+pub(crate) fn failed(error: nameservice_model::Error) -> Error {
+    if !matches!(error, nameservice_model::Error::Unsupported { .. }) {
+        tracing::error!(error = chain(&error), "a resolver failed");
+    }
+    refused(error)
+}
+
+/// Parses an address.
+pub(crate) fn parse(address: &str) -> Result<Address> {
+    Address::parse(address).map_err(|reason| refused(Problem::invalid_address(reason)))
+}
