@@ -54,6 +54,14 @@ def openapi(program):
     return {DOCUMENT: text}
 
 
+# --- graphql ---
+
+
+def graphql(program):
+    text = subprocess.run([program, "graphql-schema"], check=True, capture_output=True, text=True).stdout
+    return {ROOT / "shared/graphql/schema.graphql": text}
+
+
 # --- the HTTP reference ---
 
 
@@ -483,7 +491,7 @@ def python_operations(api, names):
     return "".join(lines)
 
 
-PARTS = {"openapi": openapi, "http": http, "cli": cli, "terraform": terraform, "costs": costs, "typescript": typescript, "python": python}
+PARTS = {"openapi": openapi, "graphql": graphql, "http": http, "cli": cli, "terraform": terraform, "costs": costs, "typescript": typescript, "python": python}
 
 
 def main():

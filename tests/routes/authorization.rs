@@ -63,7 +63,7 @@ fn claims(more: Value) -> Value {
 }
 
 /// A token that holds, with these claims.
-pub(super) fn token(more: Value) -> String {
+pub(crate) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
 

@@ -15,6 +15,7 @@ use nameservice_http::{
     auth::Scope,
     extract::{Allowed, Read},
     hub::Hub,
+    problem::Kind,
 };
 use nameservice_model::{
     Address, Call, ChangeFeed, ConfigPublisher, GraphSourcePublisher, NameService, Publisher, RefPublisher,
@@ -22,6 +23,8 @@ use nameservice_model::{
 };
 use nameservice_projector::records::RecordPages;
 use serde_json::Value;
+
+use crate::limits::Budget;
 
 /// The traits of the backend.
 pub(crate) struct Service {
@@ -67,14 +70,16 @@ pub enum Writes {
 pub(crate) struct Caller {
     allowed: Allowed<Read>,
     writes: Writes,
+    /// The id of the request, for the log.
+    request_id: String,
     /// The request has a key: it stands for one write.
     is_named: bool,
     is_used: AtomicBool,
 }
 
 impl Caller {
-    pub(crate) fn new(allowed: Allowed<Read>, writes: Writes, is_named: bool) -> Self {
-        Self { allowed, writes, is_named, is_used: AtomicBool::new(false) }
+    pub(crate) fn new(allowed: Allowed<Read>, writes: Writes, request_id: String, is_named: bool) -> Self {
+        Self { allowed, writes, request_id, is_named, is_used: AtomicBool::new(false) }
     }
 
     pub(crate) fn allowed(&self) -> &Allowed<Read> {
@@ -90,18 +95,31 @@ impl Caller {
         self.allowed.expires_at().map(|end| end.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
+    /// A failure of the backend while a field was resolved.
+    pub(crate) fn failed(&self, field: &str, error: nameservice_model::Error) -> Error {
+        let cause = chain(&error);
+        let problem = Problem::from(error);
+        if matches!(problem.kind(), Kind::Internal | Kind::Unavailable | Kind::OutcomeUnknown) {
+            tracing::error!(request_id = self.request_id, field, error = cause, "failed");
+        }
+        refused(problem)
+    }
+
     /// The call of a write to an address, which the caller must be allowed to.
     pub(crate) fn write(&self, address: &Address) -> Result<Call> {
         self.allowed.check(Scope::Write, address).map_err(refused)?;
         if let Writes::At(url) = &self.writes {
-            return Err(Error::new(format!("this service is a replica: send mutations to {url}/graphql")));
+            return Err(rejected("replica", &format!("this service is a replica: send mutations to {url}/graphql")));
         }
         if !self.is_named {
             return Ok(Call::fresh());
         }
         match self.is_used.swap(true, Ordering::Relaxed) {
             false => Ok(self.allowed.call().clone()),
-            true => Err(Error::new("an Idempotency-Key names one write: send the other mutations in requests of their own")),
+            true => {
+                let reason = "an Idempotency-Key names one write: send the other mutations in requests of their own";
+                Err(rejected("invalid-idempotency-key", reason))
+            }
         }
     }
 }
@@ -110,8 +128,17 @@ pub(crate) fn service<'a>(context: &Context<'a>) -> &'a Service {
     context.data_unchecked::<Arc<Service>>()
 }
 
-pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Caller {
-    context.data_unchecked::<Caller>()
+pub(crate) fn budget<'a>(context: &Context<'a>) -> &'a Budget {
+    context.data_unchecked::<Budget>()
+}
+
+pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Arc<Caller> {
+    context.data_unchecked::<Arc<Caller>>()
+}
+
+/// An error with a code.
+fn rejected(code: &str, reason: &str) -> Error {
+    Error::new(reason).extend_with(|_, extensions| extensions.set("code", code))
 }
 
 /// A problem as an error: the detail, and the members of the problem document as extensions.
@@ -130,12 +157,9 @@ pub(crate) fn refused(problem: impl Into<Problem>) -> Error {
     })
 }
 
-/// The same of a failure of the backend, which is logged: what it is, a caller is not shown.
-pub(crate) fn failed(error: nameservice_model::Error) -> Error {
-    if !matches!(error, nameservice_model::Error::Unsupported { .. }) {
-        tracing::error!(error = chain(&error), "a resolver failed");
-    }
-    refused(error)
+/// The same of a failure of the backend. What failed is logged, and not shown.
+pub(crate) fn failed(context: &Context<'_>, error: nameservice_model::Error) -> Error {
+    caller(context).failed(context.item.node.name.node.as_str(), error)
 }
 
 /// Parses an address.

@@ -5,13 +5,17 @@ use async_graphql::{
     connection::{Connection, Edge, EmptyFields},
 };
 use nameservice_api as api;
-use nameservice_model::{Address, HistoryQuery, Limit};
+use nameservice_http::Problem;
+use nameservice_model::{Address, HistoryQuery, InvalidCursor, Limit};
 use serde_json::{Map, Value};
 
 use crate::{
-    context::{failed, service},
+    context::{budget, failed, refused, service},
     scalars::{ChangeKind, Concern, Kind, Long, Matched},
 };
+
+/// Entries with a cursor each.
+pub(crate) type Page<T> = Connection<String, T, EmptyFields, EmptyFields>;
 
 /// JSON objects, as they are stored.
 pub(crate) type JsonObject = Json<Map<String, Value>>;
@@ -30,6 +34,8 @@ pub(crate) struct Record {
     branch: String,
     /// Soft-deleted.
     retracted: bool,
+    /// It cannot be retracted, purged or reset.
+    protected: bool,
     /// When it was created, RFC 3339 in UTC; null where Fluree has created it.
     created_at: Option<String>,
     /// When any of its items was last written, RFC 3339 in UTC.
@@ -62,6 +68,7 @@ impl From<api::Record> for Record {
             name: record.name,
             branch: record.branch,
             retracted: record.retracted,
+            protected: record.protected,
             created_at: record.created_at,
             updated_at: record.updated_at,
             source_branch: record.source_branch,
@@ -80,32 +87,41 @@ impl From<api::Record> for Record {
 #[ComplexObject]
 impl Record {
     /// Its changes that the feed still holds, the oldest first.
-    #[graphql(complexity = "first.clamp(1, 200) as usize * child_complexity + 1")]
+    #[graphql(complexity = "10 + first.clamp(1, 200) as usize * child_complexity")]
     async fn history(
         &self,
         context: &Context<'_>,
         #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "How many at most.")] first: i32,
         #[graphql(desc = "Only changes after this cursor.")] after: Option<String>,
-    ) -> Result<Connection<String, Change, EmptyFields, EmptyFields>> {
+    ) -> Result<Page<Change>> {
         let limit = Limit::new(usize::try_from(first).unwrap_or(1))?;
         let query = HistoryQuery { after: position(after.as_deref())?, limit, ..HistoryQuery::default() };
         let address = Address::stored(&*self.address);
-        let found = service(context).feed.history(&address, &query).await.map_err(failed)?;
-        let mut connection = Connection::new(query.after > 0, found.more_after.is_some());
-        connection.edges.extend(found.changes.iter().map(edge));
-        Ok(connection)
+        let found = service(context).feed.history(&address, &query).await;
+        let found = found.map_err(|error| failed(context, error))?;
+        let changes = found.changes.iter().map(api::changes::Change::from).collect();
+        changes_of(context, changes, query.after > 0, found.more_after.is_some())
     }
 }
 
 /// Reads a cursor of a connection of changes.
 pub(crate) fn position(after: Option<&str>) -> Result<u64> {
     let parsed = after.map(str::parse).transpose();
-    Ok(parsed.map_err(|_| async_graphql::Error::new("the cursor is not one that this service returned"))?.unwrap_or(0))
+    Ok(parsed.map_err(|_| refused(Problem::invalid_cursor(&InvalidCursor)))?.unwrap_or(0))
 }
 
-/// A change with its cursor: its position.
-pub(crate) fn edge(change: &nameservice_model::Change) -> Edge<String, Change, EmptyFields> {
-    Edge::new(change.position.to_string(), Change::from(api::changes::Change::from(change)))
+/// As many changes as the answer holds, each with its cursor: its position.
+pub(crate) fn changes_of(
+    context: &Context<'_>,
+    changes: Vec<api::changes::Change>,
+    has_previous: bool,
+    has_next: bool,
+) -> Result<Page<Change>> {
+    let (changes, is_cut) = budget(context).fit(changes, |change| change)?;
+    let mut connection = Connection::new(has_previous, has_next || is_cut);
+    let edge = |change: api::changes::Change| Edge::new(change.position.to_string(), Change::from(change));
+    connection.edges.extend(changes.into_iter().map(edge));
+    Ok(connection)
 }
 
 /// Where the latest commit of a ledger is.
@@ -278,6 +294,7 @@ impl From<api::Hit> for Hit {
 #[ComplexObject]
 impl Hit {
     /// The whole record; null where it is gone.
+    #[graphql(complexity = "10 + child_complexity")]
     async fn record(&self, context: &Context<'_>) -> Result<Option<Record>> {
         crate::query::record(context, &Address::stored(&*self.address)).await
     }

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use async_graphql::{Context, Result, Subscription};
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, stream};
 use nameservice_api::{self as api, changes::ChangedPart};
 use nameservice_http::{
     Problem,
@@ -13,7 +13,7 @@ use nameservice_http::{
 use nameservice_model::{ChangeFeed, Limit, Run};
 
 use crate::{
-    context::{caller, failed, refused, service},
+    context::{Caller, caller, failed, refused, service},
     objects::Change,
     scalars::{Concern, Kind, Long},
 };
@@ -33,6 +33,7 @@ pub(crate) struct Changes;
 impl Changes {
     /// Changes as they come, each once and in the order of the feed; after a position, those since then first. It ends with the
     /// token, and with an error where the feed no longer holds what follows.
+    #[graphql(complexity = "5000 + child_complexity")]
     #[allow(clippy::too_many_arguments, reason = "they are the field's")]
     async fn changes(
         &self,
@@ -52,11 +53,12 @@ impl Changes {
         let filter = filter.and_then(|filter| filter.with_prefix(prefix)).map_err(refused)?.of_type(source_type);
         let after = match after {
             Some(after) => after.position(),
-            None => service.feed.position().await.map_err(failed)?,
+            None => service.feed.position().await.map_err(|error| failed(context, error))?,
         };
         let reader = Reader {
             feed: service.feed.clone(),
             hub: service.hub.clone(),
+            caller: caller.clone(),
             interest: caller.allowed().interest(filter, "graphql".to_owned()),
             after,
             backlog: VecDeque::new(),
@@ -71,20 +73,7 @@ impl Changes {
             reader.is_over = next.is_err();
             Some((next, reader))
         });
-        let (shutdown, ends) = (service.shutdown.clone(), caller.ends_in());
-        let over = async move {
-            let token = async {
-                match ends {
-                    Some(left) => tokio::time::sleep(left).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = shutdown.begun() => {}
-                () = token => {}
-            }
-        };
-        Ok(changes.take_until(Box::pin(over)))
+        Ok(changes)
     }
 }
 
@@ -92,6 +81,7 @@ impl Changes {
 struct Reader {
     feed: Arc<dyn ChangeFeed>,
     hub: Hub,
+    caller: Arc<Caller>,
     interest: Arc<Interest>,
     /// Everything up to here was returned, or is not for this reader.
     after: u64,
@@ -116,7 +106,6 @@ impl Reader {
                     Err(End::Lagging) => self.joined = None,
                     Err(End::Gone { oldest }) => return Err(self.gone(oldest).await),
                     Err(End::Failed(failed)) => {
-                        tracing::error!(error = failed.reason, "a subscription has failed");
                         return Err(async_graphql::Error::new(failed.problem.detail.clone()));
                     }
                 },
@@ -126,7 +115,7 @@ impl Reader {
 
     /// Reads the feed, up to where the hub reads it for everybody.
     async fn read(&mut self) -> Result<()> {
-        let changes = match self.feed.changes(self.after, PAGE).await.map_err(failed)? {
+        let changes = match self.feed.changes(self.after, PAGE).await.map_err(|error| self.caller.failed("changes", error))? {
             Run::Gone { oldest } => return Err(self.gone(oldest).await),
             Run::Changes(changes) => changes,
         };
