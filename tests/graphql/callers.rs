@@ -19,7 +19,9 @@ async fn callers_see_and_write_what_their_tokens_cover() {
     let reader = graph.of(&narrow("nameservice:read", json!(["tenant/a/*"])));
     let writer = graph.of(&narrow("nameservice:write", json!(["tenant/a/*"])));
     for field in ["records", "search(q: \"tenant\")", "recordsByKind(kind: LEDGER)"] {
-        let data = reader.ask(&format!("{{ list: {field} {{ edges {{ node {{ address }} }} pageInfo {{ hasNextPage }} }} }}")).await;
+        let data = reader
+            .ask(&format!("{{ list: {field} {{ edges {{ node {{ address }} }} pageInfo {{ hasNextPage }} }} }}"))
+            .await;
         assert_eq!(addresses(&data["list"]), ["tenant/a/x:main"], "{field}");
     }
     let data = reader.ask("{ changes { edges { node { address } } } }").await;
@@ -28,7 +30,12 @@ async fn callers_see_and_write_what_their_tokens_cover() {
     let config = "{ record(address: \"tenant/a/x\") { config { payload } } }";
     assert_eq!(reader.ask(config).await["record"]["config"]["payload"], json!({ "password": "[redacted]", "n": 1 }));
     assert_eq!(writer.ask(config).await["record"]["config"]["payload"], json!({ "password": "p", "n": 1 }));
-    let push = |name: &str| format!("mutation {{ pushHead(push: {{ address: \"{name}\", new: {{ id: \"{}\", t: 1 }} }}) {{ __typename }} }}", cid(1));
+    let push = |name: &str| {
+        format!(
+            "mutation {{ pushHead(push: {{ address: \"{name}\", new: {{ id: \"{}\", t: 1 }} }}) {{ __typename }} }}",
+            cid(1)
+        )
+    };
     assert_eq!(reader.refused(&push("tenant/a/x")).await["extensions"]["code"], "insufficient-scope");
     assert_eq!(writer.refused(&push("tenant/b/x")).await["extensions"]["code"], "address-not-covered");
     assert_eq!(writer.ask(&push("tenant/a/x")).await["pushHead"]["__typename"], "HeadPushed");
@@ -44,7 +51,12 @@ async fn callers_see_and_write_what_their_tokens_cover() {
 async fn an_idempotency_key_names_one_write() {
     let graph = Graph::open();
     graph.ask("mutation { createLedger(address: \"a\") { __typename } }").await;
-    let push = |n: i64| format!("pushHead(push: {{ address: \"a\", new: {{ id: \"{}\", t: {n} }} }}) {{ __typename ... on HeadPushed {{ status }} }}", cid(n));
+    let push = |n: i64| {
+        format!(
+            "pushHead(push: {{ address: \"a\", new: {{ id: \"{}\", t: {n} }} }}) {{ __typename ... on HeadPushed {{ status }} }}",
+            cid(n)
+        )
+    };
     let key = [("idempotency-key", "k1")];
     let document = format!("mutation {{ {} }}", push(1));
     for status in ["UPDATED", "REPLAYED"] {

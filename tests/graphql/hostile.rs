@@ -35,7 +35,9 @@ async fn rejected(graph: &Graph, document: &str) -> String {
 async fn documents_that_are_too_deep_or_ask_for_too_much_are_rejected() {
     let graph = Graph::open();
     let wide = |first: usize| {
-        format!("{{ records(first: {first}) {{ edges {{ node {{ history(first: 200) {{ edges {{ node {{ address }} }} }} }} }} }} }}")
+        format!(
+            "{{ records(first: {first}) {{ edges {{ node {{ history(first: 200) {{ edges {{ node {{ address }} }} }} }} }} }} }}"
+        )
     };
     graph.ask(&wide(2)).await;
     let schema = graph.ask(INTROSPECTION).await;

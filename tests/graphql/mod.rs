@@ -89,9 +89,5 @@ fn addresses(connection: &Value) -> Vec<&str> {
 fn the_schema_is_the_one_that_is_checked_in() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/graphql/schema.graphql");
     let written = fs::read_to_string(file).unwrap();
-    assert_eq!(
-        nameservice_graphql::sdl().trim_end(),
-        written.trim_end(),
-        "run: .ci/generate graphql"
-    );
+    assert_eq!(nameservice_graphql::sdl().trim_end(), written.trim_end(), "run: .ci/generate graphql");
 }

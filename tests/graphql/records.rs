@@ -5,7 +5,9 @@ use super::*;
 #[tokio::test]
 async fn a_ledger_is_created_pushed_and_read_and_conflicts_are_members_of_unions() {
     let graph = Graph::open();
-    let created = graph.ask("mutation { createLedger(address: \"mydb\") { __typename ... on Written { record { address } } } }").await;
+    let created = graph
+        .ask("mutation { createLedger(address: \"mydb\") { __typename ... on Written { record { address } } } }")
+        .await;
     assert_eq!(created["createLedger"], json!({ "__typename": "Written", "record": { "address": "mydb:main" } }));
     let again = graph.ask("mutation { createLedger(address: \"mydb\") { __typename } }").await;
     assert_eq!(again["createLedger"]["__typename"], "AlreadyExists");
@@ -45,13 +47,16 @@ async fn a_ledger_is_created_pushed_and_read_and_conflicts_are_members_of_unions
     let graphs = json!([{ "name": "g", "id": null }]);
     assert_eq!(graph.ask(&document).await["pushIndex"]["value"], json!({ "t": 1, "rev": 0, "graphs": graphs }));
     // It is what the service shows elsewhere.
-    let record = graph.ask("{ record(address: \"mydb\") { kind retracted head { id t } status { v state payload } config { v } } }").await;
+    let record = graph
+        .ask("{ record(address: \"mydb\") { kind retracted head { id t } status { v state payload } config { v } } }")
+        .await;
     let expected = json!({
         "kind": "LEDGER", "retracted": false, "head": { "id": cid(1).as_str(), "t": 1 },
         "status": { "v": 1, "state": "ready", "payload": { "state": "ready" } }, "config": { "v": 1 },
     });
     assert_eq!(record["record"], expected);
-    let retracted = graph.ask("mutation { retract(address: \"mydb\") { ... on Written { changed record { retracted } } } }").await;
+    let retracted =
+        graph.ask("mutation { retract(address: \"mydb\") { ... on Written { changed record { retracted } } } }").await;
     assert_eq!(retracted["retract"], json!({ "changed": true, "record": { "retracted": true } }));
     assert_eq!(graph.ask(&push("", 7, 7)).await["pushHead"]["__typename"], "RetractedRecord");
     assert_eq!(graph.ask("{ record(address: \"nobody\") { address } }").await["record"], json!(null));
@@ -67,7 +72,12 @@ async fn connections_hold_every_record_once_whatever_the_page() {
     for name in ["a", "b", "c", "d", "e"] {
         graph.ask(&format!("mutation {{ createLedger(address: \"{name}\") {{ __typename }} }}")).await;
     }
-    for field in ["records(", "search(q: \"main\", ", "records(filter: { kind: LEDGER, prefix: \"\" }, ", "recordsByKind(kind: LEDGER, "] {
+    for field in [
+        "records(",
+        "search(q: \"main\", ",
+        "records(filter: { kind: LEDGER, prefix: \"\" }, ",
+        "recordsByKind(kind: LEDGER, ",
+    ] {
         for first in [1, 2, 9] {
             let (mut seen, mut after) = (Vec::new(), String::new());
             loop {
@@ -119,7 +129,9 @@ async fn the_read_model_lists_by_holder_and_what_is_due() {
     let _ = graph.names.purge(&Call::fresh(), &at("s")).await.unwrap();
     assert!(list("recordsBySourceType(sourceType: \"t\")").await.is_empty());
     let row = "address kind name branch retracted commitT indexT state statusV configV lease holder indexThreshold isIndexDue";
-    let data = graph.ask(&format!("{{ indexDue(prefix: \"b\") {{ edges {{ node {{ {row} record {{ head {{ t }} }} }} }} }} }}")).await;
+    let data = graph
+        .ask(&format!("{{ indexDue(prefix: \"b\") {{ edges {{ node {{ {row} record {{ head {{ t }} }} }} }} }} }}"))
+        .await;
     let expected = json!({
         "address": "b:main", "kind": "LEDGER", "name": "b", "branch": "main", "retracted": false, "commitT": 3, "indexT": 2,
         "state": "indexing", "statusV": 2, "configV": 0, "lease": "index_lock", "holder": "one", "indexThreshold": 1,

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    time::Duration,
 };
 
 use axum::serve::Listener;
@@ -162,7 +163,10 @@ async fn subscriptions_carry_the_changes_that_are_asked_for_and_may_be_seen() {
     create(&admin, "tenant/a/newer").await;
     socket.begin("3", "{ record(address: \"tenant/a/newer\") { address } }").await;
     let answer = socket.hear().await;
-    assert_eq!((&answer["id"], &answer["payload"]["data"]["record"]["address"]), (&json!("3"), &json!("tenant/a/newer:main")));
+    assert_eq!(
+        (&answer["id"], &answer["payload"]["data"]["record"]["address"]),
+        (&json!("3"), &json!("tenant/a/newer:main"))
+    );
     service.stop().await;
     assert_eq!(socket.end().await, Some(1001), "the service says that it stops");
 }
@@ -217,7 +221,8 @@ async fn sockets_are_for_those_with_a_token_and_pages_of_the_service() {
         stranger.say(json!({ "type": "connection_init" })).await;
         assert_eq!(stranger.heard().await, Err(Some(4403)));
     }
-    let mut hasty = graph.socket(Opening { token: Some(&scope("nameservice:read")), ..Opening::default() }).await.unwrap();
+    let mut hasty =
+        graph.socket(Opening { token: Some(&scope("nameservice:read")), ..Opening::default() }).await.unwrap();
     hasty.begin("1", CHANGES).await;
     assert_eq!(hasty.heard().await, Err(Some(4401)), "nothing is answered before connection_init");
     for (opening, status) in [

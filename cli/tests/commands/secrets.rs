@@ -61,7 +61,8 @@ fn no_secret_is_in_the_log_the_metrics_or_the_events_of_a_service() {
     );
     let source = format!(r#"{{"source_type": "f:Bm25Index", "config": {config}}}"#);
     let graphql = |document: String| serde_json::json!({ "query": document, "variables": { "c": CANARY } }).to_string();
-    let create = format!(r#"mutation {{ createLedger(address: "g", config: {{ password: "{CANARY}" }}) {{ __typename }} }}"#);
+    let create =
+        format!(r#"mutation {{ createLedger(address: "g", config: {{ password: "{CANARY}" }}) {{ __typename }} }}"#);
     let typed = format!(r#"mutation {{ createLedger(address: "{CANARY}:x:y", config: "{CANARY}") {{ __typename }} }}"#);
     for (method, path, body, status) in [
         ("POST", "/v1/ledgers", format!(r#"{{"address": "mydb", "config": {config}}}"#), 201),

@@ -11,7 +11,7 @@ use std::{
 use async_graphql::{Context, Error, ErrorExtensions as _, Result};
 use axum::extract::FromRef as _;
 use nameservice_http::{
-    App, Problem, Shutdown,
+    App, Problem,
     auth::Scope,
     extract::{Allowed, Read},
     hub::Hub,
@@ -36,7 +36,6 @@ pub(crate) struct Service {
     pub(crate) sources: Arc<dyn GraphSourcePublisher>,
     pub(crate) feed: Arc<dyn ChangeFeed>,
     pub(crate) hub: Hub,
-    pub(crate) shutdown: Shutdown,
     pub(crate) views: Arc<dyn RecordPages>,
 }
 
@@ -51,7 +50,6 @@ impl Service {
             sources: Arc::from_ref(app),
             feed: Arc::from_ref(app),
             hub: Hub::from_ref(app),
-            shutdown: Shutdown::from_ref(app),
             views,
         }
     }
@@ -74,12 +72,12 @@ pub(crate) struct Caller {
     request_id: String,
     /// The request has a key: it stands for one write.
     is_named: bool,
-    is_used: AtomicBool,
+    has_written: AtomicBool,
 }
 
 impl Caller {
     pub(crate) fn new(allowed: Allowed<Read>, writes: Writes, request_id: String, is_named: bool) -> Self {
-        Self { allowed, writes, request_id, is_named, is_used: AtomicBool::new(false) }
+        Self { allowed, writes, request_id, is_named, has_written: AtomicBool::new(false) }
     }
 
     pub(crate) fn allowed(&self) -> &Allowed<Read> {
@@ -88,6 +86,11 @@ impl Caller {
 
     pub(crate) fn sees(&self, address: &Address) -> bool {
         self.allowed.sees(address)
+    }
+
+    /// Whether a write was begun.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
     }
 
     /// How long its token is valid; `None` where it does not end.
@@ -111,12 +114,11 @@ impl Caller {
         if let Writes::At(url) = &self.writes {
             return Err(rejected("replica", &format!("this service is a replica: send mutations to {url}/graphql")));
         }
-        if !self.is_named {
-            return Ok(Call::fresh());
-        }
-        match self.is_used.swap(true, Ordering::Relaxed) {
-            false => Ok(self.allowed.call().clone()),
-            true => {
+        let is_first = !self.has_written.swap(true, Ordering::Relaxed);
+        match (self.is_named, is_first) {
+            (false, _) => Ok(Call::fresh()),
+            (true, true) => Ok(self.allowed.call().clone()),
+            (true, false) => {
                 let reason = "an Idempotency-Key names one write: send the other mutations in requests of their own";
                 Err(rejected("invalid-idempotency-key", reason))
             }

@@ -16,6 +16,7 @@ use axum::{
 use nameservice_http::{
     App, MAX_BODY_BYTES, Problem, REQUEST_ID,
     extract::{Allowed, Body, Read},
+    freshness::POSITION,
 };
 use nameservice_projector::records::RecordPages;
 use serde_json::Value;
@@ -59,21 +60,23 @@ pub fn router(views: Arc<dyn RecordPages>, writes: Writes) -> Router<App> {
 }
 
 /// Runs a document. Errors of its fields are part of an answer of 200.
-async fn execute(
-    graph: &Graph,
-    app: &App,
-    allowed: Allowed<Read>,
-    headers: &HeaderMap,
-    request: Request,
-) -> Response {
+async fn execute(graph: &Graph, app: &App, allowed: Allowed<Read>, headers: &HeaderMap, request: Request) -> Response {
     let service = Arc::new(Service::of(app, graph.views.clone()));
     let is_named = headers.contains_key(IDEMPOTENCY_KEY);
     let caller = Caller::new(allowed.clone(), graph.writes.clone(), request_id(headers), is_named);
-    let answer = graph.schema.execute(request.data(service).data(Arc::new(caller))).await;
+    let caller = Arc::new(caller);
+    let feed = service.feed.clone();
+    let before = if feed.is_immediate() { feed.position().await.ok() } else { None };
+    let answer = graph.schema.execute(request.data(service).data(caller.clone())).await;
     if answer.is_err() {
         allowed.came_to("errors");
     }
-    Json(answer).into_response()
+    let mut response = Json(answer).into_response();
+    // What was only read may be as old as this.
+    if let Some(before) = before.filter(|_| !caller.has_written()) {
+        response.headers_mut().insert(POSITION, HeaderValue::from(before));
+    }
+    response
 }
 
 /// Opens a socket. Its token comes with the upgrade, or as `authorization` of `connection_init`.
@@ -103,12 +106,7 @@ fn open(
 }
 
 /// The caller of a socket, as the data of its operations.
-async fn authorize(
-    graph: Graph,
-    app: App,
-    headers: &HeaderMap,
-    payload: &Value,
-) -> Result<socket::Session, Problem> {
+async fn authorize(graph: Graph, app: App, headers: &HeaderMap, payload: &Value) -> Result<socket::Session, Problem> {
     let token = payload.get("authorization").or_else(|| payload.get("Authorization")).and_then(Value::as_str);
     let token = match token {
         Some(token) => Some(HeaderValue::try_from(token).map_err(|_| Problem::no_token())?),

@@ -40,7 +40,8 @@ pub(crate) type NameserviceSchema = Schema<Query, Mutation, Changes>;
 
 /// The schema. What a request draws on comes with the request.
 pub(crate) fn schema() -> NameserviceSchema {
-    let builder = Schema::build(Query(Queries, Views), Mutation, Changes).limit_depth(MAX_DEPTH).limit_complexity(MAX_COMPLEXITY);
+    let builder =
+        Schema::build(Query(Queries, Views), Mutation, Changes).limit_depth(MAX_DEPTH).limit_complexity(MAX_COMPLEXITY);
     builder.limit_directives(MAX_DIRECTIVES).finish()
 }
 

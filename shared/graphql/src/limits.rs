@@ -249,11 +249,13 @@ mod tests {
         assert_eq!(expanded("{ a { ...F } b { ...F ... { c } } } fragment F on X { d e }"), Ok(10));
         assert_eq!(expanded("{ ...Missing }"), Ok(1));
         assert_eq!(expanded("{ a: __schema { types { name } } }"), Ok(SCHEMA_SELECTIONS + 1));
-        for document in ["{ ...F } fragment F on X { ...F }", "{ a } fragment F on X { ...G } fragment G on X { ...F }"] {
+        for document in ["{ ...F } fragment F on X { ...F }", "{ a } fragment F on X { ...G } fragment G on X { ...F }"]
+        {
             assert!(expanded(document).unwrap_err().contains("contains itself"), "{document}");
         }
         // 10 to the power of 30 fields in 7 KiB.
-        let bomb: String = (0..30).map(|n| format!("fragment F{n} on X {{ {} }} ", format!("...F{} ", n + 1).repeat(10))).collect();
+        let bomb: String =
+            (0..30).map(|n| format!("fragment F{n} on X {{ {} }} ", format!("...F{} ", n + 1).repeat(10))).collect();
         assert_eq!(expanded(&format!("{{ ...F0 }} {bomb} fragment F30 on X {{ a }}")), Ok(usize::MAX));
         let chain: String = (0..9_000).map(|n| format!("fragment F{n} on X {{ ...F{} }} ", n + 1)).collect();
         assert!(expanded(&format!("{{ ...F0 }} {chain} fragment F9000 on X {{ a }}")).is_err());

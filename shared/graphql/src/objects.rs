@@ -182,7 +182,7 @@ pub(crate) struct Status {
     /// Its version.
     v: Long,
     /// The state and its metadata, with a lease under its name.
-    payload: JsonObject,
+    payload: Json<Value>,
     /// The state.
     state: Option<String>,
 }

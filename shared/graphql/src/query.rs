@@ -6,9 +6,7 @@ use async_graphql::{
 };
 use nameservice_api as api;
 use nameservice_http::{Problem, page};
-use nameservice_model::{
-    self as model, Address, Cursor, Limit, ListQuery, Listed, Run, SearchQuery, SearchWords,
-};
+use nameservice_model::{self as model, Address, Cursor, Limit, ListQuery, Listed, Run, SearchQuery, SearchWords};
 
 use crate::{
     context::{budget, caller, failed, parse, refused, service},
@@ -102,7 +100,8 @@ async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit
         // A page without edges has no cursor to continue from.
         after = last;
     }
-    let reason = format!("nothing that this token covers is in the changes up to {after}: continue after that position");
+    let reason =
+        format!("nothing that this token covers is in the changes up to {after}: continue after that position");
     Err(refused(Problem::invalid_parameter("after", reason)))
 }
 
@@ -169,8 +168,7 @@ impl Queries {
         let words = SearchWords::parse(&q).map_err(|reason| refused(Problem::invalid_parameter("q", reason)))?;
         let cursor = cursor(after.as_deref())?;
         let has_previous = cursor.is_some();
-        let query =
-            SearchQuery { words, kind: kind.map(Into::into), source_type, state, limit: limit(first)?, cursor };
+        let query = SearchQuery { words, kind: kind.map(Into::into), source_type, state, limit: limit(first)?, cursor };
         let visible = |address: &Address| caller(context).sees(address);
         let page = service(context).names.search(&query, &visible).await.map_err(|error| failed(context, error))?;
         let mut connection = Connection::new(has_previous, page.cursor.is_some());

@@ -15,7 +15,9 @@ pub(crate) struct Long(pub(crate) i64);
 impl ScalarType for Long {
     fn parse(value: Value) -> InputValueResult<Self> {
         match &value {
-            Value::Number(number) => number.as_i64().map(Self).ok_or_else(|| InputValueError::custom("no 64-bit integer")),
+            Value::Number(number) => {
+                number.as_i64().map(Self).ok_or_else(|| InputValueError::custom("no 64-bit integer"))
+            }
             _ => Err(InputValueError::expected_type(value)),
         }
     }

@@ -159,7 +159,7 @@ impl Watch {
     fn take(&self, message: Result<Message, axum::Error>) -> Option<Option<serde_json::Result<ClientMessage>>> {
         self.heard.store(true, Ordering::Relaxed);
         let message = match message {
-            Ok(Message::Text(text)) => ClientMessage::from_bytes(text),
+            Ok(Message::Text(text)) => ClientMessage::from_bytes(text.as_str()),
             Ok(Message::Binary(bytes)) => ClientMessage::from_bytes(bytes),
             Ok(Message::Ping(_) | Message::Pong(_)) => return Some(None),
             Ok(Message::Close(_)) | Err(_) => return None,

@@ -115,10 +115,11 @@ impl Reader {
 
     /// Reads the feed, up to where the hub reads it for everybody.
     async fn read(&mut self) -> Result<()> {
-        let changes = match self.feed.changes(self.after, PAGE).await.map_err(|error| self.caller.failed("changes", error))? {
-            Run::Gone { oldest } => return Err(self.gone(oldest).await),
-            Run::Changes(changes) => changes,
-        };
+        let changes =
+            match self.feed.changes(self.after, PAGE).await.map_err(|error| self.caller.failed("changes", error))? {
+                Run::Gone { oldest } => return Err(self.gone(oldest).await),
+                Run::Changes(changes) => changes,
+            };
         let is_the_end = changes.len() < PAGE.get();
         self.after = changes.last().map_or(self.after, |last| last.position);
         let wanted = changes.into_iter().filter(|change| self.interest.takes(change));

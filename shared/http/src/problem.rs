@@ -186,7 +186,10 @@ impl Problem {
 
     /// A page of another host tries to open a socket, which a browser lets it.
     pub fn foreign_origin(origin: &str) -> Self {
-        Self::new(Kind::Misdirected, format!("pages of {origin} cannot open a socket here: only those of this service can"))
+        Self::new(
+            Kind::Misdirected,
+            format!("pages of {origin} cannot open a socket here: only those of this service can"),
+        )
     }
 
     /// A request that should have opened a socket, and does not; what to do instead.

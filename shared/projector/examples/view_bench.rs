@@ -148,7 +148,9 @@ impl Ground {
             let begun = ledger.begun.load(Ordering::SeqCst);
             let is_right = *address == ledger.address && (done..=begun).contains(&row.commit_t);
             if !is_right || row.due.is_none() || row.commit_id != Some(format!("bafy{}", row.commit_t)) {
-                return Err(format!("{} is at t {done} to {begun}, its row is {address} {row:?}", ledger.address).into());
+                return Err(
+                    format!("{} is at t {done} to {begun}, its row is {address} {row:?}", ledger.address).into()
+                );
             }
         }
         Ok(page.rows.len() as u64)
@@ -204,7 +206,10 @@ async fn main() -> Result<(), Failure> {
         let pushes = tokio::spawn(ground.clone().push_at(rate, stop.clone()));
         (stop, looks, pushes)
     };
-    println!("{:<34} {:>8} {:>10} {:>10} {:>10} {:>12}", "from a push to its row", "pushes", "p50", "p99", "slowest", "rows seen");
+    println!(
+        "{:<34} {:>8} {:>10} {:>10} {:>10} {:>12}",
+        "from a push to its row", "pushes", "p50", "p99", "slowest", "rows seen"
+    );
     let (stop, looks, pushes) = start();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     stop.store(true, Ordering::Relaxed);

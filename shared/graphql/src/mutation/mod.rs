@@ -12,13 +12,11 @@ use nameservice_http::Problem;
 use nameservice_model::{Address, Created, Published, Restored, Retracted};
 
 use self::{
-    inputs::{
-        HeadPushInput, IndexInput, IndexPushInput, RefInput, ValuePushInput, claim, expected, graphs, payload,
-    },
+    inputs::{HeadPushInput, IndexInput, IndexPushInput, RefInput, ValuePushInput, claim, expected, graphs, payload},
     results::{
         AlreadyExists, ConfigConflict, CreateLedgerResult, HasDependents, MissingDependencies, ProtectedRecord,
-        PublishGraphSourceResult, PushConfigResult, PushHeadResult, PushIndexResult, PushStatusResult,
-        RetractedRecord, RetractionResult, UnknownRecord, WrongKind, Written, kind,
+        PublishGraphSourceResult, PushConfigResult, PushHeadResult, PushIndexResult, PushStatusResult, RetractedRecord,
+        RetractionResult, UnknownRecord, Written, WrongKind, kind,
     },
 };
 use crate::{
@@ -57,14 +55,20 @@ impl Mutation {
         head: Option<RefInput>,
         config: Option<JsonObject>,
     ) -> Result<CreateLedgerResult> {
-        let new = requests::NewLedger { address, head: head.map(Into::into), config: config.map(|Json(config)| config) };
+        let new =
+            requests::NewLedger { address, head: head.map(Into::into), config: config.map(|Json(config)| config) };
         let new = new.into_model().map_err(refused)?;
         let call = caller(context).write(&new.address)?;
         let publisher = &service(context).publisher;
-        match publisher.create_ledger(&call, &new.address, new.head.as_ref(), new.config.as_ref()).await.map_err(|error| failed(context, error))? {
-            Created::Created(record) => {
-                Ok(CreateLedgerResult::Written(Box::new(Written { record: Record::from(shown(context, *record)), changed: true })))
-            }
+        match publisher
+            .create_ledger(&call, &new.address, new.head.as_ref(), new.config.as_ref())
+            .await
+            .map_err(|error| failed(context, error))?
+        {
+            Created::Created(record) => Ok(CreateLedgerResult::Written(Box::new(Written {
+                record: Record::from(shown(context, *record)),
+                changed: true,
+            }))),
             Created::AlreadyExists => {
                 Ok(CreateLedgerResult::AlreadyExists(AlreadyExists { address: new.address.as_str().to_owned() }))
             }
@@ -100,9 +104,16 @@ impl Mutation {
         }
         let text = address.as_str().to_owned();
         let written = |record, changed| {
-            PublishGraphSourceResult::Written(Box::new(Written { record: Record::from(shown(context, record)), changed }))
+            PublishGraphSourceResult::Written(Box::new(Written {
+                record: Record::from(shown(context, record)),
+                changed,
+            }))
         };
-        let published = service(context).sources.publish_graph_source(&call, &publication).await.map_err(|error| failed(context, error))?;
+        let published = service(context)
+            .sources
+            .publish_graph_source(&call, &publication)
+            .await
+            .map_err(|error| failed(context, error))?;
         Ok(match published {
             Published::Created(record) | Published::Updated(record) => written(*record, true),
             Published::Conflict { actual } => {
@@ -129,7 +140,8 @@ impl Mutation {
             requests::HeadPush { expected: expected(wanted, HeadValue::from), new: new.into(), lease: claim(lease)? };
         let push = body.into_push().map_err(refused)?;
         let call = caller(context).write(&address)?;
-        let outcome = service(context).refs.push_head(&call, &address, &push).await.map_err(|error| failed(context, error))?;
+        let outcome =
+            service(context).refs.push_head(&call, &address, &push).await.map_err(|error| failed(context, error))?;
         PushHeadResult::of(address.as_str(), outcome)
     }
 
@@ -144,10 +156,12 @@ impl Mutation {
             graphs: graphs(named),
         };
         let new = requests::NewIndex { id: new.id, t: new.t.0, graphs: graphs(new.graphs) };
-        let body = requests::IndexPush { expected: expected(wanted, value), new, allow_equal: false, lease: claim(lease)? };
+        let body =
+            requests::IndexPush { expected: expected(wanted, value), new, allow_equal: false, lease: claim(lease)? };
         let push = body.into_push().map_err(refused)?;
         let call = caller(context).write(&address)?;
-        let outcome = service(context).refs.push_index(&call, &address, &push).await.map_err(|error| failed(context, error))?;
+        let outcome =
+            service(context).refs.push_index(&call, &address, &push).await.map_err(|error| failed(context, error))?;
         PushIndexResult::of(address.as_str(), outcome)
     }
 
@@ -157,13 +171,20 @@ impl Mutation {
         let address = parse(&address)?;
         let v = wanted.v.ok_or_else(|| refused(Problem::invalid_body("expected.v", "is required")))?;
         let body = requests::StatusPush {
-            expected: Some(Some(requests::ExpectedStatus { v: v.0, payload: wanted.payload.map(|Json(payload)| payload) })),
+            expected: Some(Some(requests::ExpectedStatus {
+                v: v.0,
+                payload: wanted.payload.map(|Json(payload)| payload),
+            })),
             new: requests::NewStatus { v: new.v.map(|v| v.0), payload: payload(new.payload)? },
             lease: claim(lease)?,
         };
         let push = body.into_push().map_err(refused)?;
         let call = caller(context).write(&address)?;
-        let outcome = service(context).statuses.push_status(&call, &address, &push).await.map_err(|error| failed(context, error))?;
+        let outcome = service(context)
+            .statuses
+            .push_status(&call, &address, &push)
+            .await
+            .map_err(|error| failed(context, error))?;
         PushStatusResult::of(address.as_str(), outcome)
     }
 
@@ -173,47 +194,68 @@ impl Mutation {
         let address = parse(&address)?;
         let v = wanted.v.ok_or_else(|| refused(Problem::invalid_body("expected.v", "is required")))?;
         let body = requests::ConfigPush {
-            expected: Some(Some(requests::ExpectedConfig { v: v.0, payload: wanted.payload.map(|Json(payload)| payload) })),
+            expected: Some(Some(requests::ExpectedConfig {
+                v: v.0,
+                payload: wanted.payload.map(|Json(payload)| payload),
+            })),
             new: requests::NewConfig { v: new.v.map(|v| v.0), payload: payload(new.payload)? },
             lease: claim(lease)?,
         };
         let push = body.into_push().map_err(refused)?;
         let call = caller(context).write(&address)?;
-        let outcome = service(context).configs.push_config(&call, &address, &push).await.map_err(|error| failed(context, error))?;
+        let outcome = service(context)
+            .configs
+            .push_config(&call, &address, &push)
+            .await
+            .map_err(|error| failed(context, error))?;
         PushConfigResult::of(address.as_str(), outcome)
     }
 
     /// Soft-deletes a record on which nothing depends.
-    async fn retract(&self, context: &Context<'_>, address: String, reason: Option<String>) -> Result<RetractionResult> {
+    async fn retract(
+        &self,
+        context: &Context<'_>,
+        address: String,
+        reason: Option<String>,
+    ) -> Result<RetractionResult> {
         let address = parse(&address)?;
         let reason = requests::Retraction { reason }.into_reason().map_err(refused)?;
         let call = caller(context).write(&address)?;
         let service = service(context);
-        let written =
-            |record, changed| RetractionResult::Written(Box::new(Written { record: Record::from(shown(context, record)), changed }));
-        Ok(match service.publisher.retract(&call, &address, reason.as_deref()).await.map_err(|error| failed(context, error))? {
-            Retracted::Retracted(record) => written(*record, true),
-            Retracted::Already(record) => written(*record, false),
-            Retracted::HasDependents => {
-                let found = service.names.dependents(&address).await.map_err(|error| failed(context, error))?;
-                let seen = found.into_iter().filter(|address| caller(context).sees(address));
-                let dependents = seen.map(|address| address.as_str().to_owned()).collect();
-                RetractionResult::HasDependents(HasDependents { dependents })
-            }
-            Retracted::Protected => {
-                RetractionResult::Protected(ProtectedRecord { address: address.as_str().to_owned() })
-            }
-            Retracted::Unknown => RetractionResult::Unknown(UnknownRecord { address: address.as_str().to_owned() }),
-            _ => return Err(refused(Problem::unknown_outcome())),
-        })
+        let written = |record, changed| {
+            RetractionResult::Written(Box::new(Written { record: Record::from(shown(context, record)), changed }))
+        };
+        Ok(
+            match service
+                .publisher
+                .retract(&call, &address, reason.as_deref())
+                .await
+                .map_err(|error| failed(context, error))?
+            {
+                Retracted::Retracted(record) => written(*record, true),
+                Retracted::Already(record) => written(*record, false),
+                Retracted::HasDependents => {
+                    let found = service.names.dependents(&address).await.map_err(|error| failed(context, error))?;
+                    let seen = found.into_iter().filter(|address| caller(context).sees(address));
+                    let dependents = seen.map(|address| address.as_str().to_owned()).collect();
+                    RetractionResult::HasDependents(HasDependents { dependents })
+                }
+                Retracted::Protected => {
+                    RetractionResult::Protected(ProtectedRecord { address: address.as_str().to_owned() })
+                }
+                Retracted::Unknown => RetractionResult::Unknown(UnknownRecord { address: address.as_str().to_owned() }),
+                _ => return Err(refused(Problem::unknown_outcome())),
+            },
+        )
     }
 
     /// Undoes a retraction.
     async fn restore(&self, context: &Context<'_>, address: String) -> Result<RetractionResult> {
         let address = parse(&address)?;
         let call = caller(context).write(&address)?;
-        let written =
-            |record, changed| RetractionResult::Written(Box::new(Written { record: Record::from(shown(context, record)), changed }));
+        let written = |record, changed| {
+            RetractionResult::Written(Box::new(Written { record: Record::from(shown(context, record)), changed }))
+        };
         Ok(match service(context).publisher.restore(&call, &address).await.map_err(|error| failed(context, error))? {
             Restored::Restored(record) => written(*record, true),
             Restored::NotRetracted(record) => written(*record, false),

@@ -62,23 +62,23 @@ macro_rules! pushes {
         #[derive(SimpleObject)]
         pub(crate) struct $pushed {
             /// Whether this call wrote it.
-            status: PushStatus,
+            pub(super) status: PushStatus,
             /// The value that is stored.
-            value: $value,
+            pub(super) value: $value,
         }
 
         /// Certainly not written: the stored value is as new or newer.
         #[derive(SimpleObject)]
         pub(crate) struct $stale {
             /// The value that is stored.
-            actual: $value,
+            pub(super) actual: $value,
         }
 
         /// Certainly not written: the stored value is not the expected one, or the new value does not advance it.
         #[derive(SimpleObject)]
         pub(crate) struct $conflict {
             /// The value that is stored; null where there is no record.
-            actual: Option<$value>,
+            pub(super) actual: Option<$value>,
         }
 
         /// What has come of a push.
