@@ -2,6 +2,10 @@ mock_provider "aws" {
   mock_data "aws_caller_identity" {
     defaults = { account_id = "123456789012" }
   }
+
+  mock_resource "aws_appsync_graphql_api" {
+    defaults = { uris = { GRAPHQL = "https://api.example/graphql" } }
+  }
 }
 
 variables {
