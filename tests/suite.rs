@@ -9,6 +9,7 @@ mod doctor;
 mod dynamodb;
 mod events;
 mod faults;
+mod graphql;
 mod history;
 mod hostile;
 mod infra;

@@ -237,6 +237,8 @@ pub enum Command {
     Remote(RemoteCommand),
     /// Print the OpenAPI document
     Openapi,
+    /// Print the schema of /graphql
+    GraphqlSchema,
     /// Print the completions of a shell
     Completions {
         /// Which shell

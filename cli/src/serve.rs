@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::{
-    extract::{Request, State},
+    extract::{FromRef as _, Request, State},
     http::{Method, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
@@ -19,10 +19,12 @@ use axum::{
 };
 use nameservice_client::Http;
 use nameservice_embedded::Options;
+use nameservice_graphql::Writes;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{BoxError, ChangeFeed, Error as StoreError};
+use nameservice_model::{BoxError, ChangeFeed, Error as StoreError, NameService};
+use nameservice_projector::records::InProcess;
 use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -157,7 +159,10 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
     let sampled = || Sampled::new(app.clone(), upstream.clone());
     let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(sampled()));
-    let mut router = service(routes::router(), app);
+    let (names, feed) = (Arc::<dyn NameService>::from_ref(&app), Arc::<dyn ChangeFeed>::from_ref(&app));
+    let writes = upstream.as_ref().map_or(Writes::Here, |upstream| Writes::At(upstream.url().to_owned()));
+    let graphql = nameservice_graphql::router(Arc::new(InProcess::new(names, feed)), writes);
+    let mut router = service(routes::router().merge(graphql), app);
     if let Some(upstream) = &upstream {
         router = upstream.layer(router);
     }

@@ -127,6 +127,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
+        Command::GraphqlSchema => return service::graphql_schema(),
         Command::Completions { shell } => return service::completions(shell),
         Command::Man { out } => return service::man(out.as_deref()),
         Command::Watch(_) if target.data.is_some() => {
@@ -184,6 +185,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         | Command::Backup { .. }
         | Command::Doctor(_)
         | Command::Openapi
+        | Command::GraphqlSchema
         | Command::Completions { .. }
         | Command::Man { .. } => Ok(()),
     }

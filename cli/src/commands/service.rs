@@ -110,6 +110,10 @@ pub(super) fn openapi() -> Result<(), Failure> {
     output::print(&document.map_err(|error| Failure::BadAnswer(error.into()))?)
 }
 
+pub(super) fn graphql_schema() -> Result<(), Failure> {
+    output::print(nameservice_graphql::sdl().trim_end())
+}
+
 pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
     // Generated into memory: the generator panics where the pipe is closed.
     let mut script = Vec::new();

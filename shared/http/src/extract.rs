@@ -128,6 +128,13 @@ impl<S: Needs> Allowed<S> {
         self.principal.check(scope, address)
     }
 
+    /// Notes what came of the request, for the metrics.
+    pub fn came_to(&self, outcome: &'static str) {
+        if let Some(noted) = &self.noted {
+            noted.outcome(outcome);
+        }
+    }
+
     /// Permits a record that the path does not name.
     pub fn target(self, address: Address) -> Result<Target<S>, Problem> {
         self.principal.check(S::SCOPE, &address)?;
@@ -153,9 +160,7 @@ impl<S: Needs> Target<S> {
 
     /// Notes what came of the request, for the metrics.
     pub(crate) fn came_to(&self, outcome: &'static str) {
-        if let Some(noted) = &self.allowed.noted {
-            noted.outcome(outcome);
-        }
+        self.allowed.came_to(outcome);
     }
 
     /// Returns the record as the caller may see it (see [`Allowed::shown`]).
