@@ -1,6 +1,7 @@
 //! The whole service on one machine.
 
 mod args;
+pub mod error;
 
 use std::{
     io,
@@ -23,28 +24,29 @@ use nameservice_graphql::Writes;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{BoxError, ChangeFeed, Error as StoreError, NameService};
+use nameservice_model::{ChangeFeed, Error as StoreError, NameService};
 use nameservice_projector::records::InProcess;
 use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    args::TargetArgs,
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
     keys,
     older::Older,
+    options::TargetArgs,
     output,
     prometheus::{self, Sampled},
     routes,
-    target::{Missing, Opened, Place, Table},
+    target::{Opened, Place, Table},
     traces,
     upstream::Upstream,
 };
 
 pub use args::ServeArgs;
+pub use error::ServeError;
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
@@ -55,49 +57,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long reads may: one that waits for changes would wait for nothing.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
-
-/// Why the service did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The address is in use.
-    #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
-    InUse(SocketAddr),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Other machines could reach a service that requires no token.
-    #[error(
-        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
-         --dev-token, or let everybody do everything with --insecure"
-    )]
-    Exposed(SocketAddr),
-    /// The key set is not there or cannot be used.
-    #[error("cannot use the keys in {place}")]
-    Keys {
-        /// The file or the URL.
-        place: String,
-        /// Why.
-        #[source]
-        source: BoxError,
-    },
-    /// The system does not let this process handle signals.
-    #[error("cannot wait for signals")]
-    Signals(#[source] io::Error),
-}
-
-impl ServeError {
-    /// Whether another command line would help, and nothing else.
-    pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Exposed(_) | Self::Keys { .. })
-    }
-}
 
 /// A running service. It stops on request, or with the runtime.
 #[derive(Debug)]

@@ -18,11 +18,11 @@ use nameservice_model::{Backend, Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
 use crate::{
-    args::TargetArgs,
     client::{self, Client},
     consumer::Source,
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
+    options::TargetArgs,
     output, routes,
 };
 
@@ -76,15 +76,6 @@ pub struct TableOptions<'a> {
     pub region: Option<&'a str>,
     /// How long after the first attempt of an operation another may begin.
     pub timeout: Option<Duration>,
-}
-
-/// What may be missing where data is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// It is created.
-    Create,
-    /// That is an error, and nothing is created.
-    Reject,
 }
 
 /// A table that can be served.

@@ -22,8 +22,9 @@ use http::Method;
 use nameservice_cli::{
     client::{self, Client, Request},
     consumer::{self, Pace, Running},
+    files::Missing,
     serve::{self, Service},
-    target::{Missing, Opened, Place, Table},
+    target::{Opened, Place, Table},
 };
 use nameservice_http::{App, Auth};
 use nameservice_model::{Address, Call, HeadPush, NewHead, Publisher as _, RefPublisher as _};

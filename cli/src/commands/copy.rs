@@ -18,13 +18,14 @@ use nameservice_sync::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::TargetArgs,
     client::{self, Request},
     failure::Failure,
+    files::Missing,
     older,
+    options::TargetArgs,
     output::{self, Output},
     progress::{self, Bar, Shown, Unit},
-    target::{Local, Missing},
+    target::Local,
 };
 
 pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
@@ -32,7 +33,7 @@ pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArg
 /// How many addresses of one outcome are printed for a person.
 const SHOWN: usize = 20;
 
-pub(super) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CopyArgs { from, to, take, follow, tokens } = args;
     let from_token = tokens.from_token.or_else(|| target.token.clone());
     let to_token = tokens.to_token.or_else(|| target.token.clone());
@@ -59,7 +60,7 @@ pub(super) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) ->
     done
 }
 
-pub(super) async fn compare(args: CompareArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CompareArgs { from, to, prefix, tokens } = args;
     if matches!(to, Place::Legacy { .. }) {
         return Err(Failure::Usage("name the older table first".into()));
@@ -104,14 +105,14 @@ fn turned(compared: Comparison) -> Comparison {
     }
 }
 
-pub(super) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&target.library_place()?, args.prefix, target.token.clone()).await?;
     let done = exported(&from, &args.file, output).await;
     from.close().await;
     done
 }
 
-pub(super) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), None).await?;
     let to = To::open(&target.library_place()?, Missing::Create, target.token.clone()).await?;
     let done = copied(&from, &to, &options(&args.take), output).await;

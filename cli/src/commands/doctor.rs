@@ -17,14 +17,14 @@ use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    args::TargetArgs,
     client::{Client, Request},
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
     older::Older,
+    options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
-    target::{Missing, Opened, Place, Table, TableOptions, aws_config},
+    target::{Opened, Place, Table, TableOptions, aws_config},
 };
 
 /// `doctor`
@@ -74,7 +74,7 @@ struct Report {
     examined: Option<(u64, u64)>,
 }
 
-pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
     let patient = admit(target, args).await?;
     let mut report = Report::default();
     let examined = examine(&patient, &mut report, output).await;

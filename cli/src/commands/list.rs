@@ -6,14 +6,14 @@ use nameservice_model::{Address, AddressGlob, Progress};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Session;
 use crate::{
-    args::KindArg,
     client::Request,
     failure::Failure,
     lists::{self, Format, FormatArgs, columns_of},
+    options::KindArg,
     output,
     progress::{Bar, Unit},
+    session::Session,
     values,
 };
 
@@ -122,7 +122,7 @@ pub(super) async fn follow(
     }
 }
 
-pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
+pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
     let request = || {
         let kind = args.kind.map(|kind| match kind {
             KindArg::Ledger => "ledger",
@@ -188,7 +188,7 @@ fn state(status: Option<&Status>) -> String {
     status.and_then(|status| status.payload.get("state")?.as_str()).unwrap_or_default().to_owned()
 }
 
-pub(super) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
+pub(crate) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
     let format = format.wanted(session.output)?;
     let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
     show(format, pages)

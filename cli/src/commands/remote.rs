@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::copy::{To, list_words};
 use crate::{
-    args::TargetArgs,
     failure::Failure,
+    files::Missing,
+    options::TargetArgs,
     output::Output,
     progress::{Bar, Unit},
     serve::DEFAULT_DATA,
-    target::Missing,
 };
 
 /// `remote`
@@ -80,7 +80,7 @@ pub struct RemoteMoveArgs {
     pub resets: bool,
 }
 
-pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let local = target.library_place()?;
     // Beside the data; for a service or a table, where its data would be.
     let directory = match &local {

@@ -2,22 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Session;
 use crate::{
-    args::{Cli, TargetArgs},
     client::Request,
     failure::Failure,
+    files::Missing,
+    options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
     routes,
     serve::DEFAULT_DATA,
-    target::{Local, Missing, Opened, Place},
+    session::Session,
+    target::{Local, Opened, Place},
 };
 
 /// `health`
@@ -33,7 +34,7 @@ struct Health {
     status: String,
 }
 
-pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let Some(place) = target.place()? else {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     };
@@ -77,7 +78,7 @@ async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failur
     })
 }
 
-pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
+pub(crate) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
     let directory = match target.place()? {
         None => PathBuf::from(DEFAULT_DATA),
         Some(Place::Data(directory)) => directory,
@@ -100,30 +101,30 @@ async fn drop_off_the_runtime(local: Local) {
     let _ = tokio::task::spawn_blocking(move || drop(local)).await;
 }
 
-pub(super) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
+pub(crate) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
     let health = session.send::<Health>(Request::get("health").query("deep", args.deep.then_some(true))).await?;
     session.output.answer(&health.json, || output::clean(&health.status))
 }
 
-pub(super) fn openapi() -> Result<(), Failure> {
+pub(crate) fn openapi() -> Result<(), Failure> {
     let document = serde_json::to_string_pretty(&routes::document());
     output::print(&document.map_err(|error| Failure::BadAnswer(error.into()))?)
 }
 
-pub(super) fn graphql_schema() -> Result<(), Failure> {
+pub(crate) fn graphql_schema() -> Result<(), Failure> {
     output::print(nameservice_graphql::sdl().trim_end())
 }
 
-pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
+pub(crate) fn completions(shell: Shell, mut program: clap::Command) -> Result<(), Failure> {
     // Generated into memory: the generator panics where the pipe is closed.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "nameservice", &mut script);
+    clap_complete::generate(shell, &mut program, "nameservice", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
-pub(super) fn man(out: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn man(out: Option<&Path>, program: clap::Command) -> Result<(), Failure> {
     // Its subcommands are complete once it is built.
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     match out {
         None => {

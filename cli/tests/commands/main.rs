@@ -29,8 +29,9 @@ use std::{
 };
 
 use nameservice_cli::{
+    files::Missing,
     serve::{self, Service},
-    target::{Missing, Opened, Place},
+    target::{Opened, Place},
 };
 use nameservice_feed::Feed;
 use nameservice_http::Auth;
