@@ -96,6 +96,7 @@ resource "aws_iam_role_policy" "logs" {
 
 # AppSync writes to the group of this name.
 resource "aws_cloudwatch_log_group" "this" {
+  #checkov:skip=CKV_AWS_338:The retention is a variable: these logs are for operating, not for audits.
   name              = "/aws/appsync/apis/${aws_appsync_graphql_api.this.id}"
   retention_in_days = var.log_retention_in_days
   kms_key_id        = var.kms_key_arn
