@@ -54,6 +54,46 @@ def openapi(program):
     return {DOCUMENT: text}
 
 
+# --- graphql ---
+
+
+def graphql(program):
+    text = subprocess.run([program, "graphql-schema"], check=True, capture_output=True, text=True).stdout
+    return {ROOT / "shared/graphql/schema.graphql": text}
+
+
+# What AppSync answers of it: lists of rows, each one Query of the table.
+LISTS = ["recordsByKind", "recordsByState", "recordsBySourceType", "recordsByHolder", "indexDue"]
+
+
+def appsync(_program):
+    from graphql import GraphQLObjectType, build_schema, get_named_type, is_specified_scalar_type, print_type
+
+    schema = build_schema((ROOT / "shared/graphql/schema.graphql").read_text())
+    query, kept = schema.query_type, {}
+    query.fields = {name: query.fields[name] for name in LISTS}
+    record = schema.type_map["Record"]
+
+    def keep(named):
+        if is_specified_scalar_type(named) or named.name in kept:
+            return
+        kept[named.name] = named
+        if isinstance(named, GraphQLObjectType):
+            # A whole record is not in the table.
+            named.fields = {name: field for name, field in named.fields.items() if get_named_type(field.type) is not record}
+            for field in named.fields.values():
+                for part in [field, *field.args.values()]:
+                    keep(get_named_type(part.type))
+
+    keep(query)
+    # AppSync has no scalars of one's own, and its Int has 32 bits.
+    del kept["Long"]
+    text = "\n\n".join(print_type(named) for _, named in sorted(kept.items()))
+    head = "# Made by .ci/generate from shared/graphql/schema.graphql: do not edit.\n\n"
+    text = head + "schema {\n  query: Query\n}\n\n" + re.sub(r"\bLong\b", "Float", text) + "\n"
+    return {ROOT / "infra/modules/graphql/schema.graphql": text}
+
+
 # --- the HTTP reference ---
 
 
@@ -269,9 +309,13 @@ def cli(program):
 
 
 def terraform(_program):
-    import hcl2
+    modules = [ROOT / "infra/modules" / name for name in ("graphql", "nameservice")]
+    return {module / "README.md": tables_of(module) for module in modules}
 
-    module = ROOT / "infra/modules/nameservice"
+
+def tables_of(module):
+    """The README of a module, with its variables and outputs."""
+    import hcl2
 
     def blocks(kind, file):
         with open(module / file) as text:
@@ -308,7 +352,7 @@ def terraform(_program):
     for name, body in sorted(blocks("output", "outputs.tf")):
         lines.append(f"| `{name}` | {words(body['description'])} |")
     outputs = "\n".join(lines)
-    return {module / "README.md": between(module / "README.md", {"inputs": inputs, "outputs": outputs})}
+    return between(module / "README.md", {"inputs": inputs, "outputs": outputs})
 
 
 # --- monthly costs ---
@@ -508,7 +552,7 @@ def python_operations(api, names):
     return "".join(lines)
 
 
-PARTS = {"openapi": openapi, "http": http, "cli": cli, "terraform": terraform, "costs": costs, "typescript": typescript, "python": python}
+PARTS = {"openapi": openapi, "graphql": graphql, "appsync": appsync, "http": http, "cli": cli, "terraform": terraform, "costs": costs, "typescript": typescript, "python": python}
 
 
 def main():

@@ -10,6 +10,7 @@ mod doctor;
 mod dynamodb;
 mod events;
 mod faults;
+mod graphql;
 mod history;
 mod hostile;
 mod infra;

@@ -1,10 +1,8 @@
-//! The command line: what all commands share. What each takes stands beside it, in `commands`.
+//! The command line: the commands. What each takes stands beside it, in `commands`; what several take, in `options`.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use nameservice::Place;
-use nameservice_model::Address;
+use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
@@ -14,6 +12,7 @@ use crate::{
         SearchIndexCommand, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     lists::FormatArgs,
+    options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
     serve::ServeArgs,
 };
 
@@ -53,95 +52,6 @@ pub struct Cli {
     /// How to log: a line of text for each message, or a line of JSON
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
-}
-
-/// Severities of log messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// What failed
-    Error,
-    /// And what needs attention
-    Warn,
-    /// And one line a request
-    Info,
-    /// And why requests were rejected
-    Debug,
-    /// And the details of every step
-    Trace,
-}
-
-impl LogLevel {
-    /// Returns its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-/// Formats of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-}
-
-/// Which nameservice is meant.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Connection options")]
-pub struct TargetArgs {
-    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…,
-    /// az://…, embedded:DIR, or (serve) memory:
-    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
-    pub at: Option<Place>,
-    /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
-    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
-    pub fluree_config: Option<PathBuf>,
-    /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
-    // Read from the environment by hand, so that a table named on the command line goes before it.
-    #[arg(long, global = true, value_name = "URL")]
-    pub url: Option<String>,
-    /// The bearer token for the service
-    #[arg(long, global = true, value_name = "TOKEN", env = "NAMESERVICE_TOKEN", hide_env_values = true)]
-    pub token: Option<String>,
-    /// The table in a DynamoDB at this URL, without a service in between
-    #[arg(long, global = true, value_name = "URL")]
-    pub endpoint_url: Option<String>,
-    /// The table in AWS, with the usual credentials and region, without a service in between
-    #[arg(long, global = true)]
-    pub aws: bool,
-    /// The data in this directory of the embedded backend, without a service in between
-    #[arg(long, global = true, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// The name of the table [default: fluree-nameservice]
-    #[arg(long, global = true, value_name = "NAME")]
-    pub table: Option<String>,
-    /// The directory or bucket that --at or --fluree-config has named.
-    #[arg(skip)]
-    pub files: Option<Place>,
-    /// The AWS region that --at has named.
-    #[arg(skip)]
-    pub region: Option<String>,
-    /// The time limit of one operation that --at has named.
-    #[arg(skip)]
-    pub timeout: Option<Duration>,
-    /// Where changes are that the feed no longer holds, as the command has named it.
-    #[arg(skip)]
-    pub archive: ArchiveArgs,
-}
-
-/// Where changes are that the feed no longer holds.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ArchiveArgs {
-    /// Read changes that the feed no longer holds from this archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
-    #[arg(long, value_name = "URL")]
-    pub archive: Option<Place>,
 }
 
 /// The commands.
@@ -261,6 +171,8 @@ pub enum Command {
     DeadLetters(DeadLettersCommand),
     /// Print the OpenAPI document
     Openapi,
+    /// Print the schema of /graphql
+    GraphqlSchema,
     /// Print the completions of a shell
     Completions {
         /// Which shell
@@ -308,57 +220,6 @@ impl Command {
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
-}
-
-/// A command about one record.
-#[derive(Debug, Args)]
-pub struct AddressArgs {
-    /// The record, NAME:BRANCH; NAME means NAME:main
-    pub address: Address,
-}
-
-/// A write.
-#[derive(Clone, Debug, Default, Args)]
-pub struct KeyArgs {
-    /// Names this write: repeated with the same key, it is not applied twice
-    #[arg(long, value_name = "KEY")]
-    pub idempotency_key: Option<String>,
-}
-
-/// A write to one record that has nothing to add.
-#[derive(Debug, Args)]
-pub struct WriteArgs {
-    /// The record
-    pub address: Address,
-    /// How to repeat it.
-    #[command(flatten)]
-    pub key: KeyArgs,
-}
-
-/// The kinds of records.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum KindArg {
-    /// Ledgers
-    #[value(alias = "ledgers")]
-    Ledger,
-    /// Graph sources
-    #[value(alias = "graph_source", alias = "graph-sources")]
-    GraphSource,
-}
-
-/// The parts of a record that change.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ConcernArg {
-    /// Its existence, whether it is retracted, what it depends on
-    Meta,
-    /// Where its latest commit is
-    Head,
-    /// Where its latest index is
-    Index,
-    /// Its state
-    Status,
-    /// Its configuration
-    Config,
 }
 
 #[cfg(test)]

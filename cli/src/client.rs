@@ -11,7 +11,7 @@ use nameservice_client::{Body, Retries, Transport, TransportError};
 pub use nameservice_client::{Client, Events, Request, RequestError};
 use tower::ServiceExt as _;
 
-use crate::{args::KeyArgs, failure::Failure};
+use crate::{failure::Failure, options::KeyArgs};
 
 /// A service in this process.
 #[derive(Debug)]

@@ -28,6 +28,9 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
+use tracing::Instrument as _;
+
+use crate::traces::Consuming;
 
 /// How many records are asked for at once: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 490;
@@ -528,7 +531,9 @@ impl Reader {
         let mut left = batch;
         let mut pauses = Pauses::default();
         while !left.is_empty() {
-            let failed = self.consumer.consume(left).await.failed;
+            let consuming = Consuming::begin(left);
+            let failed = self.consumer.consume(left).instrument(consuming.batch.clone()).await.failed;
+            drop(consuming);
             let taken = failed.as_deref().map_or(left.len(), |failed| {
                 left.iter().position(|delivery| delivery.sequence_number() == failed).unwrap_or_default()
             });

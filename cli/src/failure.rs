@@ -9,7 +9,7 @@ use nameservice_model::{BoxError, Error as StoreError};
 use nameservice_sync::SyncError;
 use serde_json::Value;
 
-use crate::serve::ServeError;
+use crate::serve::error::ServeError;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;

@@ -9,7 +9,16 @@ use std::{
 use nameservice_embedded::{Embedded, OpenError, Options as LogOptions};
 use nameservice_files::{Files, Options};
 
-use crate::{failure::Failure, target::Missing};
+use crate::failure::Failure;
+
+/// What may be missing where data is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is created.
+    Create,
+    /// That is an error, and nothing is created.
+    Reject,
+}
 
 /// Names the file in a feed's directory that says what the feed follows.
 const FOLLOWS: &str = "follows";

@@ -3,22 +3,27 @@
 //! As a library it starts the service and the consumer of a stream in process, for tests: [`serve::start`],
 //! [`consumer::start`].
 
+mod archives;
 pub mod args;
 pub mod base_path;
 pub mod child;
 pub mod client;
 pub mod commands;
 pub mod consumer;
+mod dispatch;
 pub mod failure;
 pub mod files;
 mod keys;
 pub mod lists;
 mod older;
+pub mod options;
 pub mod output;
 pub mod palette;
+mod progress;
 pub mod prometheus;
 pub mod routes;
 pub mod serve;
+mod session;
 pub mod target;
 pub mod traces;
 pub mod upstream;
@@ -47,7 +52,7 @@ pub async fn program() -> ExitCode {
         }
     };
     output::init_logging(cli.command.serves(), cli.log_level, cli.log_format, traces.as_ref());
-    let done = commands::run(cli).await;
+    let done = dispatch::run(cli).await;
     if let Some(traces) = traces {
         traces.stop().await;
     }

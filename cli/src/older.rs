@@ -7,7 +7,11 @@ use nameservice_files::{Files, Options as FilesOptions};
 use nameservice_model::{Backend, Finding, Severity};
 use nameservice_sync::{BackendSource, LazyBackend, Source, SyncError, lazy, report::Records};
 
-use crate::{failure::Failure, output};
+use crate::{
+    failure::Failure,
+    output::{self, Output},
+    progress::{Bar, Shown, Unit},
+};
 
 /// How many addresses of one finding are printed.
 const SHOWN: usize = 5;
@@ -52,8 +56,14 @@ impl Older {
     }
 
     /// Finds what a nameservice lacks of the older place.
-    pub(crate) async fn findings(&self, names: &Arc<dyn Backend>) -> Result<(Vec<Finding>, u64), Failure> {
-        let left = lazy::left(&*self.source, names).await?;
+    pub(crate) async fn findings(
+        &self,
+        names: &Arc<dyn Backend>,
+        output: Output,
+    ) -> Result<(Vec<Finding>, u64), Failure> {
+        let bar = Bar::begin(output, Unit::Records, format!("reading {}", self.place));
+        let left = lazy::left(&Shown::new(&*self.source, &bar, None), names).await?;
+        drop(bar);
         let of = |code, severity, records: &Records, what: &str, mend: &str| {
             (!records.is_empty()).then(|| {
                 let (count, place, some) = (records.count, &self.place, addresses(records));

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::{
-    args::{LogFormat, LogLevel},
     commands::Operation,
     failure::Failure,
+    options::{LogFormat, LogLevel},
     palette::Palette,
     traces::Traces,
 };

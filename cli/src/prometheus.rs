@@ -14,8 +14,11 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nameservice_http::App;
 use tokio::{net::TcpListener, time::interval};
 
+use crate::upstream::Upstream;
+
 /// From a read out of memory to a long poll.
 const SECONDS: [f64; 14] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
+const UNITS: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 const GROUPS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2048.0];
 /// Durations are kept one by one until they are put into their buckets this often, or when they are asked for.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -37,6 +40,8 @@ fn install() -> Result<PrometheusHandle, metrics_exporter_prometheus::BuildError
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("nameservice_log_commit_commands".into()), &GROUPS)?
+        .set_buckets_for_metric(Matcher::Full("nameservice_feed_batch_changes".into()), &GROUPS)?
+        .set_buckets_for_metric(Matcher::Full("nameservice_store_capacity_units".into()), &UNITS)?
         .install_recorder()
 }
 
@@ -56,6 +61,20 @@ fn describe() {
         Unit::Seconds,
         "From an attempt to its answer, by operation"
     );
+    describe_counter!("nameservice_store_retries_total", "Attempts that were repeated, by operation and reason");
+    describe_histogram!(
+        "nameservice_store_capacity_units",
+        "Capacity units that DynamoDB's answers name, by operation"
+    );
+    describe_counter!("nameservice_leases_total", "Leases held, busy, lost and released, by outcome");
+    describe_histogram!(
+        "nameservice_feed_lag_seconds",
+        Unit::Seconds,
+        "From the oldest change of a batch of the stream to its place in the feed"
+    );
+    describe_histogram!("nameservice_feed_batch_changes", "Changes of a batch of the stream");
+    describe_counter!("nameservice_feed_dead_letters_total", "Stream records that could not be read");
+    describe_gauge!("nameservice_replica_age_seconds", Unit::Seconds, "How old what a replica answers is at most");
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",
         Unit::Seconds,
@@ -77,8 +96,22 @@ fn describe() {
     );
 }
 
+/// What the gauges are read from.
+#[derive(Clone)]
+pub(crate) struct Sampled {
+    app: App,
+    upstream: Option<Upstream>,
+}
+
+impl Sampled {
+    /// Returns a service, and what it is a replica of.
+    pub(crate) fn new(app: App, upstream: Option<Upstream>) -> Self {
+        Self { app, upstream }
+    }
+}
+
 /// Returns the route of the metrics, and begins to measure.
-pub(crate) fn router(app: App) -> Router {
+pub(crate) fn router(sampled: Sampled) -> Router {
     if RECORDER.is_some() {
         // Ends with the runtime.
         tokio::spawn(async {
@@ -91,17 +124,20 @@ pub(crate) fn router(app: App) -> Router {
             }
         });
     }
-    Router::new().route("/metrics", get(text)).with_state(app)
+    Router::new().route("/metrics", get(text)).with_state(sampled)
 }
 
 /// Serves the metrics alone, at a listener of their own.
-pub(crate) async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
-    axum::serve(listener, router(app)).await
+pub(crate) async fn serve(listener: TcpListener, sampled: Sampled) -> io::Result<()> {
+    axum::serve(listener, router(sampled)).await
 }
 
-async fn text(State(app): State<App>) -> Response {
+async fn text(State(Sampled { app, upstream }): State<Sampled>) -> Response {
     let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
     app.sample().await;
+    if let Some(upstream) = upstream {
+        upstream.sample();
+    }
     recorder.run_upkeep();
     ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
 }
@@ -122,6 +158,8 @@ mod tests {
         let described = names(here);
         assert!(described.len() >= 10, "{described:?}");
         let page = include_str!("../../docs/metrics.md");
+        // Those of functions have a table of their own: shared/lambda/src/emf.rs compares it.
+        let (page, _) = page.split_once("## On AWS").unwrap();
         let table: String = page.lines().filter(|line| line.starts_with("| `nameservice_")).collect();
         assert_eq!(names(&table), described);
         let measured = [
@@ -130,6 +168,8 @@ mod tests {
             include_str!("../../shared/dynamo/src/sending.rs"),
             include_str!("../../shared/embedded/src/writer.rs"),
             include_str!("../../shared/projector/src/projector.rs"),
+            include_str!("../../functions/stream_consumer/src/lib.rs"),
+            include_str!("upstream.rs"),
         ];
         let measured: BTreeSet<_> = measured.iter().flat_map(|source| names(source)).collect();
         for name in &described {

@@ -1,6 +1,7 @@
 //! The whole service on one machine.
 
 mod args;
+pub mod error;
 
 use std::{
     io,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use axum::{
-    extract::{Request, State},
+    extract::{FromRef as _, Request, State},
     http::{Method, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
@@ -19,28 +20,34 @@ use axum::{
 };
 use nameservice_client::Http;
 use nameservice_embedded::Options;
+use nameservice_graphql::Writes;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{BoxError, ChangeFeed, Error as StoreError};
+use nameservice_model::{ChangeFeed, Error as StoreError, NameService};
+use nameservice_projector::records::InProcess;
 use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    args::TargetArgs,
+    archives::with_archive,
     base_path::{BasePath, below},
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
     keys,
     older::Older,
-    output, prometheus, routes,
-    target::{Missing, Opened, Place, Table, with_archive},
+    options::TargetArgs,
+    output,
+    prometheus::{self, Sampled},
+    routes,
+    target::{Opened, Place, Table},
     traces,
     upstream::Upstream,
 };
 
 pub use args::ServeArgs;
+pub use error::ServeError;
 
 /// Where the data is unless the command line says otherwise.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
@@ -51,49 +58,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long reads may: one that waits for changes would wait for nothing.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
-
-/// Why the service did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The address is in use.
-    #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
-    InUse(SocketAddr),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Other machines could reach a service that requires no token.
-    #[error(
-        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
-         --dev-token, or let everybody do everything with --insecure"
-    )]
-    Exposed(SocketAddr),
-    /// The key set is not there or cannot be used.
-    #[error("cannot use the keys in {place}")]
-    Keys {
-        /// The file or the URL.
-        place: String,
-        /// Why.
-        #[source]
-        source: BoxError,
-    },
-    /// The system does not let this process handle signals.
-    #[error("cannot wait for signals")]
-    Signals(#[source] io::Error),
-}
-
-impl ServeError {
-    /// Whether another command line would help, and nothing else.
-    pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Exposed(_) | Self::Keys { .. })
-    }
-}
 
 /// A running service. It stops on request, or with the runtime.
 #[derive(Debug)]
@@ -132,10 +96,12 @@ struct Settings {
     unmeasured: bool,
     /// With a span for each request.
     traced: bool,
+    /// Its writes are continued by who reads the table's stream.
+    is_continued: bool,
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, base_path, upstream, unmeasured, traced } = settings;
+    let Settings { nudge, cors, base_path, upstream, unmeasured, traced, is_continued } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     // Answers are small: waiting to fill packets would only delay them.
@@ -151,8 +117,12 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
         shutdown: shutdown.clone(),
     };
     // Whoever reaches loopback may know how much the service does; others have a listener of their own.
-    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(app.clone()));
-    let mut router = service(routes::router(), app);
+    let sampled = || Sampled::new(app.clone(), upstream.clone());
+    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(sampled()));
+    let (names, feed) = (Arc::<dyn NameService>::from_ref(&app), Arc::<dyn ChangeFeed>::from_ref(&app));
+    let writes = upstream.as_ref().map_or(Writes::Here, |upstream| Writes::At(upstream.url().to_owned()));
+    let graphql = nameservice_graphql::router(Arc::new(InProcess::new(names, feed)), writes);
+    let mut router = service(routes::router().merge(graphql), app);
     if let Some(upstream) = &upstream {
         router = upstream.layer(router);
     }
@@ -163,7 +133,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     }
     router = log_requests(router);
     if traced {
-        router = traces::trace_requests(router);
+        router = traces::trace_requests(router, is_continued);
     }
     let base = base_path.clone();
     if let Some(base_path) = base_path {
@@ -331,9 +301,11 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         }
     };
     let app = with_archive(app, archive);
-    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
+    let sampled = Sampled::new(app.clone(), None);
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced };
+    let is_continued = matches!(opened, Opened::Table(_));
+    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced, is_continued };
     let service = start_with(listener, app, settings)?;
     // A service in the background may have no stdout any more.
     let _ = output::print(&greeting(&args, &service, &opened));
@@ -387,9 +359,11 @@ async fn run_replica(
     }
     let app = with_archive(App::new(names.clone(), names.clone(), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
-    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, app.clone())));
+    let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
+    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let settings = Settings { nudge: None, cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced };
+    let settings =
+        Settings { cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced, ..Settings::default() };
     let service = start_with(listener, app, settings)?;
     let _ = output::print(&format!("Listening on {}, a replica of {url}. Ctrl-C stops it.", service.url()));
     stop.await;

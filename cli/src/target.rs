@@ -10,7 +10,6 @@ use aws_smithy_http_client::{
     Builder as HttpClient,
     tls::{self, rustls_provider::CryptoMode},
 };
-use nameservice_archive::{Archive, LongFeed};
 use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
@@ -19,11 +18,12 @@ use nameservice_model::{Backend, Error as StoreError, NameService as _};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
 use crate::{
-    args::{ArchiveArgs, TargetArgs},
+    archives::with_archive,
     client::{self, Client},
     consumer::Source,
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
+    options::TargetArgs,
     output, routes,
 };
 
@@ -77,15 +77,6 @@ pub struct TableOptions<'a> {
     pub region: Option<&'a str>,
     /// How long after the first attempt of an operation another may begin.
     pub timeout: Option<Duration>,
-}
-
-/// What may be missing where data is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// It is created.
-    Create,
-    /// That is an error, and nothing is created.
-    Reject,
 }
 
 /// A table that can be served.
@@ -256,36 +247,6 @@ impl Opened {
             Self::Table(table) => table.describe(),
             Self::Files(stored) => stored.describe(),
         }
-    }
-}
-
-/// Opens an archive, to read it or to write it.
-pub(crate) async fn open_archive(place: &nameservice::Place, missing: Missing) -> Result<Archive, Failure> {
-    match place {
-        nameservice::Place::Directory { .. } | nameservice::Place::Bucket { .. } => {
-            Ok(nameservice::archive(place, missing == Missing::Create).await?)
-        }
-        _ => Err(Failure::Usage(format!(
-            "an archive is in a directory or a bucket (file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…), not `{place}`"
-        ))),
-    }
-}
-
-impl ArchiveArgs {
-    /// Opens the archive that the command line names, if it names one.
-    pub(crate) async fn open(&self) -> Result<Option<Archive>, Failure> {
-        match &self.archive {
-            Some(place) => Ok(Some(open_archive(place, Missing::Reject).await?)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Returns a service that reads what its feed no longer holds from an archive, where there is one.
-pub(crate) fn with_archive(app: App, archive: Option<Archive>) -> App {
-    match archive {
-        Some(archive) => app.with_feed(|feed| Arc::new(LongFeed::new(feed, archive))),
-        None => app,
     }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! A request continues the trace that its `traceparent` names, or begins one. Spans carry operations, outcomes and durations, and
 //! no payloads, tokens or addresses of records.
+//!
+//! A row of the table has no place for the trace of its writer. It has the id of the call, which is a trace of its own
+//! ([`RequestId::traceparent`]): the span of the write links to it, and the consumer of the stream continues it.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use async_trait::async_trait;
 use axum::{
@@ -14,10 +17,12 @@ use axum::{
 };
 use bytes::Bytes;
 use http::HeaderMap;
+use nameservice_http::CallOf;
+use nameservice_model::RequestId;
 use opentelemetry::{
-    KeyValue,
+    Context, KeyValue,
     propagation::{Extractor, TextMapPropagator as _},
-    trace::TracerProvider as _,
+    trace::{TraceContextExt as _, TracerProvider as _},
 };
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
@@ -26,8 +31,9 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{SdkTracer, SdkTracerProvider},
 };
+use stream_consumer::Delivery;
 use tokio::runtime::Handle;
-use tracing::{Instrument as _, field::Empty};
+use tracing::{Instrument as _, Span, field::Empty};
 use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
 use tracing_subscriber::{
     Layer,
@@ -132,12 +138,17 @@ impl HttpClient for Sender {
     }
 }
 
-/// Makes a span of every request that a finished service answers.
-pub(crate) fn trace_requests(service: Router) -> Router {
-    service.layer(from_fn(traced))
+/// Makes a span of every request that a finished service answers. With `is_continued` somebody reads the stream of the table that it
+/// writes to: then the span of a write has a link to the trace in which that goes on.
+pub(crate) fn trace_requests(service: Router, is_continued: bool) -> Router {
+    service.layer(from_fn(move |request: Request, next: Next| traced(request, next, is_continued)))
 }
 
-async fn traced(request: Request, next: Next) -> Response {
+async fn traced(mut request: Request, next: Next, is_continued: bool) -> Response {
+    let call = CallOf::default();
+    if is_continued && !request.method().is_safe() {
+        request.extensions_mut().insert(call.clone());
+    }
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().replace("{*", "{"));
     let route = route.as_deref().unwrap_or("none");
     let method = request.method().as_str();
@@ -149,15 +160,63 @@ async fn traced(request: Request, next: Next) -> Response {
         http.request.method = method,
         http.route = route,
         http.response.status_code = Empty,
+        nameservice.call = Empty,
     );
     // Without a valid one the trace begins here.
     let _ = span.set_parent(TraceContextPropagator::new().extract(&Headers(request.headers())));
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
+    if let Some(id) = call.id() {
+        span.record("nameservice.call", id.as_str());
+        if let Some(context) = context_of(id) {
+            span.add_link(context.span().span_context().clone());
+        }
+    }
     if response.status().is_server_error() {
         span.record("otel.status_code", "ERROR");
     }
     response
+}
+
+/// The context of the trace that continues a call.
+fn context_of(call: &RequestId) -> Option<Context> {
+    let carrier = HashMap::from([("traceparent".to_owned(), call.traceparent()?)]);
+    Some(TraceContextPropagator::new().extract(&carrier))
+}
+
+/// The spans of a batch of the stream, until it is dropped.
+pub(crate) struct Consuming {
+    /// What is done for all of its records together.
+    pub(crate) batch: Span,
+    /// One for each record that shows which call wrote it, in the trace of that call.
+    _records: Vec<Span>,
+}
+
+impl Consuming {
+    pub(crate) fn begin(batch: &[Delivery]) -> Self {
+        let span = tracing::debug_span!("consume", otel.kind = "consumer", messaging.batch.message_count = batch.len());
+        if span.is_disabled() {
+            return Self { batch: span, _records: Vec::new() };
+        }
+        let around = span.context();
+        let record = |delivery: &Delivery| {
+            let call = delivery.call()?;
+            let context = context_of(&call)?;
+            let record = tracing::debug_span!(
+                parent: None,
+                "record",
+                otel.name = "append a change",
+                otel.kind = "consumer",
+                nameservice.call = call.as_str()
+            );
+            // Rejected only where nothing makes traces of spans.
+            let _ = record.set_parent(context);
+            record.add_link(around.span().span_context().clone());
+            Some(record)
+        };
+        let records = batch.iter().filter_map(record).collect();
+        Self { batch: span, _records: records }
+    }
 }
 
 struct Headers<'a>(&'a HeaderMap);

@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use metrics::gauge;
 use nameservice_api::Capabilities;
 use nameservice_client::{Http, Transport as _, TransportError};
 use nameservice_http::{MAX_BODY_BYTES, Problem, freshness::POSITION};
@@ -65,6 +66,16 @@ impl Upstream {
         router.layer(middleware::from_fn_with_state(self.clone(), answer))
     }
 
+    /// Sets the gauge of its age.
+    pub(crate) fn sample(&self) {
+        gauge!("nameservice_replica_age_seconds").set(self.age().as_secs_f64());
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        self.http.url()
+    }
+
     /// How old what is read is at most: since the upstream's last sign, or since the last change that is known.
     fn age(&self) -> Duration {
         self.replica.age().unwrap_or_else(|| {
@@ -96,8 +107,9 @@ impl Upstream {
 
 async fn answer(State(upstream): State<Upstream>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    // A comparison is a read that sends a document.
-    let is_read = request.method().is_safe() || request.method() == Method::OPTIONS || path == "/v1/changes/compare";
+    // A comparison is a read that sends a document, and so is a query; mutations are rejected where they are run.
+    let sends_document = matches!(path, "/v1/changes/compare" | "/graphql");
+    let is_read = request.method().is_safe() || request.method() == Method::OPTIONS || sends_document;
     if !is_read {
         return forward(&upstream, request).await;
     }

@@ -50,7 +50,7 @@ async fn positions(feed: &dyn ChangeFeed, mut after: u64) -> Vec<u64> {
 }
 
 /// What the function does, in an invocation that has the time for it.
-async fn invoke(table: &Table, archive: &Archive) -> nameservice_archive::Progress {
+async fn invoke(table: &Table, archive: &Archive) -> nameservice_archive::Archived {
     let archiver = Archiver::new(Arc::new(table.feed.clone()), archive.clone());
     feed_archive::archive(&archiver, Instant::now() + Duration::from_secs(600)).await.unwrap()
 }

@@ -6,8 +6,6 @@
 //! cargo feed-bench --profile server     # as it is run
 //! ```
 
-// The futures of the store are deep.
-#![recursion_limit = "256"]
 #![allow(clippy::print_stdout, reason = "it is a report")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement that cannot be set up has failed")]
 
@@ -24,8 +22,9 @@ use http::Method;
 use nameservice_cli::{
     client::{self, Client, Request},
     consumer::{self, Pace, Running},
+    files::Missing,
     serve::{self, Service},
-    target::{Missing, Opened, Place, Table},
+    target::{Opened, Place, Table},
 };
 use nameservice_http::{App, Auth};
 use nameservice_model::{Address, Call, HeadPush, NewHead, Publisher as _, RefPublisher as _};

@@ -24,7 +24,11 @@ async fn in_a_table_of_ours_nothing_is_found_by_one_scan() {
     retract(&table, &search).await.applied();
     table.proxy.take_operations();
     let mut findings = Vec::new();
-    let examined = table.store.examine(true, &mut |finding| findings.push(finding)).await.unwrap();
+    let seen = std::sync::Mutex::new(Vec::new());
+    let observe = |progress| seen.lock().unwrap().push(progress);
+    let examined =
+        table.store.examine_observed(None, true, &mut |finding| findings.push(finding), &observe).await.unwrap();
+    assert_eq!(seen.into_inner().unwrap(), [Progress { done: 5, total: None }]);
     assert_eq!(findings, []);
     assert_eq!((examined.records, examined.items as usize), (5, table.all_rows().await.len()));
     assert_eq!(table.proxy.take_operations(), ["Scan", "BatchGetItem"]);

@@ -34,6 +34,8 @@ ARGUMENT = re.compile(
 )
 # A computed attribute has a getter and no argument.
 GETTER = re.compile(r"return (?:cdktn\.Fn\.tolist\()?this\.get(String|Number|Boolean|List|StringMap)Attribute\('(\w+)'\)")
+# A map that is computed and nothing else is a member of its own.
+COMPUTED_MAP = re.compile(r'_\w+ = new cdktn\.(StringMap)\(this, "(\w+)"\)')
 PRIMITIVES = {"string": "string", "number": "number", "boolean": "bool", "any": "dynamic"}
 GETTERS = {"String": "string", "Number": "number", "Boolean": "bool", "List": ["list", "string"], "StringMap": ["map", "string"]}
 
@@ -67,7 +69,7 @@ class Package:
                 block.block_types.append(self.nested(argument, kind, storage, body, required))
             elif (type_ := type_of(kind, storage)) is not None:
                 block.attributes.append(attribute(argument, type_, computed, optional, required))
-        for getter, argument in GETTER.findall(body):
+        for getter, argument in [*GETTER.findall(body), *COMPUTED_MAP.findall(body)]:
             if argument not in seen and argument in flags:
                 seen.add(argument)
                 block.attributes.append(attribute(argument, GETTERS[getter], *flags[argument]))

@@ -151,8 +151,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a transaction that met another is judged as rejected",
         SENDING,
-        "matches!(code, \"TransactionConflict\" | \"ThrottlingError\"",
-        "matches!(code, \"ThrottlingError\"",
+        "\"TransactionConflict\" => Some(Busy::Contended),",
+        "\"TransactionConflict\" => None,",
         &["faults::", "history::whatever"],
     ),
     bug(

@@ -39,7 +39,7 @@ pub(crate) async fn guarded() -> Service {
 }
 
 /// Lets those in whose tokens are signed with the keys `ed` and `ec`.
-pub(super) fn verifying() -> Auth {
+pub(crate) fn verifying() -> Auth {
     let jwk = |algorithm, id: &str| {
         let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
         jwk.common.key_id = Some(id.into());
@@ -63,7 +63,7 @@ fn claims(more: Value) -> Value {
 }
 
 /// A token that holds, with these claims.
-pub(super) fn token(more: Value) -> String {
+pub(crate) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn scope(scope: &str) -> String {
 }
 
 /// A token for some addresses.
-pub(super) fn narrow(scope: &str, globs: Value) -> String {
+pub(crate) fn narrow(scope: &str, globs: Value) -> String {
     token(json!({ "scope": scope, "nameservice:addresses": globs }))
 }
 

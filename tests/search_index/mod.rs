@@ -1,5 +1,6 @@
 //! The search sink and the search over OpenSearch: on a server of the tests, or on the one that `NAMESERVICE_TEST_OPENSEARCH` names.
 
+mod searching;
 mod server;
 
 use std::{
@@ -10,13 +11,11 @@ use std::{
 
 use async_trait::async_trait;
 use nameservice_embedded::{Embedded, Options};
-use nameservice_http::{App, Auth};
-use nameservice_opensearch::{Created, DEFAULT_INDEX, Document, MAX_READ_AGE, OpenSearch, rebuild};
+use nameservice_opensearch::{Created, Document, MAX_READ_AGE, OpenSearch, rebuild};
 use nameservice_tests::prelude::*;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
-use search_sink::{DeadLetters, Sink};
+use search_sink::{DeadLetters, Message, Sink};
 use stream_consumer::cloud_event;
-use tower::ServiceExt as _;
 
 use self::server::Server;
 
@@ -33,18 +32,18 @@ const NAMES: [&str; 8] = [
     "ünïcode:main",
 ];
 
-/// Keeps dead letters, unless it is told to fail.
+/// Keeps dead letters, unless it has to fail.
 #[derive(Default)]
-struct Kept(Mutex<(Vec<(String, String)>, bool)>);
+struct Kept(Mutex<(Vec<(Message, String)>, bool)>);
 
 #[async_trait]
 impl DeadLetters for Kept {
-    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError> {
+    async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError> {
         let mut kept = self.0.lock().unwrap();
         if kept.1 {
             return Err("the queue is away".into());
         }
-        kept.0.push((body.to_owned(), reason.to_owned()));
+        kept.0.push((message.clone(), reason.to_owned()));
         Ok(())
     }
 }
@@ -201,20 +200,24 @@ async fn each_message_of_a_batch_has_an_outcome_of_its_own() {
         let about = |message: &&Value| message["body"].as_str().unwrap().contains(&format!("{name}\\"));
         messages.iter().filter(about).map(|message| message["messageId"].as_str().unwrap().to_owned()).collect()
     };
-    let poison = json!({ "messageId": "poison", "body": "no JSON" });
+    let context = format!("00-{}-{}-01", "ab".repeat(16), "01".repeat(8));
+    let attributes = json!({ "traceparent": { "dataType": "String", "stringValue": context } });
+    let poison = json!({ "messageId": "poison", "body": "no JSON", "messageAttributes": attributes });
     let all: Vec<Value> = messages.iter().cloned().chain([poison]).collect();
     server.fail("a:main", 503, 1);
     server.fail("books:dev", 400, 1);
     assert_eq!(ground.deliver(&all).await, of("a:main"), "what may succeed later comes again");
     assert_eq!(ground.documents().await.into_keys().collect::<Vec<_>>(), ["s:main"], "the rest goes on");
     let dead = ground.dead.0.lock().unwrap().0.clone();
-    assert_eq!(dead.iter().filter(|(body, _)| body == "no JSON").count(), 1, "poison is kept as it was");
+    let poison: Vec<_> = dead.iter().filter(|(message, _)| message.body() == "no JSON").collect();
+    assert_eq!(poison.len(), 1, "poison is kept as it was");
+    assert_eq!(poison[0].0.traceparent(), Some(context.as_str()), "and continues its trace");
     let rejected: Vec<_> = dead.iter().filter(|(_, reason)| reason.starts_with("400")).collect();
     assert_eq!(rejected.len(), of("books:dev").len());
     // What was dead can be delivered again as it is.
     let again: Vec<Value> = rejected
         .iter()
-        .map(|(body, _)| json!({ "messageId": "again", "body": body }))
+        .map(|(message, _)| json!({ "messageId": "again", "body": message.body() }))
         .chain(messages.clone())
         .collect();
     assert!(ground.deliver(&again).await.is_empty());
@@ -319,13 +322,13 @@ async fn a_rebuild_beside_the_sink_leaves_the_documents_of_a_scan() {
         for some in messages.chunks(5).filter(|_| rng.random_bool(0.5)) {
             assert!(ground.deliver(some).await.is_empty());
         }
-        let rebuilt = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+        let rebuilt = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap();
         assert_eq!(ground.documents().await, ground.scanned().await, "round {round}");
         assert_eq!((rebuilt.records as usize, rebuilt.rejected.len()), (ground.scanned().await.len(), 0));
         // Late messages change nothing.
         assert!(ground.deliver(&messages).await.is_empty());
         assert_eq!(ground.documents().await, ground.scanned().await, "round {round}");
-        let again = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+        let again = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap();
         assert_eq!((again.removed, again.records), (0, rebuilt.records));
     }
 }
@@ -339,129 +342,10 @@ async fn a_rebuild_removes_what_is_gone_and_names_what_the_index_rejects() {
     assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
     let _ = ground.names.purge(&Call::fresh(), &at("a:main")).await.unwrap();
     server.fail("s:main", 400, 1);
-    let rebuilt = rebuild(&ground.index, &ground.names, &ground.names).await.unwrap();
+    let rebuilt = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap();
     assert_eq!((rebuilt.records, rebuilt.removed), (2, 1));
     assert_eq!(rebuilt.rejected.iter().map(|(address, _)| address.clone()).collect::<Vec<_>>(), [at("s:main")]);
     assert!(ground.index.get(&at("a:main")).await.unwrap().is_none());
     server.fail("s:main", 429, 1);
-    assert!(rebuild(&ground.index, &ground.names, &ground.names).await.is_err());
-}
-
-/// What is searched for in the tests.
-const SEARCHES: [&str; 12] =
-    ["books", "a", "main", "tenant/b", "old", "ooks", "bm25", "ready", "retracted a", "example", "ünï", "s:ma*n"];
-
-/// The same words over the same records: in memory, and in the index.
-#[tokio::test]
-async fn a_search_finds_the_same_in_the_same_order_as_in_memory() {
-    let ground = Ground::on_the_engine().await;
-    let mut rng = StdRng::seed_from_u64(23);
-    for _ in 0..150 {
-        write(&ground.names, &mut rng).await;
-    }
-    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
-    ground.index.refresh().await.unwrap();
-    let mut hits = 0;
-    for text in SEARCHES {
-        for kind in [None, Some(RecordKind::Ledger)] {
-            for state in [None, Some("ready".to_owned())] {
-                for limit in [1, 3, 100] {
-                    let words = SearchWords::parse(text).unwrap();
-                    let limit = Limit::new(limit).unwrap();
-                    let mut query = SearchQuery { kind, state: state.clone(), limit, ..SearchQuery::new(words) };
-                    loop {
-                        let expected = ground.names.search(&query, &anything).await.unwrap();
-                        let found = ground.index.search(&query, None, &anything).await.unwrap();
-                        assert_eq!(found, expected, "{text}: {query:?}");
-                        hits += found.items.len();
-                        match found.cursor {
-                            Some(cursor) => query.cursor = Some(cursor),
-                            None => break,
-                        }
-                    }
-                }
-            }
-        }
-    }
-    assert!(hits > 100, "{hits}");
-}
-
-#[tokio::test]
-async fn a_search_looks_at_nothing_that_its_caller_may_not_see() {
-    let ground = Ground::on_the_engine().await;
-    for name in NAMES {
-        drop(ground.names.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap());
-    }
-    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
-    ground.index.refresh().await.unwrap();
-    let within = Within { globs: vec!["tenant/?/*".parse().unwrap()], addresses: vec![at("a:dev")] };
-    let visible =
-        |address: &Address| within.addresses.contains(address) || within.globs.iter().any(|glob| glob.matches(address));
-    for text in ["a", "books", "main"] {
-        for limit in [1, 100] {
-            let mut query = SearchQuery::new(SearchWords::parse(text).unwrap());
-            query.limit = Limit::new(limit).unwrap();
-            loop {
-                let expected = ground.names.search(&query, &visible).await.unwrap();
-                assert_eq!(ground.index.search(&query, Some(&within), &visible).await.unwrap(), expected, "{text}");
-                match expected.cursor {
-                    Some(cursor) => query.cursor = Some(cursor),
-                    None => break,
-                }
-            }
-        }
-    }
-    let nothing = Within::default();
-    let query = SearchQuery::new(SearchWords::parse("a").unwrap());
-    assert!(ground.index.search(&query, Some(&nothing), &|_| false).await.unwrap().items.is_empty());
-}
-
-#[tokio::test]
-async fn the_function_answers_from_the_index_and_knows_no_position() {
-    let (ground, server) = Ground::new().await;
-    drop(ground.names.create_ledger(&Call::fresh(), &at("tenant/a/books"), None, None).await.unwrap());
-    assert!(ground.deliver(&ground.messages(0).await).await.is_empty());
-    ground.index.refresh().await.unwrap();
-    let names = Arc::new(ground.names.clone());
-    let app = App::new(names.clone(), names, Auth::Open);
-    let router = axum::Router::from(search_get::route_with(Arc::new(ground.index.clone())));
-    let service = nameservice_http::service(router, app);
-    let get = async |path: &str| {
-        let request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-        let answer = service.clone().oneshot(request).await.unwrap();
-        let status = answer.status().as_u16();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        (status, serde_json::from_slice::<Value>(&body).unwrap())
-    };
-    let (status, found) = get("/v1/search?q=books").await;
-    assert_eq!((status, &found["hits"][0]["address"]), (200, &json!("tenant/a/books:main")));
-    assert_eq!(get("/v1/search?q=books&min_position=1").await.0, 501);
-    server.down(Some(503));
-    assert_eq!(get("/v1/search?q=books").await.0, 503);
-    server.down(Some(403));
-    assert_eq!(get("/v1/search?q=books").await.0, 500);
-}
-
-#[tokio::test]
-async fn requests_to_a_domain_are_signed() {
-    let (server, address) = Server::start().await;
-    let credentials =
-        aws_sdk_sqs::config::Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
-    let credentials = aws_sdk_sqs::config::SharedCredentialsProvider::new(credentials);
-    let signer = nameservice_opensearch::Signer::new(credentials, "eu-central-1");
-    let index = OpenSearch::new(&format!("http://{address}"), "names", Some(signer)).unwrap();
-    index.create().await.unwrap();
-    assert!(index.get(&at("tenant/a:main")).await.unwrap().is_none());
-    for headers in &server.index().headers {
-        let authorization = headers["authorization"].to_str().unwrap();
-        assert!(authorization.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "{authorization}");
-        assert!(authorization.contains("/eu-central-1/es/aws4_request"), "{authorization}");
-        assert!(authorization.contains("host;x-amz-date;x-amz-security-token"), "{authorization}");
-        assert_eq!(headers["x-amz-security-token"], "session");
-    }
-    for (url, name) in
-        [("ftp://x", DEFAULT_INDEX), ("https://x?a", DEFAULT_INDEX), ("https://x", "Names"), ("https://x", "_all")]
-    {
-        assert!(OpenSearch::new(url, name, None).is_err(), "{url} {name}");
-    }
+    assert!(rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.is_err());
 }

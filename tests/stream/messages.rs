@@ -220,6 +220,18 @@ async fn a_batch_that_the_topic_takes_in_part_is_answered_with_the_record_of_the
     assert_eq!(records[failed]["dynamodb"]["NewImage"]["commit_t"]["N"], changes[16].watermark.to_string());
     let rest = consumer.handle(json!({ "Records": records[failed..] })).await;
     assert!(rest.batch_item_failures.is_empty());
+    // Each continues the trace of the call whose id its row has; a meta item has none.
+    let contexts = |records: &[Value]| -> Vec<Option<String>> {
+        let id = |record: &Value| record["dynamodb"]["NewImage"]["request_id"]["S"].as_str().map(str::to_owned);
+        records.iter().map(|record| RequestId::stored(id(record)?).traceparent()).collect()
+    };
+    let sent = sns.batches.lock().unwrap().concat();
+    let attribute = |message: &Message| {
+        message.attributes.iter().find(|(name, _)| name == "traceparent").map(|(_, value)| value.clone())
+    };
+    let expected: std::collections::BTreeSet<_> = contexts(&records).into_iter().flatten().collect();
+    assert_eq!(sent.iter().filter_map(attribute).collect::<std::collections::BTreeSet<_>>(), expected);
+    assert!(expected.len() >= 30 && sent.iter().any(|message| attribute(message).is_none()));
     let published: std::collections::BTreeSet<String> =
         sns.batches.lock().unwrap().concat().into_iter().map(|message| message.body).collect();
     assert_eq!(published.len(), changes.len(), "each with the same body each time");

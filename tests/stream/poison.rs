@@ -100,6 +100,43 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_goes_on() {
     assert_eq!(of(&changes, "a:main"), [("head", "updated", 2), ("head", "updated", 3), ("head", "updated", 4)]);
 }
 
+/// In the places of a record that no change can be read from.
+const CANARY: &str = "canary-40be3a";
+
+#[tokio::test]
+async fn a_letter_holds_the_whole_record_with_its_secrets_and_the_reason_which_is_logged_none() {
+    let table = Table::fresh().await;
+    let good = three(&table).await;
+    let spoil = |pointer: &str, value: Value| {
+        let mut record = good[1].clone();
+        record["dynamodb"]["NewImage"]["config_json"] = json!({ "S": format!("{{\"password\": \"{CANARY}\"}}") });
+        *record.pointer_mut(pointer).unwrap() = value;
+        record
+    };
+    let bad = [
+        spoil("/dynamodb/NewImage/commit_t", json!({ "S": CANARY })),
+        spoil("/dynamodb/NewImage/commit_t", json!({ CANARY: "4" })),
+        spoil("/dynamodb/NewImage/commit_t", json!(CANARY)),
+        spoil("/dynamodb/NewImage", json!(CANARY)),
+        spoil("/dynamodb/Keys", json!({ "pk": CANARY })),
+        spoil("/dynamodb/ApproximateCreationDateTime", json!(CANARY)),
+        spoil("/dynamodb", json!(format!("{CANARY}, expected {CANARY}"))),
+        json!(CANARY),
+    ];
+    let letters = Letters::default();
+    let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(Arc::new(letters.clone()));
+    assert!(consumer.handle(json!({ "Records": bad })).await.batch_item_failures.is_empty());
+    let sent = letters.sent.lock().unwrap().clone();
+    assert_eq!(sent.len(), bad.len());
+    for ((record, reason), spoiled) in sent.iter().zip(&bad) {
+        assert_eq!(record, spoiled, "whole: whoever mends the row needs it");
+        assert!(record.to_string().contains(CANARY));
+        assert!(!reason.contains(CANARY), "{reason}");
+    }
+    // Nor is one of them in the feed.
+    assert_eq!(table.feed.position().await.unwrap(), 0);
+}
+
 #[tokio::test]
 async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
     let table = Table::fresh().await;

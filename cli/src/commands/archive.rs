@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use clap::Args;
 use nameservice::Place;
-use nameservice_archive::{Archiver, Progress};
+use nameservice_archive::{Archived, Archiver};
 use serde_json::json;
 
 use super::copy::To;
 use crate::{
-    args::TargetArgs,
+    archives::open_archive,
     failure::Failure,
+    files::Missing,
+    options::TargetArgs,
     output::{self, Output},
-    target::{Missing, open_archive},
+    progress::{Bar, Unit},
     values,
 };
 
@@ -22,7 +24,7 @@ pub struct ArchiveCommandArgs {
     /// The archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
     #[arg(value_name = "TO")]
     pub to: Place,
-    /// Go on with what changes, until Ctrl-C
+    /// Follow the feed, until Ctrl-C
     #[arg(long)]
     pub follow: bool,
     /// With --follow: how long changes are gathered for one object: 10m, 1h, or a number of hours
@@ -33,7 +35,7 @@ pub struct ArchiveCommandArgs {
     pub max_changes: u32,
 }
 
-pub(super) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let archive = open_archive(&args.to, Missing::Create).await?;
     let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
     let max_changes = usize::try_from(args.max_changes).unwrap_or(usize::MAX);
@@ -45,7 +47,7 @@ pub(super) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: O
 }
 
 async fn archived(archiver: &Archiver, args: &ArchiveCommandArgs, output: Output) -> Result<(), Failure> {
-    print(archiver.catch_up(None).await.map_err(nameservice::Error::from)?, &args.to, output)?;
+    print(caught_up(archiver, output).await?, &args.to, output)?;
     if !args.follow {
         return Ok(());
     }
@@ -54,11 +56,17 @@ async fn archived(archiver: &Archiver, args: &ArchiveCommandArgs, output: Output
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,
     }
     // What was being gathered.
-    print(archiver.catch_up(None).await.map_err(nameservice::Error::from)?, &args.to, output)
+    print(caught_up(archiver, output).await?, &args.to, output)
 }
 
-fn print(progress: Progress, to: &Place, output: Output) -> Result<(), Failure> {
-    let Progress { position, changes, objects, lost, .. } = progress;
+async fn caught_up(archiver: &Archiver, output: Output) -> Result<Archived, Failure> {
+    let bar = Bar::begin(output, Unit::Changes, "archiving");
+    let archived = archiver.catch_up_observed(None, &|progress| bar.show(progress)).await;
+    Ok(archived.map_err(nameservice::Error::from)?)
+}
+
+fn print(archived: Archived, to: &Place, output: Output) -> Result<(), Failure> {
+    let Archived { position, changes, objects, lost, .. } = archived;
     if output.is_json() {
         let document = json!({"position": position, "changes": changes, "objects": objects, "lost": lost});
         return output::print(&document.to_string());

@@ -7,15 +7,16 @@ use nameservice_model::Address;
 use serde_json::json;
 
 use super::{
-    Session, confirm,
+    confirm,
     list::{Pages, follow},
 };
 use crate::{
-    args::KeyArgs,
     client::{Request, write},
     failure::Failure,
     lists::{self, FormatArgs, RECORDS},
+    options::KeyArgs,
     output,
+    session::Session,
     values::{self, RefValue},
 };
 
@@ -67,7 +68,7 @@ pub struct BranchDropArgs {
     pub key: KeyArgs,
 }
 
-pub(super) async fn run(session: &Session, command: BranchCommand) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: BranchCommand) -> Result<(), Failure> {
     match command {
         BranchCommand::Create(args) => create(session, args).await,
         BranchCommand::List { name, format } => list(session, &name, format).await,

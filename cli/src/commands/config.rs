@@ -8,8 +8,15 @@ use nameservice_api::{
 };
 use nameservice_model::{Address, ConcernKind};
 
-use super::{ClaimArgs, Session, conflict::Expectation, incomplete, push};
-use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+use super::{conflict::Expectation, lease::ClaimArgs, push};
+use crate::{
+    client::write,
+    failure::Failure,
+    options::KeyArgs,
+    output,
+    session::{Session, incomplete},
+    values,
+};
 
 /// `config`
 #[derive(Debug, Args)]
@@ -29,7 +36,7 @@ pub struct ConfigArgs {
     pub key: KeyArgs,
 }
 
-pub(super) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failure> {
     let ConfigArgs { address, config, expect_v, claim, key } = args;
     let Some(config) = config else {
         let record = session.record(&address, Some(ConcernKind::Config)).await?;

@@ -5,28 +5,27 @@ mod args;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use nameservice::{Nameservice, Place};
 use nameservice_embedded::Options as EmbeddedOptions;
 use nameservice_files::Options as FilesOptions;
-use nameservice_model::{Address, Backend, Limit, ListQuery};
+use nameservice_model::{Address, Backend, Limit, ListQuery, Progress};
 use nameservice_sync::{
-    BackendSource, Comparison, CopyOptions, DumpPlace, DumpSource, Mirrored, Progress, Report, Source,
+    BackendSource, Comparison, CopyOptions, CopyProgress, DumpPlace, DumpSource, Mirrored, Report, Source,
     report::{Entry, Records},
 };
 use serde_json::{Value, json};
 
-use super::progress;
 use crate::{
-    args::TargetArgs,
     client::{self, Request},
     failure::Failure,
+    files::Missing,
     older,
+    options::TargetArgs,
     output::{self, Output},
-    target::{Local, Missing},
+    progress::{self, Bar, Shown, Unit},
+    target::Local,
 };
 
 pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
@@ -34,7 +33,7 @@ pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArg
 /// How many addresses of one outcome are printed for a person.
 const SHOWN: usize = 20;
 
-pub(super) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CopyArgs { from, to, take, follow, tokens } = args;
     let from_token = tokens.from_token.or_else(|| target.token.clone());
     let to_token = tokens.to_token.or_else(|| target.token.clone());
@@ -61,7 +60,7 @@ pub(super) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) ->
     done
 }
 
-pub(super) async fn compare(args: CompareArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CompareArgs { from, to, prefix, tokens } = args;
     if matches!(to, Place::Legacy { .. }) {
         return Err(Failure::Usage("name the older table first".into()));
@@ -78,7 +77,10 @@ pub(super) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
     }
     let first = From::open(&first, prefix.clone(), first_token.or_else(|| target.token.clone())).await?;
     let second = To::open(&second, Missing::Reject, second_token.or_else(|| target.token.clone())).await?;
-    let compared = nameservice_sync::compare(&*first.source, second.backend(), prefix.as_deref(), true).await;
+    let (bar, total) = first.bar("comparing", output).await;
+    let source = Shown::new(&*first.source, &bar, total);
+    let compared = nameservice_sync::compare(&source, second.backend(), prefix.as_deref(), true).await;
+    drop(bar);
     first.close().await;
     second.close().await;
     let mut compared = compared?;
@@ -103,14 +105,14 @@ fn turned(compared: Comparison) -> Comparison {
     }
 }
 
-pub(super) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&target.library_place()?, args.prefix, target.token.clone()).await?;
     let done = exported(&from, &args.file, output).await;
     from.close().await;
     done
 }
 
-pub(super) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), None).await?;
     let to = To::open(&target.library_place()?, Missing::Create, target.token.clone()).await?;
     let done = copied(&from, &to, &options(&args.take), output).await;
@@ -204,7 +206,16 @@ impl From {
         }
     }
 
-    /// How many records there are, where that is worth a look: for a person who waits.
+    /// Begins a line of progress. Returns how many records there are, too, where that is worth a look: for a person who waits.
+    async fn bar(&self, what: &str, output: Output) -> (Bar, Option<u64>) {
+        let bar = Bar::begin(output, Unit::Records, what);
+        let total = match progress::is_wanted(output) {
+            true => self.count().await,
+            false => None,
+        };
+        (bar, total)
+    }
+
     async fn count(&self) -> Option<u64> {
         let backend = self.names.as_ref()?.backend();
         let visible =
@@ -222,45 +233,19 @@ impl From {
     }
 }
 
-/// A bar on a terminal: records, how many a second, how long it will take.
-struct Bar(ProgressBar);
-
-impl Bar {
-    async fn begin(from: &From, output: Output) -> Self {
-        if !progress::is_wanted(output) {
-            return Self(ProgressBar::hidden());
-        }
-        let bar = match from.count().await {
-            Some(count) => ProgressBar::new(count),
-            None => ProgressBar::no_length(),
-        };
-        let style = "{pos} of {len} records, {per_sec}, {eta} left{msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(250));
-        Self(bar)
-    }
-
-    fn show(&self, progress: Progress) {
-        self.0.set_position(progress.read);
-        self.0.set_message(match progress.is_comparing {
-            true => "; comparing both sides".to_owned(),
-            false => format!("; {} written", progress.written),
-        });
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
+/// Shows how far a copy is.
+fn show(bar: &Bar, total: Option<u64>, CopyProgress { read, written, is_comparing, .. }: CopyProgress) {
+    let more = match is_comparing {
+        true => "; comparing both sides".to_owned(),
+        false => format!("; {written} written"),
+    };
+    bar.show_with(Progress { done: read, total }, more);
 }
 
 async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failure> {
     let place = dump_place(file);
-    let bar = Bar::begin(from, output).await;
-    let exported = nameservice_sync::export(&*from.source, &place, &|progress| bar.show(progress)).await?;
+    let (bar, total) = from.bar("exporting", output).await;
+    let exported = nameservice_sync::export(&*from.source, &place, &|progress| show(&bar, total, progress)).await?;
     drop(bar);
     let answer = json!(exported);
     let mut words = format!("wrote {} records to {place}", exported.records);
@@ -277,8 +262,9 @@ async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failur
 }
 
 async fn copied(from: &From, to: &To, options: &CopyOptions, output: Output) -> Result<(), Failure> {
-    let bar = Bar::begin(from, output).await;
-    let report = nameservice_sync::copy(&*from.source, to.backend(), options, &|progress| bar.show(progress)).await?;
+    let (bar, total) = from.bar("copying", output).await;
+    let observe = |progress| show(&bar, total, progress);
+    let report = nameservice_sync::copy(&*from.source, to.backend(), options, &observe).await?;
     drop(bar);
     output.answer(&json!(report), || report_words(&report))?;
     match report.is_complete() {
@@ -296,12 +282,16 @@ async fn followed(
 ) -> Result<(), Failure> {
     let mut is_first = true;
     let mut failure = None;
+    // Of the first copy; what follows is printed.
+    let (bar, total) = from.bar("copying", output).await;
+    let observe = |progress| show(&bar, total, progress);
     let print = |mirrored: Mirrored| {
+        bar.end();
         let printed = print_mirrored(&mirrored, std::mem::take(&mut is_first), output);
         failure = printed.err();
         failure.is_none()
     };
-    let following = nameservice_sync::mirror(&*from.source, to.backend(), options, prefix, &|_| {}, print);
+    let following = nameservice_sync::mirror(&*from.source, to.backend(), options, prefix, &observe, print);
     tokio::select! {
         done = following => done?,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,

@@ -8,12 +8,12 @@ use nameservice_api::{
 };
 use nameservice_model::{Address, ContentId};
 
-use super::Session;
 use crate::{
-    args::KeyArgs,
     client::write,
     failure::Failure,
+    options::KeyArgs,
     output,
+    session::Session,
     values::{self, RefValue},
 };
 
@@ -67,7 +67,7 @@ pub struct PublishArgs {
     pub key: KeyArgs,
 }
 
-pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Failure> {
+pub(crate) async fn create(session: &Session, args: CreateArgs) -> Result<(), Failure> {
     let CreateArgs { address, head, t, config, source_type, depends_on, key } = args;
     let config = config.as_deref().map(values::object).transpose()?;
     if let Some(source_type) = source_type {
@@ -95,7 +95,7 @@ pub(super) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
         .answer(&record.json, || format!("created the ledger {address}, head: {}", output::head(record.head.as_ref())))
 }
 
-pub(super) async fn publish(session: &Session, args: PublishArgs) -> Result<(), Failure> {
+pub(crate) async fn publish(session: &Session, args: PublishArgs) -> Result<(), Failure> {
     let PublishArgs { address, source_type, config, depends_on, no_dependencies, expect_v, key } = args;
     let body = GraphSource {
         source_type,

@@ -78,7 +78,7 @@ pub struct DropArgs {
     pub all: bool,
 }
 
-pub(super) async fn run(command: DeadLettersCommand, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(command: DeadLettersCommand, output: Output) -> Result<(), Failure> {
     let config = aws_config(None).await?;
     let client = Client::new(&config);
     match command {

@@ -7,12 +7,12 @@ use nameservice_api::changes::History;
 use nameservice_model::Address;
 use serde_json::{Value, json};
 
-use super::Session;
 use crate::{
     client::Request,
     failure::Failure,
     lists::{self, Column, FormatArgs},
     output,
+    session::Session,
 };
 
 /// `diff`
@@ -35,7 +35,7 @@ const MAX_PAGE: u64 = 1_000;
 /// The parts of a record, in the order in which they are shown.
 const CONCERNS: [&str; 5] = ["meta", "head", "index", "status", "config"];
 
-pub(super) async fn run(session: &Session, args: DiffArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: DiffArgs) -> Result<(), Failure> {
     let DiffArgs { address, from, to, format } = args;
     let format = format.wanted(session.output)?;
     if to.is_some_and(|to| to < from) {

@@ -12,19 +12,19 @@ use clap::Args;
 use jiff::Timestamp;
 use nameservice_dynamo::endpoint_config;
 use nameservice_embedded::OpenError;
-use nameservice_model::{Backend, Error as StoreError, Finding, Severity};
+use nameservice_model::{Backend, ChangeFeed, Error as StoreError, Finding, Severity};
 use nameservice_store::doctor::{Examined, Written};
 use serde_json::{Value, json};
 
-use super::progress::Spinner;
 use crate::{
-    args::TargetArgs,
     client::{Client, Request},
     failure::Failure,
-    files::Stored,
+    files::{Missing, Stored},
     older::Older,
+    options::TargetArgs,
     output::{self, Output},
-    target::{Missing, Opened, Place, Table, TableOptions, aws_config},
+    progress::{Bar, Unit},
+    target::{Opened, Place, Table, TableOptions, aws_config},
 };
 
 /// `doctor`
@@ -74,12 +74,10 @@ struct Report {
     examined: Option<(u64, u64)>,
 }
 
-pub(super) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
     let patient = admit(target, args).await?;
     let mut report = Report::default();
-    let spinner = Spinner::begin(output, "examining");
-    let examined = examine(&patient, &mut report, &spinner).await;
-    drop(spinner);
+    let examined = examine(&patient, &mut report, output).await;
     // What was found before the table could no longer be read is worth reporting, too.
     if examined.is_ok() || !report.findings.is_empty() {
         report.print(output)?;
@@ -139,35 +137,34 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
 }
 
 /// All checks.
-async fn examine(patient: &Patient, report: &mut Report, spinner: &Spinner) -> Result<(), Failure> {
+async fn examine(patient: &Patient, report: &mut Report, output: Output) -> Result<(), Failure> {
     if let Some(service) = &patient.service {
-        spinner.show("asking the service");
+        let _bar = Bar::begin(output, Unit::Records, "asking the service");
         report.findings.extend(check_service(service).await);
         report.looked_at.push("the service".into());
     }
     match &patient.data {
         Some(Data::Directory(directory)) => {
-            spinner.show(format!("examining {}", directory.display()));
-            check_log(directory, patient.fix, report).await?;
+            check_log(directory, patient.fix, report, output).await?;
         }
         Some(Data::Table(table)) => {
-            spinner.show(format!("examining {}", table.describe()));
+            let bar = Bar::begin(output, Unit::Records, format!("examining {}", table.describe()));
             report.findings.extend(check_shape(table).await?);
             let has_feed = table.feed.check_table().await.is_ok();
-            let examined = check_records(table, has_feed, patient.fix, report).await?;
+            let examined = check_records(table, has_feed, patient.fix, report, &bar).await?;
             if has_feed {
                 report.findings.extend(check_feed(table, &examined.last_written).await?);
                 report.findings.extend(check_dead_letters(table).await?);
             }
         }
         Some(Data::Files(stored)) => {
-            spinner.show(format!("examining {}", stored.describe()));
-            check_files(stored, patient.fix, report).await?;
+            let bar = Bar::begin(output, Unit::Records, format!("examining {}", stored.describe()));
+            check_files(stored, patient.fix, report, &bar).await?;
         }
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
     }
     if let (Some(older), Some(data)) = (&patient.older, &patient.data) {
-        check_older(older, data, report).await?;
+        check_older(older, data, report, output).await?;
     }
     if let Some(queue) = &patient.dead_letters {
         report.findings.extend(check_queue(queue).await);
@@ -177,23 +174,23 @@ async fn examine(patient: &Patient, report: &mut Report, spinner: &Spinner) -> R
 }
 
 /// What is left to migrate of an older place.
-async fn check_older(older: &Older, data: &Data, report: &mut Report) -> Result<(), Failure> {
+async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Output) -> Result<(), Failure> {
     let (findings, records) = match data {
         Data::Table(table) => {
             let names: Arc<dyn Backend> = Arc::new(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone()));
-            older.findings(&names).await?
+            older.findings(&names, output).await?
         }
         Data::Files(stored) => {
             let names: Arc<dyn Backend> = Arc::new(stored.names.clone());
-            older.findings(&names).await?
+            older.findings(&names, output).await?
         }
         Data::Directory(directory) => {
             // A copy can be read while a service uses the directory.
             let parent = tempfile::tempdir().map_err(Failure::Copy)?;
             let copy = parent.path().join("data");
-            nameservice_embedded::backup(directory, &copy).await?;
+            copy_of(directory, &copy, output).await?;
             let opened = Opened::open(Place::Data(copy), TableOptions::default(), Missing::Reject, None).await?;
-            let found = older.findings(&opened.backend()).await;
+            let found = older.findings(&opened.backend(), output).await;
             // Waits for the writer of the log, which must not be done on a thread that serves.
             let _ = tokio::task::spawn_blocking(move || drop((opened, parent))).await;
             found?
@@ -205,13 +202,13 @@ async fn check_older(older: &Older, data: &Data, report: &mut Report) -> Result<
 }
 
 /// The log of the embedded backend, and every record in it. Where a service uses the directory, a copy is examined.
-async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(), Failure> {
-    let (examined, is_copy) = match examine_log(directory, fix, report).await {
+async fn check_log(directory: &Path, fix: bool, report: &mut Report, output: Output) -> Result<(), Failure> {
+    let (examined, is_copy) = match examine_log(directory, fix, report, output).await {
         Err(Failure::Open(OpenError::InUse { .. })) if !fix => {
             let parent = tempfile::tempdir().map_err(Failure::Copy)?;
             let copy = parent.path().join("data");
-            nameservice_embedded::backup(directory, &copy).await?;
-            (examine_log(&copy, false, report).await?, true)
+            copy_of(directory, &copy, output).await?;
+            (examine_log(&copy, false, report, output).await?, true)
         }
         examined => (examined?, false),
     };
@@ -222,15 +219,25 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report) -> Result<(
     Ok(())
 }
 
+/// A copy of data in use, to look at.
+async fn copy_of(directory: &Path, copy: &Path, output: Output) -> Result<(), Failure> {
+    let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
+    nameservice_embedded::backup_observed(directory, copy, &|progress| bar.show(progress)).await?;
+    Ok(())
+}
+
 async fn examine_log(
     directory: &Path,
     fix: bool,
     report: &mut Report,
+    output: Output,
 ) -> Result<nameservice_embedded::Examined, Failure> {
     let path = directory.to_owned();
+    let bar = Bar::begin(output, Unit::Rows, format!("examining {}", directory.display()));
     let checked = tokio::task::spawn_blocking(move || {
         let mut findings = Vec::new();
-        let examined = nameservice_embedded::examine(&path, fix, &mut |finding| findings.push(finding))?;
+        let mut found = |finding| findings.push(finding);
+        let examined = nameservice_embedded::examine_observed(&path, fix, &mut found, &|progress| bar.show(progress))?;
         Ok::<_, OpenError>((examined, findings))
     });
     let (examined, findings) = checked.await.map_err(|error| OpenError::Thread(error.into()))??;
@@ -239,9 +246,10 @@ async fn examine_log(
 }
 
 /// The files of a directory or a bucket.
-async fn check_files(stored: &Stored, fix: bool, report: &mut Report) -> Result<(), Failure> {
+async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar) -> Result<(), Failure> {
     let mut findings = Vec::new();
-    let examined = stored.names.examine(fix, &mut |finding| findings.push(finding)).await;
+    let mut found = |finding| findings.push(finding);
+    let examined = stored.names.examine_observed(fix, &mut found, &|progress| bar.show(progress)).await;
     let examined = examined.map_err(|source| Failure::Files(source.into()))?;
     report.findings.extend(findings);
     let (records, files) = (examined.records, examined.files);
@@ -261,13 +269,17 @@ async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Every record of the table; with a feed, Fluree's commit logs are compared with the history that it holds.
-async fn check_records(table: &Table, has_feed: bool, fix: bool, report: &mut Report) -> Result<Examined, Failure> {
+async fn check_records(
+    table: &Table,
+    has_feed: bool,
+    fix: bool,
+    report: &mut Report,
+    bar: &Bar,
+) -> Result<Examined, Failure> {
     let findings = &mut report.findings;
     let mut found = |finding| findings.push(finding);
-    let examined = match has_feed {
-        true => table.store.examine_with_history(&table.feed, fix, &mut found).await,
-        false => table.store.examine(fix, &mut found).await,
-    };
+    let feed = has_feed.then_some(&table.feed as &dyn ChangeFeed);
+    let examined = table.store.examine_observed(feed, fix, &mut found, &|progress| bar.show(progress)).await;
     let examined = examined.map_err(|source| unreadable(table.store.table(), source))?;
     let Examined { records, items, .. } = &examined;
     report.looked_at.push(format!("{}: {records} records in {items} items", table.describe()));

@@ -27,13 +27,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Session, leases::lease_of};
+use super::leases::lease_of;
 use crate::{
-    args::KeyArgs,
     child::{self, Running, Signals},
     client::{Request, write},
     failure::Failure,
+    options::KeyArgs,
     output,
+    session::Session,
 };
 
 use args::{ADDRESS, HOLDER, NAME, TOKEN};
@@ -52,7 +53,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a status that others change meanwhile is set.
 const MAX_STATUS_PUSHES: usize = 5;
 
-pub(super) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
     match command {
         LeaseCommand::Acquire(LeaseAcquireArgs { address, holder, term, wait, key }) => {
             let request = request(&holder, &term)?;

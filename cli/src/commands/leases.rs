@@ -8,15 +8,13 @@ use nameservice_api::leases::Lease;
 use nameservice_model::is_lease_member;
 use serde_json::{Value, json};
 
-use super::{
-    Session,
-    list::{Pages, follow},
-};
+use super::list::{Pages, follow};
 use crate::{
     client::Request,
     failure::Failure,
     lists::{self, Column, FormatArgs},
     output,
+    session::Session,
 };
 
 /// `leases`
@@ -56,7 +54,7 @@ pub(super) fn lease_of(status: &Value) -> Option<Value> {
     })
 }
 
-pub(super) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failure> {
     let format = args.format.wanted(session.output)?;
     let prefix = args.prefix.as_deref().filter(|prefix| !prefix.is_empty());
     let request = || Request::get("records").query("view", Some("full")).query("prefix", prefix);

@@ -9,12 +9,13 @@ use nameservice_api::{
 use nameservice_model::Address;
 use serde_json::Value;
 
-use super::{Session, confirm};
+use super::confirm;
 use crate::{
-    args::{KeyArgs, WriteArgs},
     client::write,
     failure::Failure,
+    options::{KeyArgs, WriteArgs},
     output,
+    session::Session,
     values::RefValue,
 };
 
@@ -63,7 +64,7 @@ pub struct ResetArgs {
     pub key: KeyArgs,
 }
 
-pub(super) async fn retract(session: &Session, args: RetractArgs) -> Result<(), Failure> {
+pub(crate) async fn retract(session: &Session, args: RetractArgs) -> Result<(), Failure> {
     let RetractArgs { address, reason, key } = args;
     let mut request = write(Method::POST, "retractions", &key).at(&address);
     if reason.is_some() {
@@ -73,13 +74,13 @@ pub(super) async fn retract(session: &Session, args: RetractArgs) -> Result<(), 
     session.output.answer(&record.json, || format!("{address} is retracted; restore undoes it"))
 }
 
-pub(super) async fn restore(session: &Session, args: WriteArgs) -> Result<(), Failure> {
+pub(crate) async fn restore(session: &Session, args: WriteArgs) -> Result<(), Failure> {
     let WriteArgs { address, key } = args;
     let record = session.send::<Record>(write(Method::POST, "restorations", &key).at(&address)).await?;
     session.output.answer(&record.json, || format!("{address} is live"))
 }
 
-pub(super) async fn protect(session: &Session, args: WriteArgs, protected: bool) -> Result<(), Failure> {
+pub(crate) async fn protect(session: &Session, args: WriteArgs, protected: bool) -> Result<(), Failure> {
     let WriteArgs { address, key } = args;
     let request = write(Method::PUT, "protections", &key).at(&address).body(&NewProtection { protected });
     let answer = session.send::<Protection>(request).await?;
@@ -89,7 +90,7 @@ pub(super) async fn protect(session: &Session, args: WriteArgs, protected: bool)
     })
 }
 
-pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Failure> {
+pub(crate) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Failure> {
     let PurgeArgs { address, yes, key } = args;
     if !yes {
         let record = session.record(&address, None).await?;
@@ -103,7 +104,7 @@ pub(super) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Fail
     session.output.answer(&answer.json, || format!("{address} is gone"))
 }
 
-pub(super) async fn reset(session: &Session, args: ResetArgs) -> Result<(), Failure> {
+pub(crate) async fn reset(session: &Session, args: ResetArgs) -> Result<(), Failure> {
     let ResetArgs { address, head, index, yes, key } = args;
     let body = Snapshot { head: head.into(), index: index.into() };
     if !yes {

@@ -2,17 +2,19 @@
 
 use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
-use nameservice_model::{Address, AddressGlob};
+use nameservice_model::{Address, AddressGlob, Progress};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Session;
 use crate::{
-    args::KindArg,
     client::Request,
     failure::Failure,
     lists::{self, Format, FormatArgs, columns_of},
-    output, values,
+    options::KindArg,
+    output,
+    progress::{Bar, Unit},
+    session::Session,
+    values,
 };
 
 /// `list`
@@ -102,21 +104,25 @@ pub(super) async fn follow(
     request: impl Fn() -> Request,
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Pages, Failure> {
-    let mut items = Vec::new();
+    let (mut items, mut read, mut bar) = (Vec::new(), 0, None);
     loop {
         let left = limit.map_or(MAX_PAGE, |limit| limit.saturating_sub(items.len() as u64));
         let request = request().query("limit", Some(left.min(MAX_PAGE))).query("cursor", cursor.as_deref());
         let Page { records, cursor: next, position } = session.send::<Page>(request).await?.value;
+        read += records.len() as u64;
         items.extend(records.into_iter().filter(&wanted));
         cursor = next;
         let enough = limit.is_some_and(|limit| items.len() as u64 >= limit);
         if cursor.is_none() || enough {
             return Ok(Pages { items, cursor, position });
         }
+        // One page is there before anybody waits.
+        let bar = bar.get_or_insert_with(|| Bar::begin(session.output, Unit::Records, "reading"));
+        bar.show(Progress { done: read, total: limit });
     }
 }
 
-pub(super) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
+pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
     let request = || {
         let kind = args.kind.map(|kind| match kind {
             KindArg::Ledger => "ledger",
@@ -182,7 +188,7 @@ fn state(status: Option<&Status>) -> String {
     status.and_then(|status| status.payload.get("state")?.as_str()).unwrap_or_default().to_owned()
 }
 
-pub(super) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
+pub(crate) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
     let format = format.wanted(session.output)?;
     let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
     show(format, pages)

@@ -11,12 +11,13 @@ use nameservice_api::{
 use nameservice_model::{Address, ContentId};
 use serde_json::Value;
 
-use super::{Answer, ClaimArgs, Session, conflict::Expectation};
+use super::{conflict::Expectation, lease::ClaimArgs};
 use crate::{
-    args::KeyArgs,
     client::write,
     failure::Failure,
+    options::KeyArgs,
     output,
+    session::{Answer, Session},
     values::{self, RefValue},
 };
 
@@ -92,7 +93,7 @@ pub struct ExpectArgs {
     pub expect_unborn: bool,
 }
 
-pub(super) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {
         PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, key }) => {
             let expected = expected(expect);

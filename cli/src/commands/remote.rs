@@ -11,7 +11,14 @@ use nameservice_sync::{
 use serde_json::json;
 
 use super::copy::{To, list_words};
-use crate::{args::TargetArgs, failure::Failure, output::Output, serve::DEFAULT_DATA, target::Missing};
+use crate::{
+    failure::Failure,
+    files::Missing,
+    options::TargetArgs,
+    output::Output,
+    progress::{Bar, Unit},
+    serve::DEFAULT_DATA,
+};
 
 /// `remote`
 #[derive(Debug, Subcommand)]
@@ -73,7 +80,7 @@ pub struct RemoteMoveArgs {
     pub resets: bool,
 }
 
-pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let local = target.library_place()?;
     // Beside the data; for a service or a table, where its data would be.
     let directory = match &local {
@@ -104,7 +111,10 @@ pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let remote = list.get(&name)?;
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
-            let fetched = remotes::fetch(there.backend(), remote.prefix.as_deref(), &tracking, &name).await;
+            let bar = Bar::begin(output, Unit::Records, format!("fetching {name}"));
+            let observe = |progress| bar.show(progress);
+            let fetched = remotes::fetch(there.backend(), remote.prefix.as_deref(), &tracking, &name, &observe).await;
+            drop(bar);
             there.close().await;
             let fetched = fetched?;
             output.answer(&json!(fetched), || {
@@ -120,7 +130,10 @@ pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
-            let status = remotes::status(here.backend(), Some(there.backend()), prefix, &tracking, &name).await;
+            let bar = Bar::begin(output, Unit::Records, format!("comparing with {name}"));
+            let (local, remote, observe) = (here.backend(), Some(there.backend()), |progress| bar.show(progress));
+            let status = remotes::status(local, remote, prefix, &tracking, &name, &observe).await;
+            drop(bar);
             here.close().await;
             there.close().await;
             let status = status?;
@@ -134,10 +147,16 @@ pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
             // As git does: what is pulled is what is there now.
-            let moved = match remotes::fetch(there.backend(), prefix, &tracking, &name).await {
+            let fetching = Bar::begin(output, Unit::Records, format!("fetching {name}"));
+            let fetched =
+                remotes::fetch(there.backend(), prefix, &tracking, &name, &|progress| fetching.show(progress)).await;
+            drop(fetching);
+            let moved = match fetched {
                 Ok(_) => {
-                    let options = options(&args);
-                    remotes::pull(here.backend(), Some(there.backend()), prefix, &tracking, &name, &options).await
+                    let bar = Bar::begin(output, Unit::Records, format!("pulling from {name}"));
+                    let (local, remote, options) = (here.backend(), Some(there.backend()), options(&args));
+                    let observe = |progress| bar.show(progress);
+                    remotes::pull(local, remote, prefix, &tracking, &name, &options, &observe).await
                 }
                 Err(error) => Err(error),
             };
@@ -151,7 +170,10 @@ pub(super) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let (prefix, options) = (remote.prefix.as_deref(), options(&args));
-            let moved = remotes::push(here.backend(), there.backend(), prefix, &tracking, &args.name, &options).await;
+            let bar = Bar::begin(output, Unit::Records, format!("pushing to {}", args.name));
+            let (local, remote, observe) = (here.backend(), there.backend(), |progress| bar.show(progress));
+            let moved = remotes::push(local, remote, prefix, &tracking, &args.name, &options, &observe).await;
+            drop(bar);
             here.close().await;
             there.close().await;
             finished("pushed", &moved?, output)

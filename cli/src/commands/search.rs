@@ -4,8 +4,7 @@ use clap::Args;
 use nameservice_api::Hits;
 use serde_json::Value;
 
-use super::Session;
-use crate::{args::KindArg, client::Request, failure::Failure, output};
+use crate::{client::Request, failure::Failure, options::KindArg, output, session::Session};
 
 /// `search`
 #[derive(Debug, Args)]
@@ -30,7 +29,7 @@ pub struct SearchArgs {
     pub cursor: Option<String>,
 }
 
-pub(super) async fn search(session: &Session, args: SearchArgs) -> Result<(), Failure> {
+pub(crate) async fn search(session: &Session, args: SearchArgs) -> Result<(), Failure> {
     let kind = args.kind.map(|kind| match kind {
         KindArg::Ledger => "ledger",
         KindArg::GraphSource => "graph_source",

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 
 use super::copy::To;
 use crate::{
-    args::TargetArgs,
     failure::Failure,
+    files::Missing,
+    options::TargetArgs,
     output::{self, Output},
-    target::{Missing, aws_config},
+    progress::{Bar, Unit},
+    target::aws_config,
 };
 
 /// How many rejected records are printed for a person.
@@ -60,7 +62,7 @@ impl SearchIndexArgs {
     }
 }
 
-pub(super) async fn run(command: SearchIndexCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn run(command: SearchIndexCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     match command {
         SearchIndexCommand::Init(args) => {
             let created = args.open().await?.create().await;
@@ -79,7 +81,9 @@ pub(super) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
             let index = args.open().await?;
             let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
             let names = from.backend().clone();
-            let rebuilt = rebuild(&index, &*names, &*names).await;
+            let bar = Bar::begin(output, Unit::Records, "indexing");
+            let rebuilt = rebuild(&index, &*names, &*names, &|progress| bar.show(progress)).await;
+            drop(bar);
             drop(names);
             from.close().await;
             print(&rebuilt.map_err(nameservice::Error::from)?, output)
@@ -90,8 +94,8 @@ pub(super) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
 fn print(rebuilt: &Rebuilt, output: Output) -> Result<(), Failure> {
     let Rebuilt { position, records, removed, rejected } = rebuilt;
     if output.is_json() {
-        let entry = |(address, reason): &(nameservice_model::Address, String)| json!({ "address": address.as_str(), "reason": reason });
-        let rejected: Vec<Value> = rejected.iter().map(entry).collect();
+        let rejected: Vec<Value> =
+            rejected.iter().map(|(address, reason)| json!({ "address": address.as_str(), "reason": reason })).collect();
         let document = json!({ "position": position, "records": records, "removed": removed, "rejected": rejected });
         return output::print(&document.to_string());
     }

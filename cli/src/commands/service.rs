@@ -2,21 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Session, progress::Spinner};
 use crate::{
-    args::{Cli, TargetArgs},
     client::Request,
     failure::Failure,
+    files::Missing,
+    options::TargetArgs,
     output::{self, Output},
+    progress::{Bar, Unit},
     routes,
     serve::DEFAULT_DATA,
-    target::{Local, Missing, Opened, Place},
+    session::Session,
+    target::{Local, Opened, Place},
 };
 
 /// `health`
@@ -32,7 +34,7 @@ struct Health {
     status: String,
 }
 
-pub(super) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
+pub(crate) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let Some(place) = target.place()? else {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     };
@@ -76,7 +78,7 @@ async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failur
     })
 }
 
-pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
+pub(crate) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
     let directory = match target.place()? {
         None => PathBuf::from(DEFAULT_DATA),
         Some(Place::Data(directory)) => directory,
@@ -86,9 +88,9 @@ pub(super) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Re
             ));
         }
     };
-    let spinner = Spinner::begin(output, format!("copying {}", directory.display()));
-    let position = nameservice_embedded::backup(&directory, to).await?;
-    drop(spinner);
+    let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
+    let position = nameservice_embedded::backup_observed(&directory, to, &|progress| bar.show(progress)).await?;
+    drop(bar);
     output.answer(&json!({"directory": to, "position": position}), || {
         format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })
@@ -99,26 +101,30 @@ async fn drop_off_the_runtime(local: Local) {
     let _ = tokio::task::spawn_blocking(move || drop(local)).await;
 }
 
-pub(super) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
+pub(crate) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
     let health = session.send::<Health>(Request::get("health").query("deep", args.deep.then_some(true))).await?;
     session.output.answer(&health.json, || output::clean(&health.status))
 }
 
-pub(super) fn openapi() -> Result<(), Failure> {
+pub(crate) fn openapi() -> Result<(), Failure> {
     let document = serde_json::to_string_pretty(&routes::document());
     output::print(&document.map_err(|error| Failure::BadAnswer(error.into()))?)
 }
 
-pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
+pub(crate) fn graphql_schema() -> Result<(), Failure> {
+    output::print(nameservice_graphql::sdl().trim_end())
+}
+
+pub(crate) fn completions(shell: Shell, mut program: clap::Command) -> Result<(), Failure> {
     // Generated into memory: the generator panics where the pipe is closed.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "nameservice", &mut script);
+    clap_complete::generate(shell, &mut program, "nameservice", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
-pub(super) fn man(out: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn man(out: Option<&Path>, program: clap::Command) -> Result<(), Failure> {
     // Its subcommands are complete once it is built.
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     match out {
         None => {

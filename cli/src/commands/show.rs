@@ -4,8 +4,7 @@ use clap::Args;
 use nameservice_api::Record;
 use nameservice_model::Address;
 
-use super::Session;
-use crate::{args::ConcernArg, client::Request, failure::Failure, output, values};
+use crate::{client::Request, failure::Failure, options::ConcernArg, output, session::Session, values};
 
 /// `show`
 #[derive(Debug, Args)]
@@ -29,7 +28,7 @@ pub struct ShowArgs {
     pub wait: Option<u64>,
 }
 
-pub(super) async fn run(session: &Session, args: ShowArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: ShowArgs) -> Result<(), Failure> {
     let concern = args.concern.map(|concern| match concern {
         ConcernArg::Head => Ok("head"),
         ConcernArg::Index => Ok("index"),

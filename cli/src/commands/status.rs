@@ -8,8 +8,15 @@ use nameservice_api::{
 };
 use nameservice_model::{Address, ConcernKind};
 
-use super::{ClaimArgs, Session, conflict::Expectation, incomplete, push};
-use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+use super::{conflict::Expectation, lease::ClaimArgs, push};
+use crate::{
+    client::write,
+    failure::Failure,
+    options::KeyArgs,
+    output,
+    session::{Session, incomplete},
+    values,
+};
 
 /// `status`
 #[derive(Debug, Args)]
@@ -32,7 +39,7 @@ pub struct StatusArgs {
     pub key: KeyArgs,
 }
 
-pub(super) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failure> {
     let StatusArgs { address, state, meta, expect_v, claim, key } = args;
     let Some(state) = state else {
         let record = session.record(&address, Some(ConcernKind::Status)).await?;

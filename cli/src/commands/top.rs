@@ -17,8 +17,8 @@ use self::{
     figures::{Figures, Reading},
     screen::{Key, Screen},
 };
-use super::{Session, leases::now};
-use crate::{client::Request, failure::Failure, output};
+use super::leases::now;
+use crate::{client::Request, failure::Failure, output, session::Session};
 
 /// How often the screen is drawn.
 const FRAME: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct TopArgs {
     pub once: bool,
 }
 
-pub(super) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure> {
     let prefix = args.prefix.filter(|prefix| !prefix.is_empty());
     let mut figures = Figures::new(Instant::now());
     let position = read(session, prefix.as_deref(), &mut figures).await?;

@@ -6,8 +6,7 @@ use nameservice_api::transactions::{OperationResult, TransactionAnswer};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Session;
-use crate::{args::KeyArgs, client::write, failure::Failure, output, values};
+use crate::{client::write, failure::Failure, options::KeyArgs, output, session::Session, values};
 
 /// `transaction`
 #[derive(Debug, Args)]
@@ -30,7 +29,7 @@ pub struct Operation {
     pub concern: Option<String>,
 }
 
-pub(super) async fn run(session: &Session, args: TransactionArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: TransactionArgs) -> Result<(), Failure> {
     let TransactionArgs { file, key } = args;
     let transaction: Value = values::object_in(&file)?.into();
     // What cannot be read here is for the service to reject, naming the field.

@@ -11,13 +11,13 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Session;
 use crate::{
-    args::{ArchiveArgs, ConcernArg, KindArg},
     client::Request,
     failure::Failure,
     lists::{CHANGES, Entries, Format, FormatArgs},
+    options::{ArchiveArgs, ConcernArg, KindArg},
     output,
+    session::Session,
     values::Beginning,
 };
 
@@ -105,7 +105,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The most that the service puts on a page.
 const MAX_PAGE: u64 = 1_000;
 
-pub(super) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
+pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
     let watching = Watching {
         session,
         filter: args.filter,
@@ -246,7 +246,7 @@ impl Watching<'_> {
     }
 }
 
-pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
+pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
     let mut after = args.after.unwrap_or_default();
     let mut found = Found::new(args.format.wanted(session.output)?);
     loop {
@@ -270,7 +270,7 @@ pub(super) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
     }
 }
 
-pub(super) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
+pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
     let (mut after, mut before) = (args.after, None);
     let mut found = Found::new(args.format.wanted(session.output)?);
     let mut left = args.limit.unwrap_or(u64::MAX);

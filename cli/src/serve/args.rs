@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgGroup, Args};
 use nameservice::Place;
 
-use crate::{args::ArchiveArgs, base_path::BasePath, values};
+use crate::{base_path::BasePath, options::ArchiveArgs, values};
 
 /// `serve`
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, ops::Deref, time::Duration};
 
 use nameservice_cli::{
     consumer::{self, Pace, Running},
-    target::{Missing, Opened, Place, Table},
+    files::Missing,
+    target::{Opened, Place, Table},
 };
 use nameservice_feed::Checkpoint;
 use nameservice_model::{

@@ -40,7 +40,7 @@ impl Queues {
         Some(Self { endpoint, sqs, source, dead })
     }
 
-    async fn bury(&self, body: &str, reason: Option<&str>) -> String {
+    async fn store(&self, body: &str, reason: Option<&str>) -> String {
         let mut request = self.sqs.send_message().queue_url(&self.dead).message_body(body);
         if let Some(reason) = reason {
             let value = MessageAttributeValue::builder().data_type("String").string_value(reason).build().unwrap();
@@ -96,9 +96,9 @@ impl Queues {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
     let Some(queues) = Queues::new().await else { return };
-    let one = queues.bury("the first", Some("400: no such field")).await;
-    let two = queues.bury(r#"{"reason": "unreadable", "record": {}}"#, None).await;
-    let three = queues.bury("the third", None).await;
+    let one = queues.store("the first", Some("400: no such field")).await;
+    let two = queues.store(r#"{"reason": "unreadable", "record": {}}"#, None).await;
+    let three = queues.store("the third", None).await;
     let mut found = queues.list();
     found.sort_by_key(|(_, _, body)| body.len());
     assert_eq!(found.iter().map(|(id, ..)| id.clone()).collect::<Vec<_>>(), [&one, &three, &two].map(Clone::clone));
@@ -121,7 +121,7 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
     assert_eq!(queues.run("replay QUEUE --to SOURCE").1.trim(), "1 replayed");
     assert_eq!(queues.source().await, ["the third"]);
     assert!(queues.list().is_empty());
-    queues.bury("the last", None).await;
+    queues.store("the last", None).await;
     assert_eq!(queues.run("drop QUEUE --all").1.trim(), "1 dropped");
     assert!(queues.list().is_empty());
 }
@@ -129,7 +129,7 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_sent_again_stays_where_it_is() {
     let Some(queues) = Queues::new().await else { return };
-    queues.bury("a record", None).await;
+    queues.store("a record", None).await;
     assert_eq!(queues.run("replay QUEUE").0, 2, "where to must be said");
     queues.sqs.delete_queue().queue_url(&queues.source).send().await.unwrap();
     let (code, _, stderr) = queues.run("replay QUEUE --to SOURCE");

@@ -57,7 +57,10 @@ fn every_list_is_printed_as_a_table_json_lines_of_json_and_csv() {
         let expected: Vec<_> =
             document[member].as_array().unwrap().iter().map(|entry| entry["address"].as_str().unwrap()).collect();
         assert_eq!(shown, expected, "{line}");
-        assert_eq!(form("table"), run(&target, line).1, "{line}");
+        // What is left of a lease becomes less meanwhile.
+        let is_time = |word: &str| word.contains(':') && word.chars().all(|c| c == ':' || c.is_ascii_digit());
+        let table = |text: &str| text.split_whitespace().filter(|word| !is_time(word)).collect::<Vec<_>>().join(" ");
+        assert_eq!(table(&form("table")), table(&run(&target, line).1), "{line}");
         assert_eq!(run(&target, &format!("{line} --json --format csv")).0, 2, "{line}");
     }
     let (code, stdout, stderr) = run(&target, "list --limit 2 --format ndjson");

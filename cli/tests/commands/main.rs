@@ -13,6 +13,9 @@ mod legacy;
 mod looking;
 mod migration;
 mod places;
+// The options of `script` are those of util-linux.
+#[cfg(target_os = "linux")]
+mod progress;
 mod regions;
 mod replica;
 mod search;
@@ -29,8 +32,9 @@ use std::{
 };
 
 use nameservice_cli::{
+    files::Missing,
     serve::{self, Service},
-    target::{Missing, Opened, Place},
+    target::{Opened, Place},
 };
 use nameservice_feed::Feed;
 use nameservice_http::Auth;

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::Duration,
 };
@@ -129,7 +129,7 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
     for shape in Shape::all(&engine, parent.path(), &runtime) {
         shape.fill(records, &runtime);
         let target = spawn_serve(&parent.path().join(format!("{}-target", shape.name)));
-        let stop = AtomicBool::new(false);
+        let (stop, written_here) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (older_t, target_t) = thread::scope(|scope| {
             let older = scope.spawn(|| {
                 let mut written = BTreeMap::new();
@@ -156,6 +156,7 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
                     let (address, is_ledger) = shape.address(n);
                     if is_ledger && ask(&target.url, "PUT", &format!("/v1/heads/{address}"), &body).0 == 200 {
                         written.insert(n, t);
+                        written_here.fetch_add(1, SeqCst);
                     }
                 }
                 written
@@ -166,6 +167,13 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
                 copy.kill().unwrap();
                 copy.wait().unwrap();
             }
+            // However many records there are: the last is killed once the target's writer has found some of them.
+            let mut copy = program().args(["copy", &shape.from, &target.url]).spawn().unwrap();
+            while written_here.load(SeqCst) < 5 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            copy.kill().unwrap();
+            copy.wait().unwrap();
             stop.store(true, SeqCst);
             (older.join().unwrap(), newer.join().unwrap())
         });

@@ -33,6 +33,16 @@ pub(super) fn ask(url: &str, method: &str, path: &str, body: &str) -> (u16, Stri
     (status, head.to_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
+/// The body of an answer that is no JSON.
+fn text(url: &str, path: &str) -> String {
+    let host = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
@@ -103,6 +113,9 @@ fn a_replica_answers_reads_and_forwards_writes_that_are_read_at_once() {
         assert_eq!(header(&head, "nameservice-position"), Some(end.to_string().as_str()));
         assert!(header(&head, "age").is_some_and(|age| age.parse::<u64>().unwrap() < 20), "{head}");
         assert_eq!(ask(url, "GET", "/v1/health", "").2["status"], "ok");
+        let metrics = text(url, "/metrics");
+        let age = metrics.lines().find_map(|line| line.strip_prefix("nameservice_replica_age_seconds "));
+        assert!(age.is_some_and(|age| age.parse::<f64>().unwrap() < 20.0), "{metrics}");
     }
     let doctor = run(&["--data", parent.path().join("replica").to_str().unwrap()], "list");
     assert!(doctor.0 != 0 && doctor.2.contains("in use"), "{doctor:?}");

@@ -60,6 +60,10 @@ fn no_secret_is_in_the_log_the_metrics_or_the_events_of_a_service() {
         r#"{{"password": "{CANARY}", "url": "pg://u:{CANARY}@db/x", "nested": {{"apiKey": "{CANARY}"}}, "k1": 1}}"#
     );
     let source = format!(r#"{{"source_type": "f:Bm25Index", "config": {config}}}"#);
+    let graphql = |document: String| serde_json::json!({ "query": document, "variables": { "c": CANARY } }).to_string();
+    let create =
+        format!(r#"mutation {{ createLedger(address: "g", config: {{ password: "{CANARY}" }}) {{ __typename }} }}"#);
+    let typed = format!(r#"mutation {{ createLedger(address: "{CANARY}:x:y", config: "{CANARY}") {{ __typename }} }}"#);
     for (method, path, body, status) in [
         ("POST", "/v1/ledgers", format!(r#"{{"address": "mydb", "config": {config}}}"#), 201),
         ("PUT", "/v1/graph-sources/search", source, 201),
@@ -68,6 +72,10 @@ fn no_secret_is_in_the_log_the_metrics_or_the_events_of_a_service() {
         ("PUT", "/v1/configs/mydb", format!(r#"{{"expected": {{"v": 9}}, "new": {{"payload": {config}}}}}"#), 409),
         ("POST", "/v1/ledgers", format!(r#"{{"address": "other", "config": "{CANARY}"}}"#), 400),
         ("POST", "/v1/ledgers", format!(r#"{{"address": "other", "config": {{"password": "{CANARY}"#), 400),
+        ("POST", "/graphql", graphql(create), 200),
+        ("POST", "/graphql", graphql(typed), 200),
+        ("POST", "/graphql", graphql(format!("{{ {CANARY} }}")), 200),
+        ("POST", "/graphql", format!(r#"{{"query": ["{CANARY}"]}}"#), 400),
         ("GET", "/v1/records/mydb", String::new(), 200),
         ("POST", "/v1/ledgers", r#"{"address": "last"}"#.to_owned(), 201),
     ] {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 
 use serde_json::Value;
 
-use super::*;
+use super::{replica::eventually, *};
 
 #[test]
 fn the_commands_of_the_banner_work_as_printed_below_a_path_and_with_a_token() {
@@ -100,6 +100,41 @@ fn what_a_service_has_done_is_counted_at_metrics() {
         assert!(text.lines().any(|shown| shown == line), "{line}:\n{text}");
     }
     assert!(!text.contains("mydb") && !text.contains("nobody"), "addresses of records are no labels: {text}");
+}
+
+#[test]
+fn a_service_over_a_table_measures_its_requests_there_its_leases_and_the_stream() {
+    let engine = Engine::start();
+    let service = spawn(&["--listen", "127.0.0.1:0", "--endpoint-url", engine.url()]);
+    let target = ["--url", service.url.as_str()];
+    for (line, code) in [
+        ("create mydb", 0),
+        ("lease acquire mydb --name index_lock --holder one", 0),
+        ("lease refresh mydb --name index_lock --holder one --lease-token 1", 0),
+        ("lease acquire mydb --name index_lock --holder two", 3),
+        ("push head mydb ID 1 --lease-name index_lock --lease-holder one --lease-token 7", 3),
+        ("lease release mydb --name index_lock --holder one --lease-token 1", 0),
+        ("lease release mydb --name index_lock --holder one --lease-token 1", 3),
+    ] {
+        assert_eq!(run(&target, line).0, code, "{line}");
+    }
+    let metrics = || get(service.url.trim_start_matches("http://"), "/metrics");
+    eventually("the feed has what was written", || metrics().contains("\nnameservice_feed_position 5\n"));
+    let text = metrics();
+    for line in [
+        "nameservice_leases_total{outcome=\"held\"} 2",
+        "nameservice_leases_total{outcome=\"busy\"} 1",
+        "nameservice_leases_total{outcome=\"lost\"} 2",
+        "nameservice_leases_total{outcome=\"released\"} 1",
+        "nameservice_feed_batch_changes_sum 5",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}:\n{text}");
+    }
+    assert!(text.contains("\nnameservice_feed_lag_seconds_count "), "{text}");
+    // Five items at two units each, as it is a transaction, and their indexes.
+    let created = "nameservice_store_capacity_units_sum{operation=\"create a ledger\"} ";
+    let units = text.lines().find_map(|line| line.strip_prefix(created)?.parse::<f64>().ok());
+    assert!(units.is_some_and(|units| units >= 10.0), "{text}");
 }
 
 #[test]

@@ -69,37 +69,80 @@ fn spans(documents: impl IntoIterator<Item = Value>) -> Vec<Value> {
     found
 }
 
-#[cfg(unix)]
-#[test]
-fn a_request_continues_the_trace_of_its_caller_down_to_the_log_and_shows_no_payload() {
-    let (url, received) = collector();
-    let directory = tempfile::tempdir().unwrap();
-    let mut service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--otlp", &url]);
-    let address = service.url.trim_start_matches("http://").to_owned();
-    let body = format!(r#"{{"address": "{CANARY}", "config": {{"password": "{CANARY}"}}}}"#);
-    let mut stream = TcpStream::connect(&address).unwrap();
+/// Sends a request of a trace. Returns its answer.
+fn send(url: &str, route: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     write!(
         stream,
-        "POST /v1/ledgers HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CANARY}\r\nconnection: close\r\n\
+        "{route} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CANARY}\r\nconnection: close\r\n\
          traceparent: 00-{TRACE}-{PARENT}-01\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    // What was not sent yet is sent at the end.
+    answer
+}
+
+/// The spans that a service has sent once it has stopped: what was not sent yet is sent at the end.
+#[cfg(unix)]
+fn stopped(service: &mut Serving, received: &mpsc::Receiver<Value>, names: &[&str]) -> Vec<Value> {
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     service.process.wait().unwrap();
-    let mut found = Vec::new();
-    while !found.iter().any(|span: &Value| span["name"] == "POST /v1/ledgers") {
-        let document = received.recv_timeout(LONG).expect("a document with the span");
+    let mut found: Vec<Value> = Vec::new();
+    while !names.iter().all(|name| found.iter().any(|span| span["name"] == *name)) {
+        let document =
+            received.recv_timeout(LONG).unwrap_or_else(|error| panic!("no document with {names:?}: {error}"));
         assert!(!document.to_string().contains(CANARY), "{document}");
         assert!(document.to_string().contains("\"nameservice\""), "it names the service: {document}");
         found.extend(spans([document]));
     }
-    let named =
-        |name: &str| found.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {found:#?}"));
+    found
+}
+
+#[cfg(unix)]
+fn named<'a>(found: &'a [Value], name: &str) -> &'a Value {
+    found.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {found:#?}"))
+}
+
+#[cfg(unix)]
+#[test]
+fn the_consumer_of_the_stream_continues_the_trace_that_the_write_links_to() {
+    let (url, received) = collector();
+    let engine = engine::Engine::start();
+    let options = ["--listen", "127.0.0.1:0", "--endpoint-url", engine.url(), "--otlp", &url];
+    let mut service = spawn(&options);
+    let created = send(&service.url, "POST /v1/ledgers", &format!(r#"{{"address": "{CANARY}"}}"#));
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let body = format!(r#"{{"new": {{"id": "{ID}", "t": 1}}}}"#);
+    let pushed = send(&service.url, &format!("PUT /v1/heads/{CANARY}"), &body);
+    assert!(pushed.starts_with("HTTP/1.1 200"), "{pushed}");
+    let found = stopped(&mut service, &received, &["PUT /v1/heads/{address}", "append a change", "consume"]);
+    let request = named(&found, "PUT /v1/heads/{address}");
+    assert_eq!(request["traceId"].as_str().unwrap().to_lowercase(), TRACE);
+    let link = &request["links"][0];
+    let continues =
+        |span: &&Value| span["traceId"] == link["traceId"] && span["parentSpanId"] == link["spanId"] && !link.is_null();
+    let appended = found.iter().find(continues).unwrap_or_else(|| panic!("{link}: {found:#?}"));
+    assert_eq!(appended["name"], "append a change");
+    // What the consumer did for it, together with others.
+    let around = &appended["links"][0];
+    let batch = found.iter().find(|span| span["spanId"] == around["spanId"]).unwrap();
+    assert_eq!(batch["name"], "consume");
+    assert!(found.iter().any(|span| span["parentSpanId"] == batch["spanId"]), "requests to the table: {found:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_request_continues_the_trace_of_its_caller_down_to_the_log_and_shows_no_payload() {
+    let (url, received) = collector();
+    let directory = tempfile::tempdir().unwrap();
+    let mut service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--otlp", &url]);
+    let body = format!(r#"{{"address": "{CANARY}", "config": {{"password": "{CANARY}"}}}}"#);
+    let answer = send(&service.url, "POST /v1/ledgers", &body);
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let found = stopped(&mut service, &received, &["POST /v1/ledgers"]);
+    let named = |name: &str| named(&found, name);
     let (request, write) = (named("POST /v1/ledgers"), named("create a ledger"));
     assert_eq!(request["traceId"].as_str().unwrap().to_lowercase(), TRACE);
     assert_eq!(request["parentSpanId"].as_str().unwrap().to_lowercase(), PARENT);

@@ -11,7 +11,8 @@ use std::{
 };
 
 use lambda_runtime::{LambdaEvent, service_fn};
-use nameservice_archive::{Archive, Archiver, Progress};
+use metrics::{counter, gauge};
+use nameservice_archive::{Archive, Archived, Archiver};
 use nameservice_dynamo::variable;
 use nameservice_feed::Feed;
 use nameservice_model::{Error, Result, chain};
@@ -41,6 +42,7 @@ pub async fn run(_: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
         let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
         let until = Instant::now() + left.saturating_sub(BEFORE_THE_END);
         let done = archive(&archiver, until).await.map(drop);
+        nameservice_lambda::write_metrics();
         done.map_err(|error| lambda_runtime::Error::from(chain(&error)))
     }))
     .await
@@ -48,12 +50,16 @@ pub async fn run(_: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
 
 /// Archives what follows the last object, until the end of the feed or this time. What is left then is an error: the alarm on
 /// errors of the function shows it, and the next invocation continues.
-pub async fn archive(archiver: &Archiver, until: Instant) -> Result<Progress> {
-    let progress = archiver.catch_up(Some(until)).await?;
-    let Progress { position, changes, objects, lost, is_complete, .. } = progress;
+pub async fn archive(archiver: &Archiver, until: Instant) -> Result<Archived> {
+    let archived = archiver.catch_up(Some(until)).await?;
+    let Archived { position, changes, objects, lost, is_complete, .. } = archived;
     tracing::info!(position, changes, objects, lost, is_complete, "archived");
+    gauge!("nameservice_archive_position").set(position as f64);
+    if lost > 0 {
+        counter!("nameservice_archive_lost_changes_total").increment(lost);
+    }
     match is_complete {
-        true => Ok(progress),
+        true => Ok(archived),
         false => Err(Error::Unavailable { operation: "archive the rest of the feed in this invocation", source: None }),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{Extension, Json, extract::State};
+use nameservice_dynamo::variable;
 use nameservice_http::{Problem, Route, extract::Query, shapes::Capabilities};
 use nameservice_model::{ChangeFeed, NameService};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 nameservice_http::rejections!(; InvalidParameter Unavailable FeedUnavailable);
+
+/// The URL of the OpenSearch that answers searches of a table, where one is deployed.
+const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
+
+/// Says that an index beside the backend answers searches.
+#[derive(Clone, Copy)]
+struct HasIndex;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -44,6 +52,7 @@ struct Health {
 async fn health_get(
     State(names): State<Arc<dyn NameService>>,
     State(feed): State<Arc<dyn ChangeFeed>>,
+    index: Option<Extension<HasIndex>>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Health>, Problem> {
     if parameters.deep {
@@ -51,11 +60,25 @@ async fn health_get(
         names.ping().await.map_err(Problem::unavailable)?;
         Problem::unless_followed(feed.as_ref())?;
     }
-    let capabilities = names.capabilities().await?.into();
+    let mut capabilities: Capabilities = names.capabilities().await?.into();
+    capabilities.search |= index.is_some();
     Ok(Json(Health { status: "ok", capabilities }))
 }
 
 /// Returns the route of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(health_get))
+}
+
+/// Returns the route of a service whose searches an index beside the backend answers.
+pub fn route_with_index() -> Route {
+    route().layer(Extension(HasIndex))
+}
+
+/// Returns the route of the function: with the search that its environment names, if it names one.
+pub fn deployed() -> Route {
+    match variable(SEARCH_URL) {
+        Some(_) => route_with_index(),
+        None => route(),
+    }
 }

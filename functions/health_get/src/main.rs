@@ -1,5 +1,5 @@
 //! The Lambda function `health_get`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_lambda::serve_lambda(health_get::route())
+    nameservice_lambda::serve_lambda(health_get::deployed())
 }

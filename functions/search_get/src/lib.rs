@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::{Extension, Json, extract::State};
 use nameservice_dynamo::{lambda_config, variable};
 use nameservice_http::{
@@ -12,7 +13,8 @@ use nameservice_http::{
     shapes::{Hits, Kind},
 };
 use nameservice_model::{
-    BoxError, Capability, ChangeFeed, Error, Hit, NameService, SearchIndex, SearchQuery, SearchWords,
+    BoxError, Capability, ChangeFeed, Error, Hit, NameService, Page, SearchIndex, SearchQuery, SearchWords, Visible,
+    Within,
 };
 use nameservice_opensearch::{DEFAULT_INDEX, OpenSearch, Signer};
 use serde::Deserialize;
@@ -102,8 +104,8 @@ async fn search_get(
     let found = match index {
         None => freshness.read(feed.as_ref(), || names.search(&query, &visible), |_| None).await?,
         Some(_) if is_fresh => {
-            let reason = "this search follows the feed by itself and knows no position: search without min_position";
-            return Err(Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() }.into());
+            let reason = "this search follows the feed on its own and knows no position: search without min_position";
+            return Err(unsupported(reason).into());
         }
         Some(Extension(index)) => index.search(&query, caller.within().as_ref(), &visible).await?,
     };
@@ -121,9 +123,25 @@ pub fn route_with(index: Arc<dyn SearchIndex>) -> Route {
     route().layer(Extension(index))
 }
 
-/// Returns the route of the function: answered by the index that its environment names, or by none.
+fn unsupported(reason: &str) -> Error {
+    Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() }
+}
+
+/// In place of an index, where none is deployed.
+struct NoIndex;
+
+#[async_trait]
+impl SearchIndex for NoIndex {
+    async fn search(&self, _: &SearchQuery, _: Option<&Within>, _: Visible<'_>) -> Result<Page<Hit>, Error> {
+        Err(unsupported(
+            "this deployment has no search index: list records by prefix, or search in a replica of the service",
+        ))
+    }
+}
+
+/// Returns the route of the function, which has no store: answered by the index that its environment names, if it names one.
 pub fn deployed() -> Result<Route, BoxError> {
-    let Some(url) = variable(SEARCH_URL) else { return Ok(route()) };
+    let Some(url) = variable(SEARCH_URL) else { return Ok(route_with(Arc::new(NoIndex))) };
     let config = lambda_config();
     let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
     let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));

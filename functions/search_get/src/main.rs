@@ -1,5 +1,5 @@
 //! The Lambda function `search_get`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_lambda::serve_lambda(search_get::deployed()?)
+    nameservice_lambda::serve_without_store(search_get::deployed()?)
 }

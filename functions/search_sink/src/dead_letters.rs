@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use nameservice_model::BoxError;
 
+use crate::message::{Message, TRACEPARENT};
+
 /// The longest reason, in characters: it is an attribute of a message.
 const MAX_REASON_CHARS: usize = 1_000;
 
@@ -11,10 +13,10 @@ const MAX_REASON_CHARS: usize = 1_000;
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
     /// Stores a message with the reason. What is stored can be sent to the queue again as it is.
-    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError>;
+    async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError>;
 }
 
-/// Messages of an SQS queue, with the attribute `reason`.
+/// Messages of an SQS queue, with the attribute `reason`, and with `traceparent` where they had it.
 pub struct QueueOfDeadLetters {
     client: aws_sdk_sqs::Client,
     url: String,
@@ -29,13 +31,20 @@ impl QueueOfDeadLetters {
 
 #[async_trait]
 impl DeadLetters for QueueOfDeadLetters {
-    async fn store(&self, body: &str, reason: &str) -> Result<(), BoxError> {
+    async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError> {
         // SQS rejects control characters.
         let visible = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
         let reason: String = visible.take(MAX_REASON_CHARS).collect();
-        let attribute = MessageAttributeValue::builder().data_type("String").string_value(reason).build()?;
-        let request = self.client.send_message().queue_url(&self.url).message_body(body);
-        request.message_attributes("reason", attribute).send().await?;
+        let mut request = self.client.send_message().queue_url(&self.url).message_body(message.body());
+        request = request.message_attributes("reason", text(reason)?);
+        if let Some(context) = message.traceparent() {
+            request = request.message_attributes(TRACEPARENT, text(context)?);
+        }
+        request.send().await?;
         Ok(())
     }
+}
+
+fn text(text: impl Into<String>) -> Result<MessageAttributeValue, BoxError> {
+    Ok(MessageAttributeValue::builder().data_type("String").string_value(text).build()?)
 }

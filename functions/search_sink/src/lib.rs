@@ -16,6 +16,7 @@ use std::{
 };
 
 use lambda_runtime::{LambdaEvent, service_fn};
+use metrics::counter;
 use nameservice_dynamo::{lambda_config, variable};
 use nameservice_feed::Feed;
 use nameservice_model::{Address, NameService, Record, chain};
@@ -87,9 +88,10 @@ impl Sink {
                 Ok((address, position)) => {
                     let entry = changed.entry(address).or_insert(Changed { position, messages: Vec::new() });
                     entry.position = entry.position.max(position);
+                    tracing::debug!(position, traceparent = message.traceparent(), "taken");
                     entry.messages.push(message);
                 }
-                Err(reason) => self.bury(&[message], &reason, &mut failed).await,
+                Err(reason) => self.to_dead_letters(&[message], &reason, &mut failed).await,
             }
         }
         let read_at = Instant::now();
@@ -128,13 +130,14 @@ impl Sink {
                 }
             };
             for ((address, changed), outcome) in changed.iter().skip(done).zip(outcomes) {
+                measure(&outcome);
                 match outcome {
                     Applied::Done => {}
                     Applied::Later(reason) => {
                         tracing::warn!(address = address.as_str(), reason, "not written yet");
                         failed.extend(changed.messages.iter().map(|message| message.id().to_owned()));
                     }
-                    Applied::Rejected(reason) => self.bury(&changed.messages, &reason, &mut failed).await,
+                    Applied::Rejected(reason) => self.to_dead_letters(&changed.messages, &reason, &mut failed).await,
                 }
             }
             done += together;
@@ -144,10 +147,15 @@ impl Sink {
     }
 
     /// Sends messages to the dead letters. One that cannot be sent there comes again.
-    async fn bury(&self, messages: &[&Message], reason: &str, failed: &mut BTreeSet<String>) {
+    async fn to_dead_letters(&self, messages: &[&Message], reason: &str, failed: &mut BTreeSet<String>) {
         for message in messages {
-            tracing::error!(id = message.id(), reason, "a message cannot be indexed");
-            if let Err(error) = self.dead_letters.store(message.body(), reason).await {
+            tracing::error!(
+                id = message.id(),
+                traceparent = message.traceparent(),
+                reason,
+                "a message cannot be indexed"
+            );
+            if let Err(error) = self.dead_letters.store(message, reason).await {
                 tracing::error!(
                     error = chain(error.as_ref()),
                     "a dead letter could not be stored: its message will come again"
@@ -156,6 +164,16 @@ impl Sink {
             }
         }
     }
+}
+
+/// Counts what came of a document.
+fn measure(outcome: &Applied) {
+    let outcome = match outcome {
+        Applied::Done => "written",
+        Applied::Later(_) => "deferred",
+        Applied::Rejected(_) => "rejected",
+    };
+    counter!("nameservice_search_documents_total", "outcome" => outcome).increment(1);
 }
 
 /// How many of these go into one request: at least one.
@@ -193,7 +211,9 @@ pub async fn run(store: Store, _: Feed) -> Result<(), lambda_runtime::Error> {
     let dead_letters = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), set(SEARCH_DEAD_LETTERS)?);
     let sink = Sink::new(Arc::new(store), index, Arc::new(dead_letters));
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
-        Ok::<_, lambda_runtime::Error>(sink.handle(event.payload).await)
+        let answer = sink.handle(event.payload).await;
+        nameservice_lambda::write_metrics();
+        Ok::<_, lambda_runtime::Error>(answer)
     }))
     .await
 }

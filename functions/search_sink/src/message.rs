@@ -4,11 +4,15 @@ use nameservice_model::Address;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// The attribute with the context of the trace that a change continues.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+
 /// A message of the queue, readable or not.
 #[derive(Clone, Debug)]
 pub struct Message {
     id: String,
     body: String,
+    traceparent: Option<String>,
 }
 
 /// What the topic wraps a message in, unless the subscription asks for raw ones.
@@ -42,7 +46,12 @@ impl Message {
             return Vec::new();
         };
         let text = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
-        records.iter().map(|record| Self { id: text(record, "messageId"), body: text(record, "body") }).collect()
+        let message = |record: &Value| Self {
+            id: text(record, "messageId"),
+            body: text(record, "body"),
+            traceparent: record["messageAttributes"][TRACEPARENT]["stringValue"].as_str().map(str::to_owned),
+        };
+        records.iter().map(message).collect()
     }
 
     /// Returns its id in the queue.
@@ -53,6 +62,11 @@ impl Message {
     /// Returns its text.
     pub fn body(&self) -> &str {
         &self.body
+    }
+
+    /// Returns the context of the trace that the change continues, as W3C's `traceparent`.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref()
     }
 
     /// Returns the record that has changed, and the position of the change, or why it cannot be read.

@@ -1,4 +1,4 @@
-//! Dead letters: stream records that cannot be read.
+//! Dead letters: stream records that cannot be read, whole and with the secrets that they hold (docs/security.md, Dead letters).
 
 use async_trait::async_trait;
 use nameservice_feed::Feed;

@@ -4,10 +4,22 @@ use std::collections::HashMap;
 
 use aws_lambda_events::dynamodb::EventRecord;
 use jiff::Timestamp;
+use nameservice_model::RequestId;
 use nameservice_store::{Difference, StreamRecord};
 use serde_json::{Value, json};
 
 const MAX_REASON_CHARS: usize = 500;
+
+/// What an error says beside the value that it quotes: a reason is logged, and the value may be a secret.
+fn unquoted(error: &str) -> String {
+    const EXPECTED: &str = "expected ";
+    let told = match error.rfind(EXPECTED) {
+        Some(expected) => &error[expected..],
+        None if error.starts_with("missing field") => error,
+        None => return String::new(),
+    };
+    format!(": {}", told.chars().take(MAX_REASON_CHARS).collect::<String>())
+}
 
 /// A stream record, readable or not.
 #[derive(Clone, Debug)]
@@ -35,11 +47,7 @@ impl Delivery {
                 old: record.change.old_image.into(),
                 new: record.change.new_image.into(),
             }),
-            // The error may quote a value of the record.
-            Err(error) => {
-                let error: String = error.to_string().chars().take(MAX_REASON_CHARS).collect();
-                Err(format!("the record is not one of a DynamoDB stream: {error}"))
-            }
+            Err(error) => Err(format!("the record is not one of a DynamoDB stream{}", unquoted(&error.to_string()))),
         };
         Self { event_id, sequence_number, record, raw: Some(raw) }
     }
@@ -81,11 +89,16 @@ impl Delivery {
         }
     }
 
+    /// Returns the call that wrote it, where that has left its id.
+    pub fn call(&self) -> Option<RequestId> {
+        self.record()?.call()
+    }
+
     pub(crate) fn record(&self) -> Option<&StreamRecord> {
         self.record.as_ref().ok()
     }
 
-    /// Returns the change that it describes, or why it cannot be read.
+    /// Returns the change that it describes, or why it cannot be read. The reason quotes no value of the record.
     pub fn difference(&self) -> Result<Option<Difference>, String> {
         self.record.as_ref().map_err(String::clone)?.difference().map_err(|reason| reason.to_string())
     }

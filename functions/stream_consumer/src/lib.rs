@@ -18,7 +18,9 @@ mod topic;
 use std::sync::Arc;
 
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
+use jiff::Timestamp;
 use lambda_runtime::{LambdaEvent, service_fn};
+use metrics::{counter, gauge, histogram};
 use nameservice_dynamo::{lambda_config, variable};
 use nameservice_feed::{Entry, Feed};
 use nameservice_model::{Change, chain};
@@ -94,9 +96,14 @@ impl Consumer {
             tracing::error!(error = chain(&error), appended = changes.len(), "a batch was appended only partly");
             end = end.min(delivery);
         }
-        if let Some(published) = self.publish(&changes).await {
+        let contexts: Vec<_> = origins[..changes.len()]
+            .iter()
+            .map(|origin| batch[*origin].call().and_then(|call| call.traceparent()))
+            .collect();
+        if let Some(published) = self.publish(&changes, &contexts).await {
             end = end.min(origins[published]);
         }
+        measure(&changes, unreadable);
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
         Consumed { failed, changes: changes.len(), unreadable }
     }
@@ -124,13 +131,31 @@ impl Consumer {
     }
 
     /// Returns the number of published changes, where that is not all.
-    async fn publish(&self, changes: &[Change]) -> Option<usize> {
+    async fn publish(&self, changes: &[Change], contexts: &[Option<String>]) -> Option<usize> {
+        for (change, context) in changes.iter().zip(contexts) {
+            tracing::debug!(position = change.position, traceparent = context.as_deref(), "in the feed");
+        }
         let topic = self.topic.as_ref().filter(|_| !changes.is_empty())?;
-        let NotPublished { published, source } = topic.publish(changes).await.err()?;
+        let NotPublished { published, source } = topic.publish_traced(changes, contexts).await.err()?;
         let (of, error) = (changes.len(), chain(source.as_ref()));
         tracing::error!(published, of, error, "changes were not published: they will be delivered again");
         // Below the number of changes, whatever the topic reports.
         Some(published.min(changes.len() - 1))
+    }
+}
+
+/// Measures a batch: what of it is in the feed, and how old the oldest of that has become.
+fn measure(changes: &[Change], unreadable: usize) {
+    if unreadable > 0 {
+        counter!("nameservice_feed_dead_letters_total").increment(unreadable as u64);
+    }
+    let Some(last) = changes.iter().map(|change| change.position).max() else { return };
+    gauge!("nameservice_feed_position").set(last as f64);
+    histogram!("nameservice_feed_batch_changes").record(changes.len() as f64);
+    if let Some(oldest) = changes.iter().map(|change| change.occurred_at).min() {
+        let lag = Timestamp::now().duration_since(oldest).as_secs_f64();
+        // Clocks differ.
+        histogram!("nameservice_feed_lag_seconds").record(lag.max(0.0));
     }
 }
 
@@ -156,7 +181,9 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
         consumer = consumer.with_dead_letters(Arc::new(queue));
     }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
-        Ok::<_, lambda_runtime::Error>(consumer.handle(event.payload).await)
+        let answer = consumer.handle(event.payload).await;
+        nameservice_lambda::write_metrics();
+        Ok::<_, lambda_runtime::Error>(answer)
     }))
     .await
 }

@@ -17,6 +17,11 @@ const MAX_BATCH_BYTES: usize = 256 * 1024;
 pub trait Topic: Send + Sync {
     /// Publishes changes in order. Publishing a change again is harmless: it has the same id.
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished>;
+
+    /// Does the same, with the context of the trace that each change continues, as `traceparent`: one for each change, or none.
+    async fn publish_traced(&self, changes: &[Change], _contexts: &[Option<String>]) -> Result<(), NotPublished> {
+        self.publish(changes).await
+    }
 }
 
 /// Not all changes were published.
@@ -64,12 +69,16 @@ impl SnsTopic {
 #[async_trait]
 impl Topic for SnsTopic {
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished> {
+        self.publish_traced(changes, &[]).await
+    }
+
+    async fn publish_traced(&self, changes: &[Change], contexts: &[Option<String>]) -> Result<(), NotPublished> {
         let (mut published, mut batch, mut bytes) = (0, Vec::new(), 0);
         for (i, change) in changes.iter().enumerate() {
             let reject = |source: BoxError| NotPublished { published: i, source };
             let body = cloud_event(&self.source, change).and_then(|event| Ok(serde_json::to_string(&event)?));
             let body = body.map_err(reject)?;
-            let attributes = attributes(change);
+            let attributes = attributes(change, contexts.get(i).and_then(Option::as_ref));
             let size = body.len() + attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum::<usize>();
             if batch.len() == MAX_BATCH || (bytes + size > MAX_BATCH_BYTES && !batch.is_empty()) {
                 self.publish_next(&mut published, &mut batch).await?;
@@ -119,8 +128,8 @@ pub fn cloud_event(source: &str, change: &Change) -> Result<Event, BoxError> {
     Ok(event)
 }
 
-/// Returns the message attributes for filter policies. SNS rejects empty ones.
-fn attributes(change: &Change) -> Vec<(&'static str, String)> {
+/// Returns the message attributes: those for filter policies, and the context of the trace. SNS rejects empty ones.
+fn attributes(change: &Change, context: Option<&String>) -> Vec<(&'static str, String)> {
     let mut attributes = vec![
         ("address", change.address.as_str().to_owned()),
         ("name", change.address.name().to_owned()),
@@ -129,6 +138,7 @@ fn attributes(change: &Change) -> Vec<(&'static str, String)> {
         ("concern", change.part.as_str().to_owned()),
     ];
     attributes.extend(change.identity.source_type.clone().map(|source_type| ("source_type", source_type)));
+    attributes.extend(context.map(|context| ("traceparent", context.clone())));
     attributes.retain(|(_, value)| !value.is_empty());
     attributes
 }

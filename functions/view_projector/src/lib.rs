@@ -44,6 +44,7 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
         let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
         let until = Instant::now() + left.saturating_sub(BEFORE_THE_END);
         let done = project(&projector, until).await.map(drop);
+        nameservice_lambda::write_metrics();
         done.map_err(|error| lambda_runtime::Error::from(chain(&error)))
     }))
     .await

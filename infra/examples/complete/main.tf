@@ -31,6 +31,7 @@ module "nameservice" {
 
   domain              = var.domain
   kms_key_arn         = aws_kms_key.nameservice.arn
+  read_model          = true
   x_ray               = true
   deletion_protection = var.deletion_protection
   alarm_actions       = [aws_sns_topic.operators.arn]
@@ -61,6 +62,18 @@ resource "aws_kms_key" "nameservice" {
         Resource  = "*"
         Condition = {
           ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:${var.region}:${data.aws_caller_identity.current.account_id}:log-group:*" }
+        }
+      },
+      {
+        # SNS delivers the messages of the topic to queues under this key: the read model's, and those of subscribers in this account.
+        Sid       = "Topic"
+        Effect    = "Allow"
+        Principal = { Service = "sns.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
+        Resource  = "*"
+        Condition = {
+          StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.current.account_id }
+          ArnLike      = { "aws:SourceArn" = "arn:aws:sns:${var.region}:${data.aws_caller_identity.current.account_id}:${var.name}-*" }
         }
       },
       {

@@ -112,6 +112,16 @@ locals {
         threshold   = alarm.threshold
       } if var.request_metrics
     },
+    {
+      for name in ["feed-lag"] : name => {
+        description = "Changes come into the feed late. Beside the iterator's age, which counts until a record is read, this counts until it is in the feed."
+        namespace   = "Nameservice"
+        metric      = "nameservice_feed_lag_seconds"
+        dimensions  = { name = var.name }
+        statistic   = "Maximum"
+        threshold   = var.alarm_thresholds.iterator_age_ms / 1000
+      } if var.request_metrics
+    },
   )
 }
 

@@ -14,6 +14,26 @@ locals {
       metrics = [["Nameservice", "nameservice_request_duration_seconds", "name", var.name]]
       stat    = "p99"
     },
+    {
+      title   = "Leases: held, busy, lost, released"
+      metrics = [[{ expression = "SEARCH('{Nameservice,name,outcome} MetricName=\"nameservice_leases_total\" name=\"${var.name}\"', 'Sum')", label = "" }]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Requests to DynamoDB that were repeated, by reason"
+      metrics = [[{ expression = "SEARCH('{Nameservice,name,reason} MetricName=\"nameservice_store_retries_total\" name=\"${var.name}\"', 'Sum')", label = "" }]]
+      stat    = "Sum"
+    },
+    {
+      title   = "Change feed: from a change to its place, p99 (s)"
+      metrics = [["Nameservice", "nameservice_feed_lag_seconds", "name", var.name]]
+      stat    = "p99"
+    },
+    {
+      title   = "Change feed: changes of a batch"
+      metrics = [["Nameservice", "nameservice_feed_batch_changes", "name", var.name]]
+      stat    = "Average"
+    },
   ]
 
   aws_widgets = [

@@ -7,8 +7,8 @@
 #   scope            the scope that callers need; `write` includes `read`, `admin` includes `write`. None: open to everyone
 #   verifies_tokens  the function verifies tokens itself: Fluree's have claims instead of scopes, and a function URL has no
 #                    authorizer
-#   actions          all actions that its role allows, by key of local.resources. Every function also uses `GetItem` on the
-#                    table to open its connection during init. Resources of options that are off are left out
+#   actions          all actions that its role allows, by key of local.resources. Every function with a store also uses `GetItem`
+#                    on the table to open its connection during init. Resources of options that are off are left out
 #   option           the entry of local.options with which the function is deployed. None: always
 #   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
 #   concurrency      reserved concurrency, which is also its limit
@@ -256,8 +256,6 @@ locals {
       routes = ["GET /v1/search"]
       scope  = "read"
       actions = {
-        table  = ["dynamodb:GetItem"]
-        feed   = ["dynamodb:GetItem"]
         search = ["es:ESHttpPost"]
       }
     }

@@ -52,7 +52,8 @@ resource "aws_iam_role_policy" "this" {
         Resource = local.resources[resource]
       } if local.allowed[resource]],
       # What the options need; local.functions lists what the operations need.
-      var.kms_key_arn == null || length(each.value.actions) == 0 ? [] : [{
+      # A search reads nothing that is encrypted with the key.
+      var.kms_key_arn == null || length(setsubtract(keys(each.value.actions), ["search"])) == 0 ? [] : [{
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
         Resource = var.kms_key_arn

@@ -30,8 +30,10 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_FEED_TABLE             = aws_dynamodb_table.feed.name
         NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
       },
-      var.request_metrics && length(concat(each.value.routes, each.value.url)) > 0 ? { NAMESERVICE_METRICS = var.name } : {},
+      var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
       contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(aws_dynamodb_table.views[*].name) } : {},
+      # Shows that there is a search.
+      var.search != null && each.key == "health_get" ? { NAMESERVICE_SEARCH_URL = var.search.url } : {},
       var.search != null && contains(keys(each.value.actions), "search") ? {
         NAMESERVICE_SEARCH_URL   = var.search.url
         NAMESERVICE_SEARCH_INDEX = var.search.index

@@ -23,6 +23,11 @@ output "view_table_name" {
   value       = one(aws_dynamodb_table.views[*].name)
 }
 
+output "view_table_arn" {
+  description = "ARN of the table of the read model, where there is one."
+  value       = one(aws_dynamodb_table.views[*].arn)
+}
+
 output "topic_arn" {
   description = "SNS topic of all changes; subscribe with a filter policy."
   value       = aws_sns_topic.changes.arn

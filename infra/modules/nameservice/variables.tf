@@ -97,7 +97,7 @@ variable "provisioned_capacity" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a customer-managed KMS key that encrypts tables, topic, queue and logs, instead of keys that AWS manages. Its policy must let CloudWatch Logs use it (`logs.<region>.amazonaws.com`), and the roles of Fluree's servers that share the table."
+  description = "ARN of a customer-managed KMS key that encrypts tables, topic, queue and logs, instead of keys that AWS manages. Its policy must let CloudWatch Logs use it (`logs.<region>.amazonaws.com`), and the roles of Fluree's servers that share the table. With `read_model`, and for every queue under this key that subscribes to the topic, it must give `kms:GenerateDataKey*` and `kms:Decrypt` to `sns.amazonaws.com`: without them SNS delivers nothing, and only its metric `NumberOfNotificationsFailed` says so."
   type        = string
   default     = null
 
@@ -411,7 +411,7 @@ variable "alarm_actions" {
 }
 
 variable "request_metrics" {
-  description = "Whether functions write a line of metrics for each request to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome, and their duration. Two alarms use them."
+  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed. Three alarms use them."
   type        = bool
   default     = true
   nullable    = false
@@ -423,7 +423,7 @@ variable "alarm_thresholds" {
     - `conditional_check_failures`: failed conditions in five minutes. Every conflict is one: normal in small numbers.
     - `store_latency_ms`: average latency of DynamoDB over five minutes.
     - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
-    - `iterator_age_ms`: lag of the change feed behind the table. The stream keeps records for 24 hours.
+    - `iterator_age_ms`: lag of the change feed behind the table, of the records that are read and of the changes that are appended. The stream keeps records for 24 hours.
     - `server_errors`: 5xx responses in five minutes.
     - `lease_losses`: requests in five minutes whose lease another holder had taken over.
     - `outcomes_unknown`: writes in five minutes that may or may not have been applied.

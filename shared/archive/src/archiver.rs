@@ -1,7 +1,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use nameservice_model::{Change, ChangeFeed, Limit, Result, Run, chain};
+use nameservice_model::{Change, ChangeFeed, Limit, Observer, Progress, Result, Run, chain};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -26,7 +26,7 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 
 /// What an archiver has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct Archived {
     /// How far the archive has come.
     pub position: u64,
     /// How many changes this archiver has written.
@@ -75,36 +75,44 @@ impl Archiver {
     }
 
     /// Writes what follows the end of the archive, up to the end of the feed, or until this time.
-    pub async fn catch_up(&self, until: Option<Instant>) -> Result<Progress> {
-        let mut progress = Progress { position: self.end_of_this_feed().await?, ..Progress::default() };
+    pub async fn catch_up(&self, until: Option<Instant>) -> Result<Archived> {
+        self.catch_up_observed(until, &|_| {}).await
+    }
+
+    /// Does the same, and reports how many of the changes that the feed had at the beginning are archived.
+    pub async fn catch_up_observed(&self, until: Option<Instant>, observe: Observer<'_>) -> Result<Archived> {
+        let begin = self.end_of_this_feed().await?;
+        let total = self.feed.position().await?.checked_sub(begin);
+        let mut archived = Archived { position: begin, ..Archived::default() };
         loop {
+            observe(Progress { done: archived.position.saturating_sub(begin), total });
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(progress);
+                return Ok(archived);
             }
-            let (object, more) = match self.next(progress.position).await? {
+            let (object, more) = match self.next(archived.position).await? {
                 Next::Object(object, more) => (object, more),
                 Next::Nothing => {
-                    progress.is_complete = true;
-                    return Ok(progress);
+                    archived.is_complete = true;
+                    return Ok(archived);
                 }
             };
             match self.archive.put(&object).await? {
                 Put::Written => {
-                    progress.objects += 1;
-                    progress.changes += object.changes().len() as u64;
+                    archived.objects += 1;
+                    archived.changes += object.changes().len() as u64;
                     if object.changes().is_empty() {
-                        progress.lost += object.last - object.first + 1;
+                        archived.lost += object.last - object.first + 1;
                         let (first, last) = (object.first, object.last);
                         tracing::error!(first, last, "changes had expired before they were archived");
                     }
-                    progress.position = object.last;
+                    archived.position = object.last;
                     if !more {
-                        progress.is_complete = true;
-                        return Ok(progress);
+                        archived.is_complete = true;
+                        return Ok(archived);
                     }
                 }
                 // By another archiver, whose object may end elsewhere.
-                Put::Taken => progress.position = self.archive.position().await?,
+                Put::Taken => archived.position = self.archive.position().await?,
             }
         }
     }
@@ -119,12 +127,12 @@ impl Archiver {
         let mut delay = delays();
         loop {
             let followed = async {
-                let progress = self.catch_up(None).await?;
-                self.feed.wait(progress.position, WAIT).await?;
-                Ok::<_, nameservice_model::Error>(progress)
+                let archived = self.catch_up(None).await?;
+                self.feed.wait(archived.position, WAIT).await?;
+                Ok::<_, nameservice_model::Error>(archived)
             };
             match followed.await {
-                Ok(Progress { position, changes, objects, lost, .. }) => {
+                Ok(Archived { position, changes, objects, lost, .. }) => {
                     delay = delays();
                     if objects > 0 {
                         tracing::info!(position, changes, objects, lost, "archived");

@@ -23,7 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use archiver::{Archiver, Progress};
+pub use archiver::{Archived, Archiver};
 pub use long_feed::LongFeed;
 pub use segment::{Content, Segment};
 pub use store::Archive;

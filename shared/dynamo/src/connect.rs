@@ -14,6 +14,8 @@ use aws_smithy_http_client::{
 };
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
+use crate::capacity::AskForUnits;
+
 /// One attempt is given up after this long; what its outcome was is then unknown.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,6 +29,7 @@ fn configured(builder: Builder, roots: Roots) -> Client {
             .http_client(http_client(roots))
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts())
+            .interceptor(AskForUnits)
             .build(),
     )
 }

@@ -7,6 +7,7 @@
 //! it from that, and says what one that exists lacks.
 
 mod batches;
+mod capacity;
 mod connect;
 mod error;
 mod sending;
@@ -17,9 +18,10 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 pub use batches::{Unwritten, WRITE_BATCH};
+pub use capacity::Metered;
 pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client, variable};
 pub use error::{BoxError, Error, Outcome, Result};
-pub use sending::{Attempts, Backoff, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};
+pub use sending::{Attempts, Backoff, Busy, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};
 
 /// An item as the SDK gives and takes it.

@@ -18,7 +18,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use metrics::{counter, histogram};
 use tokio::time::{Instant, sleep};
 
-use crate::{Error, Item, Outcome, Result};
+use crate::{Error, Item, Metered, Outcome, Result};
 
 /// How long and how often requests are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +94,22 @@ pub struct Failed(pub Option<Item>);
 enum Failure {
     Rejected(Rejection),
     /// Not applied, worth repeating.
-    Busy,
+    Busy(Busy),
     /// Perhaps applied, worth repeating.
     Lost,
     /// Repeating will not help.
     Fatal(Option<Error>),
+}
+
+/// Why a request was not applied that is worth repeating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// More was asked of a partition, a table or the account than it gives.
+    Throttled,
+    /// It met another transaction.
+    Contended,
+    /// Nothing listens there.
+    Unreachable,
 }
 
 /// The part of an operation's errors that is about conditions.
@@ -114,7 +125,7 @@ pub enum Judged {
     /// A condition did not hold.
     Rejected(Rejection),
     /// It met other traffic: not applied, worth repeating.
-    Busy,
+    Busy(Busy),
     /// It can never be applied.
     Invalid {
         /// The engine's words.
@@ -171,9 +182,14 @@ never_rejected!(
 /// Reads every reason of a cancelled transaction. One that only met traffic is repeated before the rejected conditions
 /// are looked at, so that a rejection names all of them.
 fn judge(reasons: &[CancellationReason]) -> Judged {
-    let codes = || reasons.iter().map(|reason| reason.code().unwrap_or("None"));
-    if codes().any(|code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded")) {
-        return Judged::Busy;
+    let busy = reasons.iter().filter_map(|reason| match reason.code()? {
+        "ThrottlingError" | "ProvisionedThroughputExceeded" => Some(Busy::Throttled),
+        "TransactionConflict" => Some(Busy::Contended),
+        _ => None,
+    });
+    // Where both are named, waiting for capacity is the longer wait.
+    if let Some(busy) = busy.min_by_key(|busy| *busy as u8) {
+        return Judged::Busy(busy);
     }
     if let Some(reason) =
         reasons.iter().find(|reason| !matches!(reason.code().unwrap_or("None"), "None" | "ConditionalCheckFailed"))
@@ -217,6 +233,7 @@ impl Sender {
     pub async fn read<O, E, F>(&self, operation: &'static str, attempt: impl Fn() -> F) -> Result<O>
     where
         F: Future<Output = Result<O, SdkError<E>>>,
+        O: Metered,
         E: Conditional + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
         let mut attempts = Attempts::default();
@@ -283,6 +300,7 @@ impl Sender {
     ) -> Result<Outcome<O, Rejection>>
     where
         F: Future<Output = Result<O, SdkError<E>>>,
+        O: Metered,
         E: Conditional + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
         // Held and not entered: nothing below makes spans, and a future around this one would be one more in all its callers.
@@ -300,6 +318,9 @@ impl Sender {
             let error = match attempted {
                 Ok(output) => {
                     counted("ok");
+                    if let Some(units) = output.units() {
+                        histogram!("nameservice_store_capacity_units", "operation" => operation).record(units);
+                    }
                     return Ok(Outcome::Applied(output));
                 }
                 Err(error) => error,
@@ -307,22 +328,25 @@ impl Sender {
             let failure = classify(&error);
             counted(match &failure {
                 Failure::Rejected(_) => "condition_failed",
-                Failure::Busy => "busy",
+                Failure::Busy(_) => "busy",
                 Failure::Lost => "lost",
                 Failure::Fatal(_) => "failed",
             });
-            match failure {
+            let reason = match failure {
                 Failure::Rejected(rejection) => return Ok(Outcome::Rejected(rejection)),
                 Failure::Fatal(Some(known)) => return Err(known),
                 Failure::Fatal(None) => return Err(Error::Failed { operation, source: error.into() }),
-                Failure::Busy => {}
+                Failure::Busy(Busy::Throttled) => "throttled",
+                Failure::Busy(Busy::Contended) => "contended",
+                Failure::Busy(Busy::Unreachable) => "unreachable",
                 Failure::Lost => {
                     attempts.uncertain = true;
                     if attempts.once {
                         return Err(Error::OutcomeUnknown { operation, source: Some(error.into()) });
                     }
+                    "lost"
                 }
-            }
+            };
             tracing::debug!(operation, attempt = backoff.attempts, %error, "repeating a request");
             if !backoff.pause().await {
                 let source = Some(error.into());
@@ -331,6 +355,7 @@ impl Sender {
                     false => Error::Unavailable { operation, source },
                 });
             }
+            counter!("nameservice_store_retries_total", "operation" => operation, "reason" => reason).increment(1);
         }
     }
 }
@@ -374,25 +399,25 @@ where
         SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
         // Nothing listens there, so nothing was received.
         SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_rejected) => {
-            return Failure::Busy;
+            return Failure::Busy(Busy::Unreachable);
         }
         // It is unknown whether the request arrived.
         _ => return Failure::Lost,
     };
     match service.err().judged() {
         Some(Judged::Rejected(rejection)) => return Failure::Rejected(rejection),
-        Some(Judged::Busy) => return Failure::Busy,
+        Some(Judged::Busy(busy)) => return Failure::Busy(busy),
         Some(Judged::Invalid { message }) => return Failure::Fatal(invalid(&message)),
         None => {}
     }
     let status = service.raw().status().as_u16();
     match service.err().code().unwrap_or_default() {
-        "ProvisionedThroughputExceededException"
-        | "ThrottlingException"
-        | "RequestLimitExceeded"
-        | "TransactionConflictException"
-        | "TransactionInProgressException"
-        | "ReplicatedWriteConflictException" => Failure::Busy,
+        "ProvisionedThroughputExceededException" | "ThrottlingException" | "RequestLimitExceeded" => {
+            Failure::Busy(Busy::Throttled)
+        }
+        "TransactionConflictException" | "TransactionInProgressException" | "ReplicatedWriteConflictException" => {
+            Failure::Busy(Busy::Contended)
+        }
         "ValidationException" => Failure::Fatal(invalid(service.err().message().unwrap_or_default())),
         _ if status >= 500 => Failure::Lost,
         _ => Failure::Fatal(None),

@@ -4,8 +4,13 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
+    time::Duration,
 };
+
+use nameservice_model::{Observer, Progress};
+use tokio::time::timeout;
 
 use crate::{
     Embedded,
@@ -13,6 +18,9 @@ use crate::{
     feed::blocking,
     log::Readers,
 };
+
+/// How often a copy is looked at that somebody waits for.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -54,22 +62,32 @@ impl Embedded {
     /// Its feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
     /// snapshot.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
-        copy(self.readers().ok_or(BackupError::InMemory)?, to.as_ref()).await
+        copy(self.readers().ok_or(BackupError::InMemory)?, to.as_ref(), &|_| {}).await
     }
 }
 
 /// Copies the nameservice of a directory into a new one, as [`Embedded::backup`] does, also while another process uses
 /// it. Returns the position of the copy.
 pub async fn backup(directory: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+    backup_observed(directory, to, &|_| {}).await
+}
+
+/// Does the same, and passes the bytes of the copy to `observe`. The copy may be smaller than the total, which counts pages that
+/// are only partly filled.
+pub async fn backup_observed(
+    directory: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    observe: Observer<'_>,
+) -> Result<u64, BackupError> {
     let directory = directory.as_ref();
     let log = directory.join(LOG_FILE);
     match check_log(&log).map_err(BackupError::Source)? {
-        true => copy(Arc::new(Readers::new(&log)), to.as_ref()).await,
+        true => copy(Arc::new(Readers::new(&log)), to.as_ref(), observe).await,
         false => Err(BackupError::Source(crate::OpenError::Missing { directory: directory.to_owned() })),
     }
 }
 
-async fn copy(readers: Arc<Readers>, to: &Path) -> Result<u64, BackupError> {
+async fn copy(readers: Arc<Readers>, to: &Path, observe: Observer<'_>) -> Result<u64, BackupError> {
     let to = to.to_owned();
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -86,11 +104,20 @@ async fn copy(readers: Arc<Readers>, to: &Path) -> Result<u64, BackupError> {
     // It gets its name once it is whole.
     let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
     let copy = new.clone();
-    let position = blocking(move || {
+    let sized = readers.clone();
+    let total = Some(blocking(move || sized.bytes()).await.map_err(BackupError::Copy)?);
+    let mut copying = pin!(blocking(move || {
         readers.copy(&copy)?;
         Readers::position_of(&copy)
-    });
-    let position = position.await.map_err(BackupError::Copy)?;
+    }));
+    let copied = || Progress { done: fs::metadata(&new).map_or(0, |file| file.len()), total };
+    let position = loop {
+        match timeout(LOOK, &mut copying).await {
+            Ok(position) => break position.map_err(BackupError::Copy)?,
+            Err(_) => observe(copied()),
+        }
+    };
+    observe(copied());
     File::open(&new).and_then(|new| new.sync_all()).map_err(failed(&new))?;
     fs::rename(&new, &file).map_err(failed(&file))?;
     sync_directory(&to).map_err(failed(&to))?;

@@ -47,8 +47,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-pub use backup::{BackupError, backup};
-pub use doctor::{CODES, Examined, examine};
+pub use backup::{BackupError, backup, backup_observed};
+pub use doctor::{CODES, Examined, examine, examine_observed};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};
 pub use state::Replicated;

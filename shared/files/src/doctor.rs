@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use nameservice_embedded::{Finding, Fix, Severity};
-use nameservice_model::{Address, RecordKind, Result, chain};
+use nameservice_model::{Address, Observer, Progress, RecordKind, Result, chain};
 
 use crate::{
     Files,
@@ -15,6 +15,8 @@ use crate::{
 
 /// A staging file that is younger may be in use.
 const STAGE_AGE_MS: i64 = 3_600_000;
+/// How many records are read between two reports of the progress.
+const OBSERVED: u64 = 64;
 
 /// Every code of a finding about files, and what it means.
 pub const CODES: &[(&str, &str)] = &[
@@ -67,30 +69,48 @@ impl Files {
     /// Examines all files, gives what it finds to `found`, and repairs what can be repaired safely if `fix` says so: wrong
     /// counts of branches, and staging files that nobody uses any more. Records are never removed or invented.
     pub async fn examine(&self, fix: bool, found: &mut (dyn FnMut(Finding) + Send)) -> Result<Examined> {
+        self.examine_observed(fix, found, &|_| {}).await
+    }
+
+    /// Does the same, and passes the records that were read to `observe`.
+    pub async fn examine_observed(
+        &self,
+        fix: bool,
+        found: &mut (dyn FnMut(Finding) + Send),
+        observe: Observer<'_>,
+    ) -> Result<Examined> {
         let entries = self.inner.storage.list(names::ROOT).await?;
         let mut report = Report { findings: found };
         let mut examined = Examined { files: entries.len() as u64, ..Examined::default() };
         self.examine_entries(&entries, fix, &mut report).await;
         let pairs = self.pairs(names::ROOT).await?;
-        let mut known = BTreeMap::new();
-        self.read_pairs(&pairs, |pair, found| match found {
-            Ok(stored) => {
-                examined.records += 1;
-                self.examine_record(&pair.main.key, &stored, &mut report);
-                let record = stored.portable.record;
-                known.insert(
-                    record.address,
-                    Known {
-                        kind: record.kind,
-                        source_branch: record.source_branch,
-                        branches: record.branches,
-                        dependencies: record.dependencies,
-                    },
-                );
+        let (mut known, mut read) = (BTreeMap::new(), 0);
+        let total = Some(pairs.len() as u64);
+        self.read_pairs(&pairs, |pair, found| {
+            read += 1;
+            if u64::is_multiple_of(read, OBSERVED) {
+                observe(Progress { done: read, total });
             }
-            Err(reason) => self.unreadable(pair, &reason, &mut report),
+            match found {
+                Ok(stored) => {
+                    examined.records += 1;
+                    self.examine_record(&pair.main.key, &stored, &mut report);
+                    let record = stored.portable.record;
+                    known.insert(
+                        record.address,
+                        Known {
+                            kind: record.kind,
+                            source_branch: record.source_branch,
+                            branches: record.branches,
+                            dependencies: record.dependencies,
+                        },
+                    );
+                }
+                Err(reason) => self.unreadable(pair, &reason, &mut report),
+            }
         })
         .await?;
+        observe(Progress { done: read, total });
         self.examine_references(&known, fix, &mut report).await;
         Ok(examined)
     }

@@ -19,7 +19,7 @@ use crate::{
     auth::{Auth, Principal, Scope},
     filter::{Filter, Interest, Visible},
     problem::Problem,
-    request_log::Noted,
+    request_log::{CallOf, Noted},
     service::Received,
 };
 
@@ -136,6 +136,13 @@ impl<S: Needs> Allowed<S> {
         self.principal.check(scope, address)
     }
 
+    /// Notes what came of the request, for the metrics.
+    pub fn came_to(&self, outcome: &'static str) {
+        if let Some(noted) = &self.noted {
+            noted.outcome(outcome);
+        }
+    }
+
     /// Permits a record that the path does not name.
     pub fn target(self, address: Address) -> Result<Target<S>, Problem> {
         self.principal.check(S::SCOPE, &address)?;
@@ -161,9 +168,7 @@ impl<S: Needs> Target<S> {
 
     /// Notes what came of the request, for the metrics.
     pub(crate) fn came_to(&self, outcome: &'static str) {
-        if let Some(noted) = &self.allowed.noted {
-            noted.outcome(outcome);
-        }
+        self.allowed.came_to(outcome);
     }
 
     /// Returns the record as the caller may see it (see [`Allowed::shown`]).
@@ -208,6 +213,9 @@ where
             // Nobody can repeat a call that has no name.
             None => Call::fresh(),
         };
+        if let Some(wanted) = parts.extensions.get::<CallOf>() {
+            wanted.note(&call.request_id);
+        }
         Ok(Self { principal, call, noted, needs: PhantomData })
     }
 }

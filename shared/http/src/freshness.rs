@@ -191,6 +191,7 @@ impl Positioned {
                 Err(_) => return,
             },
         };
-        response.headers_mut().insert(POSITION, HeaderValue::from(position));
+        // A handler that knows better has set it.
+        response.headers_mut().entry(POSITION).or_insert(HeaderValue::from(position));
     }
 }

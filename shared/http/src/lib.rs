@@ -37,7 +37,7 @@ pub use key_source::{KeyFile, KeySource};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use path::{entrance, escape_path};
 pub use problem::Problem;
-pub use request_log::{Answered, log_requests, report_requests};
+pub use request_log::{Answered, CallOf, log_requests, report_requests};
 pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
 pub use signatures::TOKEN_SIGNATURES;
 pub use verifier::{InvalidKeys, Required, Verifier};

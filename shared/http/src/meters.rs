@@ -90,7 +90,36 @@ impl Drop for InFlight {
 pub(crate) struct OperationMeters {
     operation: String,
     duration: Histogram,
-    outcomes: RwLock<Vec<(String, Counter)>>,
+    outcomes: RwLock<Vec<(String, OutcomeCounters)>>,
+}
+
+/// What counts one outcome of an operation.
+struct OutcomeCounters {
+    requests: Counter,
+    /// Where it is one of a lease.
+    lease: Option<Counter>,
+}
+
+impl OutcomeCounters {
+    fn increment(&self) {
+        self.requests.increment(1);
+        if let Some(lease) = &self.lease {
+            lease.increment(1);
+        }
+    }
+}
+
+/// Returns what counts the outcome of a request about a lease. A lease is lost to a push, too.
+pub(crate) fn lease_counter(operation: &str, outcome: &str) -> Option<Counter> {
+    const LEASES: &str = "/v1/leases/{address}";
+    let outcome = match (operation.split_once(' '), outcome) {
+        (_, "lease_lost") => "lost",
+        (Some(("PUT", LEASES)), "ok") => "held",
+        (Some(("PUT", LEASES)), "lease_held") => "busy",
+        (Some(("DELETE", LEASES)), "ok") => "released",
+        _ => return None,
+    };
+    Some(counter!("nameservice_leases_total", "outcome" => outcome))
 }
 
 impl OperationMeters {
@@ -103,15 +132,16 @@ impl OperationMeters {
     pub(crate) fn answered(&self, outcome: Cow<'static, str>, duration: Duration) {
         self.duration.record(duration);
         let kept = self.outcomes.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, counter)) = kept.iter().find(|(name, _)| *name == outcome) {
-            return counter.increment(1);
+        if let Some((_, counters)) = kept.iter().find(|(name, _)| *name == outcome) {
+            return counters.increment();
         }
         drop(kept);
-        let name = outcome.to_string();
-        let counter =
+        let (name, lease) = (outcome.to_string(), lease_counter(&self.operation, &outcome));
+        let requests =
             counter!("nameservice_requests_total", "operation" => self.operation.clone(), "outcome" => outcome);
-        counter.increment(1);
-        self.outcomes.write().unwrap_or_else(PoisonError::into_inner).push((name, counter));
+        let counters = OutcomeCounters { requests, lease };
+        counters.increment();
+        self.outcomes.write().unwrap_or_else(PoisonError::into_inner).push((name, counters));
     }
 }
 

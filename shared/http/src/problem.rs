@@ -184,6 +184,19 @@ impl Problem {
         Self::new(Kind::Misdirected, format!("this service is not `{host}`: ask for localhost, or serve it with keys"))
     }
 
+    /// A page of another host tries to open a socket, which a browser lets it.
+    pub fn foreign_origin(origin: &str) -> Self {
+        Self::new(
+            Kind::Misdirected,
+            format!("pages of {origin} cannot open a socket here: only those of this service can"),
+        )
+    }
+
+    /// A request that should have opened a socket, and does not; what to do instead.
+    pub fn no_socket(instead: &str) -> Self {
+        Self::new(Kind::MethodNotAllowed, instead).header(header::ALLOW, HeaderValue::from_static("POST"))
+    }
+
     /// No such record, or none that the caller may see.
     pub fn unknown_record(address: &Address) -> Self {
         Self::new(Kind::UnknownRecord, format!("there is no record `{address}`"))

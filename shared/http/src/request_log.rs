@@ -13,10 +13,11 @@ use axum::{
     middleware::{Next, from_fn, from_fn_with_state},
     response::Response,
 };
+use nameservice_model::RequestId;
 
 use crate::{
     REQUEST_ID,
-    meters::{Meters, operation},
+    meters::{Meters, lease_counter, operation},
     problem::Rejected,
     trace::trace_id,
 };
@@ -58,6 +59,21 @@ impl Noted {
     }
 }
 
+/// The id of the call that a request makes, for whoever wraps the service: an extension of the request, which its handler fills in.
+#[derive(Clone, Debug, Default)]
+pub struct CallOf(Arc<OnceLock<RequestId>>);
+
+impl CallOf {
+    pub(crate) fn note(&self, id: &RequestId) {
+        self.0.get_or_init(|| id.clone());
+    }
+
+    /// Returns the id; `None` where the request was rejected before it had one.
+    pub fn id(&self) -> Option<&RequestId> {
+        self.0.get()
+    }
+}
+
 /// Logs every request that a finished service answers at the level info, and why it was rejected at debug; counts and
 /// measures it.
 pub fn log_requests(service: Router) -> Router {
@@ -75,6 +91,8 @@ pub struct Answered {
     pub duration: Duration,
     /// The trace that it belongs to, where the caller or the gateway has named one.
     pub trace_id: Option<String>,
+    /// The id of the call, of a write: its rows have it, and the consumer of the stream goes on with it.
+    pub call: Option<String>,
 }
 
 /// Calls this for every request that a finished service answers.
@@ -86,9 +104,17 @@ pub fn report_requests(service: Router, report: impl Fn(&Answered) + Clone + Sen
             request.extensions_mut().insert(noted.clone());
             let operation = operation(request.method(), route(&request).as_ref().map(MatchedPath::as_str));
             let trace_id = trace_id(request.headers()).map(str::to_owned);
+            let call = CallOf::default();
+            if !request.method().is_safe() {
+                request.extensions_mut().insert(call.clone());
+            }
             let response = next.run(request).await;
             let (outcome, duration) = (noted.outcome_of(&response), begun.elapsed());
-            report(&Answered { operation, outcome, duration, trace_id });
+            if let Some(lease) = lease_counter(&operation, &outcome) {
+                lease.increment(1);
+            }
+            let call = call.id().map(|id| id.as_str().to_owned());
+            report(&Answered { operation, outcome, duration, trace_id, call });
             response
         }
     }))

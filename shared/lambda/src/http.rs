@@ -13,7 +13,7 @@ use nameservice_http::{
     service,
 };
 
-use crate::{InvalidVariable, connect, emf::Emf, environment, log, runtime};
+use crate::{InvalidVariable, connect, emf, environment, log, no_store::NoStore, runtime};
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
@@ -28,24 +28,28 @@ const AUDIENCE: &str = "NAMESERVICE_AUDIENCE";
 /// (Lambda sends one request at a time), a client that loads nothing but the environment, and a TLS connection that
 /// is opened beside the wait for the first request, not before it.
 pub fn serve_lambda(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Connected, Answers::Whole, async || Ok(Auth::Gateway))
+    serve(route, Answers::Whole, async || Ok(Auth::Gateway))
 }
 
 /// Serves one route that never reads the store: its role may not even be allowed to.
 pub fn serve_without_store(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Unused, Answers::Whole, async || Ok(Auth::Gateway))
+    log();
+    runtime()?.block_on(async {
+        let app = App::new(Arc::new(NoStore), Arc::new(NoStore), Auth::Gateway);
+        answer(Router::from(route), app, Answers::Whole).await
+    })
 }
 
 /// Serves one route at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
 /// against the keys in `NAMESERVICE_JWKS`. Without keys only callers that IAM has checked are let in.
 pub fn serve_function_url(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Connected, Answers::Whole, verified)
+    serve(route, Answers::Whole, verified)
 }
 
 /// The same for a route whose answers have no end: they are sent piece by piece. The function URL's invoke mode must be
 /// `RESPONSE_STREAM`.
 pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
-    serve(route, StoreUse::Connected, Answers::Streamed, verified)
+    serve(route, Answers::Streamed, verified)
 }
 
 async fn verified() -> Result<Auth, Error> {
@@ -72,39 +76,28 @@ enum Answers {
     Streamed,
 }
 
-/// Whether the route reads the store.
-#[derive(PartialEq)]
-enum StoreUse {
-    Connected,
-    Unused,
-}
-
-fn serve(
-    route: Route,
-    use_of_store: StoreUse,
-    answers: Answers,
-    auth: impl AsyncFnOnce() -> Result<Auth, Error>,
-) -> Result<(), Error> {
+fn serve(route: Route, answers: Answers, auth: impl AsyncFnOnce() -> Result<Auth, Error>) -> Result<(), Error> {
     log();
     runtime()?.block_on(async {
         let auth = auth().await?;
         let (store, feed) = environment::connections()?;
-        if use_of_store == StoreUse::Connected {
-            tokio::spawn(connect(store.clone()));
-        }
-        let router = Router::from(route);
-        let app = App::new(Arc::new(store), Arc::new(feed), auth);
-        match answers {
-            Answers::Whole => lambda_http::run(reporting(service(router.layer(Extension(WholeAnswers)), app))).await,
-            Answers::Streamed => lambda_http::run_with_streaming_response(reporting(service(router, app))).await,
-        }
+        tokio::spawn(connect(store.clone()));
+        answer(Router::from(route), App::new(Arc::new(store), Arc::new(feed), auth), answers).await
     })
+}
+
+/// Answers requests until the function is stopped.
+async fn answer(router: Router<App>, app: App, answers: Answers) -> Result<(), Error> {
+    match answers {
+        Answers::Whole => lambda_http::run(reporting(service(router.layer(Extension(WholeAnswers)), app))).await,
+        Answers::Streamed => lambda_http::run_with_streaming_response(reporting(service(router, app))).await,
+    }
 }
 
 /// The same with the metrics that the environment asks for.
 fn reporting(service: Router) -> MapRequest<Router, fn(Request) -> Request> {
-    let service = match Emf::of_environment() {
-        Some(emf) => report_requests(service, move |answered| emf.write(answered)),
+    let service = match emf::of_environment() {
+        Some(emf) => report_requests(service, move |answered| emf.write_request(answered)),
         None => service,
     };
     MapRequest::new(service, translated)

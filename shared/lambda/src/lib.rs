@@ -5,11 +5,12 @@
 //! [`serve_streaming_url`] at a function URL, [`serve_without_store`] for a route that reads no table, and
 //! [`serve_events`] for a function that takes something else than HTTP requests.
 
-#[cfg(feature = "http")]
 mod emf;
 mod environment;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod no_store;
 
 use std::time::Instant;
 
@@ -31,9 +32,19 @@ where
     log();
     runtime()?.block_on(async {
         let (store, feed) = environment::connections()?;
+        // From here on something is measured.
+        let _ = emf::of_environment();
         tokio::spawn(connect(store.clone()));
         function(store, feed).await
     })
+}
+
+/// Writes what was measured since the last time to the log, where the environment asks for metrics: at the end of each event of a
+/// function that [`serve_events`] runs.
+pub fn write_metrics() {
+    if let Some(emf) = emf::of_environment() {
+        emf.write();
+    }
 }
 
 /// One thread: Lambda sends one request at a time.

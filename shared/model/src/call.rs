@@ -14,6 +14,8 @@ pub struct RequestId(String);
 impl RequestId {
     /// The length of the first hash in the text, which names the caller and the key.
     pub const PREFIX_LENGTH: usize = 32;
+    /// The length of the second hash.
+    const SPAN_LENGTH: usize = 16;
 
     /// Returns the id of these two hashes: of the caller and the key, and of the rest of the request. The second only
     /// distinguishes requests under one key, so it is shorter.
@@ -34,6 +36,18 @@ impl RequestId {
     /// Returns the part that names the caller and the key.
     pub fn prefix(&self) -> &str {
         self.0.get(..Self::PREFIX_LENGTH).unwrap_or(&self.0)
+    }
+
+    /// Returns the context of the trace of what follows from the call, as W3C's `traceparent`: the first hash is the id of the trace,
+    /// the second that of the span in it which all others continue. Whoever reads the id from an item finds the same context.
+    /// `None` for a stored id that is none of ours.
+    pub fn traceparent(&self) -> Option<String> {
+        let is_hash = |hash: &str| {
+            hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) && hash.bytes().any(|byte| byte != b'0')
+        };
+        let (trace, span) = self.0.split_at_checked(Self::PREFIX_LENGTH)?;
+        let is_ours = span.len() == Self::SPAN_LENGTH && is_hash(trace) && is_hash(span);
+        is_ours.then(|| format!("00-{trace}-{span}-01"))
     }
 
     /// Whether a stored id is of another request under the same key.
@@ -88,5 +102,16 @@ mod tests {
         assert!(one.shares_key_with(two.as_str()) && !one.shares_key_with(one.as_str()));
         assert!(!one.shares_key_with(other.as_str()) && !one.shares_key_with("-"));
         assert_ne!(Call::fresh().request_id.prefix(), Call::fresh().request_id.prefix());
+    }
+
+    #[test]
+    fn an_id_of_ours_is_the_context_of_a_trace_and_nothing_else_is() {
+        let id = RequestId::from_hashes([0xab; 16], [1; 8]);
+        assert_eq!(id.traceparent().unwrap(), format!("00-{}-{}-01", "ab".repeat(16), "01".repeat(8)));
+        assert!(Call::fresh().request_id.traceparent().is_some());
+        let zero = RequestId::from_hashes([0; 16], [1; 8]);
+        for stored in ["", "-", zero.as_str(), &id.as_str()[1..], &id.as_str().to_uppercase(), &"ä".repeat(24)] {
+            assert_eq!(RequestId::stored(stored).traceparent(), None, "{stored}");
+        }
     }
 }

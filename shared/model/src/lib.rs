@@ -19,6 +19,7 @@ mod lease;
 mod name;
 mod outcome;
 mod payload;
+mod progress;
 mod publication;
 mod push;
 mod query;
@@ -53,6 +54,7 @@ pub use payload::{
     Config, GraphIndex, Head, Index, IndexRoot, InvalidPayload, InvalidReason, LEGACY_ADDRESS, MAX_GRAPH_NAME_BYTES,
     MAX_PAYLOAD_DEPTH, MAX_STATE_BYTES, Object, Status, StatusPayload, check_object, check_state,
 };
+pub use progress::{Observer, Progress};
 pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_BYTES, ResetTo};
 pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};
 pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nameservice_model::{Address, ChangeFeed, Cursor, Error, Limit, NameService, Record, Result};
+use nameservice_model::{Address, ChangeFeed, Cursor, Error, Limit, NameService, Observer, Progress, Record, Result};
 
 use crate::{Action, Applied, Document, OpenSearch, RequestError};
 
@@ -27,8 +27,13 @@ pub struct Rebuilt {
 }
 
 /// Writes the document of every record, from a snapshot, and removes those of records that are gone. Documents of changes that
-/// come meanwhile are newer, and stay.
-pub async fn rebuild(index: &OpenSearch, names: &dyn NameService, feed: &dyn ChangeFeed) -> Result<Rebuilt> {
+/// come meanwhile are newer, and stay. Reports how many records are done.
+pub async fn rebuild(
+    index: &OpenSearch,
+    names: &dyn NameService,
+    feed: &dyn ChangeFeed,
+    observe: Observer<'_>,
+) -> Result<Rebuilt> {
     // Before the first page: what changes while the pages are read follows it. No document has the version 0.
     let position = feed.position().await?.max(1);
     let mut done = Rebuilt { position, ..Rebuilt::default() };
@@ -38,6 +43,7 @@ pub async fn rebuild(index: &OpenSearch, names: &dyn NameService, feed: &dyn Cha
         let actions = page.items.iter().map(|record| indexed(record, position)).collect();
         write(index, actions, &mut done).await?;
         done.records += page.items.len() as u64;
+        observe(Progress { done: done.records, total: None });
         cursor = page.cursor;
         if cursor.is_none() {
             break;

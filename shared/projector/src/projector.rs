@@ -164,10 +164,12 @@ impl<P: Projection> Projector<P> {
     /// Writes the row of every record, from a snapshot, beside whatever changes meanwhile, and removes the rows of those that
     /// are gone. Returns the position from which the feed continues.
     pub async fn rebuild(&self) -> Result<Checkpoint> {
+        // Before the position: another projector of these rows may come further than it meanwhile.
+        let before = self.rows.checkpoint().await?;
         // Before the first page: what changes while the pages are read follows it.
         let position = self.feed.position().await?;
         let checkpoint = Checkpoint { position, recorded_at: now() };
-        if self.rows.checkpoint().await?.is_some_and(|before| before.position > position) {
+        if before.is_some_and(|before| before.position > position) {
             tracing::warn!(
                 projection = self.projection.name(),
                 position,

@@ -12,10 +12,10 @@ use std::{
 use async_trait::async_trait;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_model::{
-    Address, AdminPublisher as _, Call, ChangeFeed as _, ConfigPublisher as _, ConfigPush, ContentId, Error,
-    GraphSourcePublication, GraphSourcePublisher as _, HeadPush, IndexPush, LeasePublisher as _, LeaseRequest, Limit,
-    NameService as _, NewConfig, NewHead, NewIndex, NewStatus, Object, Publisher as _, Record, RecordKind,
-    RefPublisher as _, Result, StatusPayload, StatusPublisher as _, StatusPush,
+    Address, AdminPublisher as _, Call, ChangeFeed, ConfigPublisher as _, ConfigPush, ContentId, Error,
+    GraphSourcePublication, GraphSourcePublisher as _, HeadPush, History, HistoryQuery, IndexPush, LeasePublisher as _,
+    LeaseRequest, Limit, NameService as _, NewConfig, NewHead, NewIndex, NewStatus, Object, Publisher as _, Record,
+    RecordKind, RefPublisher as _, Result, Run, StatusPayload, StatusPublisher as _, StatusPush,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
@@ -297,6 +297,51 @@ async fn a_rebuild_beside_live_pushes_shows_no_wrong_row_at_any_time() {
     assert!(watcher.await.unwrap() > 0);
     follower.abort();
     while !projector.catch_up(None).await.unwrap().is_complete {}
+    assert_eq!(stored(&rows), scanned(&names).await);
+}
+
+/// A feed whose end is reached by another projector, after a further change, before its answer arrives.
+struct Overtaken {
+    names: Embedded,
+    other: Projector<Records>,
+}
+
+#[async_trait]
+impl ChangeFeed for Overtaken {
+    async fn position(&self) -> Result<u64> {
+        let position = self.names.position().await?;
+        let _ = self.names.create_ledger(&Call::fresh(), &at(&format!("after{position}")), None, None).await?;
+        self.other.catch_up(None).await?;
+        Ok(position)
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
+        self.names.changes(after, limit).await
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        self.names.wait(after, at_most).await
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        self.names.history(address, query).await
+    }
+}
+
+#[tokio::test]
+async fn a_rebuild_that_another_projector_overtakes_removes_nothing() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    let _ = names.create_ledger(&Call::fresh(), &at("db"), None, None).await.unwrap();
+    let rows = Arc::new(MemoryRows::new());
+    let other = projector(&names, rows.clone());
+    other.catch_up(None).await.unwrap();
+    let feed = Overtaken { names: names.clone(), other };
+    let overtaken = Projector::new(Records, Arc::new(names.clone()), Arc::new(feed), rows.clone());
+    let rebuilt = overtaken.rebuild().await.unwrap();
+    let end = names.position().await.unwrap();
+    assert!(rebuilt.position < end);
+    // Rows that began anew would have the position of the rebuild.
+    assert_eq!(rows.checkpoint().await.unwrap().map(|checkpoint| checkpoint.position), Some(end));
     assert_eq!(stored(&rows), scanned(&names).await);
 }
 

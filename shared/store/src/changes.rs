@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use nameservice_model::{
     Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, GraphIndex, Identity, IndexRoot,
-    MAX_CHANGE_PAYLOAD_BYTES, Result, redact,
+    MAX_CHANGE_PAYLOAD_BYTES, RequestId, Result, redact,
 };
 use serde_json::{Value, json};
 
@@ -96,6 +96,12 @@ impl StreamRecord {
     pub fn identities(&self) -> Option<Identities> {
         let (address, ChangedPart::Meta) = self.part().ok()?? else { return None };
         Some(Identities { address, before: identity(&self.old), after: identity(&self.new) })
+    }
+
+    /// Returns the call that wrote it, where that has left its id: of a concern, and not of a writer of others' or of a deletion.
+    pub fn call(&self) -> Option<RequestId> {
+        let [old, new] = [&self.old, &self.new].map(|image| items::text(image, ATTR_REQUEST_IDS[0]));
+        new.filter(|id| Some(*id) != old).map(RequestId::stored)
     }
 
     /// Which part of which record the item is; `None` for an item that is no part of one.
@@ -288,6 +294,17 @@ mod tests {
     fn item(attributes: Value) -> Item {
         let Value::Object(members) = attributes else { return Item::new() };
         members.into_iter().map(|(name, value)| (name, items::attribute(&value))).collect()
+    }
+
+    #[test]
+    fn the_call_of_a_record_is_the_one_whose_id_is_new_in_it() {
+        let call = |old, new| record("head", old, new).call().map(|id| id.as_str().to_owned());
+        let id = |id: &str| json!({"request_id": id});
+        assert_eq!(call(json!({}), id("a")).as_deref(), Some("a"));
+        assert_eq!(call(id("a"), id("b")).as_deref(), Some("b"));
+        // Another program has written beside it.
+        assert_eq!(call(id("a"), id("a")), None);
+        assert_eq!(call(id("a"), json!({})), None);
     }
 
     fn record(sk: &str, old: Value, new: Value) -> StreamRecord {

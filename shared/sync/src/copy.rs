@@ -70,7 +70,7 @@ impl CopyOptions {
 /// How far a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct CopyProgress {
     /// How many records were read.
     pub read: u64,
     /// How many were written.
@@ -80,7 +80,7 @@ pub struct Progress {
 }
 
 /// Receives the progress of a copy after each page.
-pub type Observer<'a> = &'a (dyn Fn(Progress) + Send + Sync);
+pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) + Send + Sync);
 
 /// Copies what is missing or older at the target: branches after what they were made from, graph sources after what they
 /// depend on. It can be cut off at any point and repeated.
@@ -88,7 +88,7 @@ pub async fn copy(
     source: &dyn Source,
     target: &Arc<dyn Backend>,
     options: &CopyOptions,
-    observe: Observer<'_>,
+    observe: CopyObserver<'_>,
 ) -> Result<Report> {
     let copier = Copier::new(source, target, options);
     let mut reading = source.read().await?;
@@ -101,14 +101,14 @@ pub async fn copy(
         }
         read += found.len() as u64;
         copier.page(found).await?;
-        observe(Progress { read, written: copier.written.load(Ordering::Relaxed), is_comparing: false });
+        observe(CopyProgress { read, written: copier.written.load(Ordering::Relaxed), is_comparing: false });
     }
     drop(reading);
     let mut report = copier.into_report();
     report.position = position;
     report.kept_addresses = source.kept_addresses();
     if source.can_be_read_again() && !options.dry_run {
-        observe(Progress { read, written: report.copied.count, is_comparing: true });
+        observe(CopyProgress { read, written: report.copied.count, is_comparing: true });
         let compared = compare(source, target, None, false).await?;
         report.already_there = compared.same.saturating_sub(report.copied.count);
         report.newer_there = compared.newer_there;

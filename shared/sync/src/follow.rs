@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::{
     Found, Result, Source, SyncError,
-    copy::{Copier, CopyOptions, Observer, Progress, copy},
+    copy::{Copier, CopyObserver, CopyOptions, CopyProgress, copy},
     report::Report,
 };
 
@@ -39,7 +39,7 @@ pub async fn mirror(
     target: &Arc<dyn Backend>,
     options: &CopyOptions,
     prefix: Option<&str>,
-    observe: Observer<'_>,
+    observe: CopyObserver<'_>,
     mut report: impl FnMut(Mirrored) -> bool + Send,
 ) -> Result<()> {
     let feed = source.feed().ok_or_else(|| SyncError::Unsupported("a dump has no changes to follow".into()))?;
@@ -68,7 +68,7 @@ pub async fn mirror(
             }
             Err(error) => return Err(error),
         }
-        observe(Progress::default());
+        observe(CopyProgress::default());
     }
 }
 
@@ -76,7 +76,7 @@ async fn whole(
     source: &dyn Source,
     target: &Arc<dyn Backend>,
     options: &CopyOptions,
-    observe: Observer<'_>,
+    observe: CopyObserver<'_>,
 ) -> Result<Option<Mirrored>> {
     let report = copy(source, target, options, observe).await?;
     let position =

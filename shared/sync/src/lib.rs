@@ -30,7 +30,7 @@ pub mod report;
 mod source;
 
 pub use compare::compare;
-pub use copy::{CopyOptions, Observer, Progress, copy};
+pub use copy::{CopyObserver, CopyOptions, CopyProgress, copy};
 pub use dump::{DumpPlace, DumpSource, Exported, export};
 pub use error::{Result, SyncError};
 pub use follow::{Mirrored, mirror};

@@ -31,7 +31,7 @@ impl Pair {
     }
 
     async fn fetch(&self) -> Fetched {
-        remotes::fetch(&backend(&self.remote), None, &self.tracking, "origin").await.unwrap()
+        remotes::fetch(&backend(&self.remote), None, &self.tracking, "origin", &|_| {}).await.unwrap()
     }
 
     async fn pull(&self) -> Moved {
@@ -40,18 +40,18 @@ impl Pair {
 
     async fn pull_with(&self, options: &MoveOptions) -> Moved {
         let (local, remote) = (backend(&self.local), backend(&self.remote));
-        remotes::pull(&local, Some(&remote), None, &self.tracking, "origin", options).await.unwrap()
+        remotes::pull(&local, Some(&remote), None, &self.tracking, "origin", options, &|_| {}).await.unwrap()
     }
 
     async fn push(&self) -> Moved {
         let (local, remote) = (backend(&self.local), backend(&self.remote));
         let options = MoveOptions::default();
-        remotes::push(&local, &remote, None, &self.tracking, "origin", &options).await.unwrap()
+        remotes::push(&local, &remote, None, &self.tracking, "origin", &options, &|_| {}).await.unwrap()
     }
 
     async fn status(&self) -> Moved {
         let (local, remote) = (backend(&self.local), backend(&self.remote));
-        remotes::status(&local, Some(&remote), None, &self.tracking, "origin").await.unwrap()
+        remotes::status(&local, Some(&remote), None, &self.tracking, "origin", &|_| {}).await.unwrap()
     }
 }
 

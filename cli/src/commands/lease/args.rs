@@ -7,8 +7,8 @@ use nameservice_api::leases::Claim;
 use nameservice_model::{Address, LeaseName};
 
 use crate::{
-    args::{AddressArgs, KeyArgs},
     failure::Failure,
+    options::{AddressArgs, KeyArgs},
     values,
 };
 

@@ -72,4 +72,13 @@ run "complete" {
     condition     = aws_kms_key.nameservice.enable_key_rotation && length([for statement in jsondecode(aws_kms_key.nameservice.policy).Statement : statement if statement.Sid == "Logs"]) == 1
     error_message = "The key is rotated, and CloudWatch Logs may use it."
   }
+
+  assert {
+    condition = alltrue([
+      for statement in jsondecode(aws_kms_key.nameservice.policy).Statement :
+      toset(statement.Action) == toset(["kms:Decrypt", "kms:GenerateDataKey*"]) && statement.Principal.Service == "sns.amazonaws.com" && statement.Effect == "Allow"
+      if try(statement.Sid, "") == "Topic"
+    ]) && length([for statement in jsondecode(aws_kms_key.nameservice.policy).Statement : statement if try(statement.Sid, "") == "Topic"]) == 1
+    error_message = "SNS may use the key: it delivers to the encrypted queue of the read model."
+  }
 }

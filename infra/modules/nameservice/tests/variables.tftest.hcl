@@ -224,7 +224,7 @@ run "search" {
   }
 
   assert {
-    condition     = alltrue([for name in ["search_get", "search_sink"] : aws_lambda_function.this[name].environment[0].variables["NAMESERVICE_SEARCH_URL"] == "https://search-names.eu-central-1.es.amazonaws.com" && strcontains(aws_iam_role_policy.this[name].policy, "arn:aws:es:eu-central-1:123456789012:domain/names/nameservice/*")])
+    condition     = aws_lambda_function.this["health_get"].environment[0].variables["NAMESERVICE_SEARCH_URL"] == var.search.url && alltrue([for name in ["search_get", "search_sink"] : aws_lambda_function.this[name].environment[0].variables["NAMESERVICE_SEARCH_URL"] == "https://search-names.eu-central-1.es.amazonaws.com" && strcontains(aws_iam_role_policy.this[name].policy, "arn:aws:es:eu-central-1:123456789012:domain/names/nameservice/*")])
     error_message = "The sink writes the index that the search reads, and both may use no other."
   }
 
@@ -246,7 +246,7 @@ run "search" {
 
 run "no_search" {
   assert {
-    condition     = length(aws_sqs_queue.search) == 0 && !contains(keys(aws_lambda_function.this), "search_sink") && !contains(keys(aws_lambda_function.this["search_get"].environment[0].variables), "NAMESERVICE_SEARCH_URL") && !strcontains(aws_iam_role_policy.this["search_get"].policy, "es:")
+    condition     = length(aws_sqs_queue.search) == 0 && !contains(keys(aws_lambda_function.this), "search_sink") && alltrue([for function in values(aws_lambda_function.this) : !contains(keys(function.environment[0].variables), "NAMESERVICE_SEARCH_URL")]) && !strcontains(aws_iam_role_policy.this["search_get"].policy, "es:")
     error_message = "What is off costs something, or is allowed."
   }
 }

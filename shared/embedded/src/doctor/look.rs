@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Finding, Severity};
+use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Finding, Observer, Progress, Severity};
 use rusqlite::Connection;
 
 use crate::{log::rows, state::Record};
 
 /// How many lines of SQLite's own report are shown.
 const LINES: u32 = 20;
+/// How many rows are read between two reports of the progress.
+const OBSERVED: u64 = 1024;
 const RESTORE: &str = "stop the service and restore a backup";
 
 /// What was looked at.
@@ -38,15 +40,43 @@ pub(super) enum Repair {
     Put(Box<Record>),
 }
 
+/// Counts the rows that were read, for those who wait.
+struct Rows<'a> {
+    observe: Observer<'a>,
+    read: u64,
+    total: Option<u64>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(connection: &Connection, observe: Observer<'a>) -> Self {
+        let count = "SELECT (SELECT count(*) FROM log) + (SELECT count(*) FROM tail) + (SELECT count(*) FROM records)";
+        // A file that cannot be counted is examined all the same.
+        Self { observe, read: 0, total: connection.query_row(count, [], |row| row.get(0)).ok() }
+    }
+
+    fn one_more(&mut self) {
+        self.read += 1;
+        if self.read.is_multiple_of(OBSERVED) {
+            self.show();
+        }
+    }
+
+    fn show(&self) {
+        (self.observe)(Progress { done: self.read, total: self.total });
+    }
+}
+
 /// The watermark of the last change of a part, `None` where that was its end.
 type Last = HashMap<(String, ChangedPart), Option<i64>>;
 
-pub(super) fn look(connection: &Connection) -> rusqlite::Result<(Examined, Vec<Problem>)> {
+pub(super) fn look(connection: &Connection, observe: Observer<'_>) -> rusqlite::Result<(Examined, Vec<Problem>)> {
     let mut examined = Examined::default();
     let mut problems = Vec::new();
     look_at_file(connection, &mut problems)?;
-    let (oldest, last) = look_at_changes(connection, &mut examined, &mut problems)?;
-    let records = look_at_records(connection, &mut examined, &mut problems)?;
+    let mut read = Rows::of(connection, observe);
+    let (oldest, last) = look_at_changes(connection, &mut read, &mut examined, &mut problems)?;
+    let records = look_at_records(connection, &mut read, &mut examined, &mut problems)?;
+    read.show();
     compare(&records, oldest, &last, &mut problems);
     recount(&records, &mut problems);
     Ok((examined, problems))
@@ -73,6 +103,7 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
 /// Reads all changes in order. Returns the first position after the last gap, and how each part was left.
 fn look_at_changes(
     connection: &Connection,
+    read: &mut Rows<'_>,
     examined: &mut Examined,
     problems: &mut Vec<Problem>,
 ) -> rusqlite::Result<(u64, Last)> {
@@ -94,6 +125,7 @@ fn look_at_changes(
         }
         examined.position = position;
         examined.changes += 1;
+        read.one_more();
         let address = row.get_ref(1)?.as_str()?.to_owned();
         match rows::decode_change(position, &address, row.get_ref(2)?.as_blob()?) {
             Ok(change) => {
@@ -112,6 +144,7 @@ fn look_at_changes(
 
 fn look_at_records(
     connection: &Connection,
+    read: &mut Rows<'_>,
     examined: &mut Examined,
     problems: &mut Vec<Problem>,
 ) -> rusqlite::Result<BTreeMap<String, Record>> {
@@ -120,6 +153,7 @@ fn look_at_records(
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         examined.records += 1;
+        read.one_more();
         let id: u64 = row.get(0)?;
         let record = match rows::decode_record(id, row.get_ref(1)?.as_blob()?) {
             Ok(record) => record,

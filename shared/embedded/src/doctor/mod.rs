@@ -7,7 +7,7 @@ mod look;
 
 use std::path::Path;
 
-use nameservice_model::{Finding, Fix, Result, Severity};
+use nameservice_model::{Finding, Fix, Observer, Result, Severity};
 use rusqlite::Connection;
 
 pub use self::look::Examined;
@@ -41,6 +41,17 @@ pub const CODES: &[(&str, &str)] = &[
 /// up to a gap or to one that cannot be read, so that readers of the feed begin again with a snapshot. Everything else
 /// is left to the operator: records are never removed or invented.
 pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Finding)) -> Result<Examined, OpenError> {
+    examine_observed(directory, fix, found, &|_| {})
+}
+
+/// Does the same, and passes the changes and records that were read to `observe`. SQLite's own check of the file comes before
+/// them, and does not show how far it is.
+pub fn examine_observed(
+    directory: impl AsRef<Path>,
+    fix: bool,
+    found: &mut dyn FnMut(Finding),
+    observe: Observer<'_>,
+) -> Result<Examined, OpenError> {
     let directory = Directory::existing(directory.as_ref())?;
     let path = directory.log();
     let failed = |source| OpenError::Sqlite { path: path.clone(), source };
@@ -48,7 +59,7 @@ pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Fin
     if let Some(upstream) = upstream_of(&connection).map_err(failed)? {
         return Err(OpenError::Replica { path: path.clone(), upstream });
     }
-    let (examined, problems) = look(&connection).map_err(failed)?;
+    let (examined, problems) = look(&connection, observe).map_err(failed)?;
     for mut problem in problems {
         if fix && let Some(repair) = &problem.repair {
             problem.finding.fix = match apply(&connection, repair) {
@@ -76,7 +87,7 @@ impl Embedded {
 fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
     readers.read(|connection| {
         let transaction = connection.unchecked_transaction()?;
-        let (examined, problems) = look(&transaction)?;
+        let (examined, problems) = look(&transaction, &|_| {})?;
         Ok((examined, problems.into_iter().map(|problem| problem.finding).collect()))
     })
 }

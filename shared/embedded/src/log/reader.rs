@@ -90,6 +90,15 @@ impl Readers {
         })
     }
 
+    /// How many bytes a copy of the log has at most.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        self.read(|connection| {
+            let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u64>(0));
+            let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+            Ok(pages.saturating_mul(pragma("page_size")?))
+        })
+    }
+
     /// The position of the last change in a log that nobody uses.
     pub(crate) fn position_of(path: &Path) -> Result<u64> {
         let read = || -> Result<u64, Failure> {

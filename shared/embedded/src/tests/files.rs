@@ -3,15 +3,17 @@
 use std::{
     fs::{self, File},
     path::Path,
+    sync::Mutex,
 };
 
-use nameservice_model::{AdminPublisher as _, Call, NameService, Protection, Purged};
+use nameservice_model::{AdminPublisher as _, Call, NameService, Progress, Protection, Purged};
 use rusqlite::Connection;
 
 use super::{at, head_of, open, pushed};
 use crate::{
-    BackupError, Embedded, OpenError, Options,
+    BackupError, Embedded, OpenError, Options, backup_observed,
     directory::{FORMAT, LOG_FILE},
+    examine_observed,
 };
 
 /// The files of a directory with what is in them, less the lock.
@@ -223,6 +225,27 @@ async fn a_backup_of_a_served_directory_is_consistent_and_opens() {
     assert!(matches!(memory.backup(parent.path().join("x")).await, Err(BackupError::InMemory)));
     assert!(!parent.path().join("x").exists());
     assert!(names.lookup(&at("a0")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_backup_or_an_examination_sees_how_far_it_is() {
+    let directory = filled().await;
+    let parent = tempfile::tempdir().unwrap();
+    let to = parent.path().join("copy");
+    let seen = Mutex::new(Vec::new());
+    backup_observed(directory.path(), &to, &|progress| seen.lock().unwrap().push(progress)).await.unwrap();
+    let seen = seen.into_inner().unwrap();
+    let last = *seen.last().unwrap();
+    assert!(
+        seen.is_sorted_by_key(|progress| progress.done) && seen.iter().all(|progress| progress.total == last.total)
+    );
+    let size = fs::metadata(to.join(LOG_FILE)).unwrap().len();
+    assert!(last.done == size && last.total.is_some_and(|total| total >= size), "{last:?} {size}");
+
+    let seen = Mutex::new(Vec::new());
+    let examined = examine_observed(&to, false, &mut |_| {}, &|progress| seen.lock().unwrap().push(progress)).unwrap();
+    let rows = examined.records + examined.changes;
+    assert_eq!(seen.into_inner().unwrap().last(), Some(&Progress { done: rows, total: Some(rows) }));
 }
 
 #[tokio::test]

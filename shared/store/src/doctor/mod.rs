@@ -19,7 +19,7 @@ mod retractions;
 
 use std::{collections::HashMap, time::Duration};
 
-use nameservice_model::{Call, ChangeFeed, RecordKind, Result};
+use nameservice_model::{Call, ChangeFeed, Observer, Progress, RecordKind, Result};
 pub use nameservice_model::{Finding, Fix, Severity};
 
 pub use self::partition::Written;
@@ -83,7 +83,7 @@ impl Store {
     /// Needs `dynamodb:Scan`, `Query` and `BatchGetItem` on the table, and to fix `PutItem`, `UpdateItem`, `DeleteItem`
     /// and `ConditionCheckItem`.
     pub async fn examine(&self, fix: bool, found: Sink<'_>) -> Result<Examined> {
-        self.examine_with(None, fix, found).await
+        self.examine_observed(None, fix, found, &|_| {}).await
     }
 
     /// Does the same, and compares Fluree's commit logs with the history that a feed holds of their ledgers.
@@ -91,10 +91,18 @@ impl Store {
     /// For each ledger with a log this costs a Query of the log, a read of the head, and one request for each page of the
     /// history; memory holds one log at a time.
     pub async fn examine_with_history(&self, feed: &dyn ChangeFeed, fix: bool, found: Sink<'_>) -> Result<Examined> {
-        self.examine_with(Some(feed), fix, found).await
+        self.examine_observed(Some(feed), fix, found, &|_| {}).await
     }
 
-    async fn examine_with(&self, feed: Option<&dyn ChangeFeed>, fix: bool, found: Sink<'_>) -> Result<Examined> {
+    /// Does either, and passes the records that were examined to `observe`, after each page of the scan. How many there are is not
+    /// known: DynamoDB counts items, every six hours.
+    pub async fn examine_observed(
+        &self,
+        feed: Option<&dyn ChangeFeed>,
+        fix: bool,
+        found: Sink<'_>,
+        observe: Observer<'_>,
+    ) -> Result<Examined> {
         let mut examined = Examined::default();
         let (mut grouping, mut balance) = (Grouping::default(), Balance::default());
         let mut start = None;
@@ -125,6 +133,7 @@ impl Store {
             examined.last_written.retain(|written| written.at_ms <= settled);
             examined.last_written.sort_by_key(|written| std::cmp::Reverse(written.at_ms));
             examined.last_written.truncate(LAST_WRITTEN);
+            observe(Progress { done: examined.records, total: None });
             if start.is_none() {
                 break;
             }

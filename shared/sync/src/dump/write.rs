@@ -18,7 +18,7 @@ use super::{DumpPlace, End, FORMAT, Head, Last};
 use crate::{
     Found, Result, Source, SyncError,
     compare::fingerprint,
-    copy::{Observer, Progress},
+    copy::{CopyObserver, CopyProgress},
     report::Records,
 };
 
@@ -39,7 +39,7 @@ pub struct Exported {
 
 /// Writes all records of a source to a file, whole or not at all, or to standard output. What a record needs is written
 /// before it, also where the source's own order is another; each address that was written takes 16 bytes of memory.
-pub async fn export(source: &dyn Source, to: &DumpPlace, observe: Observer<'_>) -> Result<Exported> {
+pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'_>) -> Result<Exported> {
     match to {
         DumpPlace::Stream => write_dump(source, io::stdout(), observe).await,
         DumpPlace::File(path) => {
@@ -68,7 +68,7 @@ fn partial(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: Observer<'_>) -> Result<Exported> {
+async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: CopyObserver<'_>) -> Result<Exported> {
     let mut reading = source.read().await?;
     let position = reading.position();
     let mut dump = Dump {
@@ -93,7 +93,7 @@ async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: Observe
                 Found::Unreadable { place, reason } => dump.exported.unreadable.add_reason(&place, reason),
             }
         }
-        observe(Progress { read, written: dump.exported.records, is_comparing: false });
+        observe(CopyProgress { read, written: dump.exported.records, is_comparing: false });
     }
     let end =
         End { records: dump.exported.records, sha256: base16ct::lower::encode_string(&dump.hash.clone().finalize()) };

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use nameservice_model::{Address, Backend, ChangedPart, ConcernKind, Error as BackendError, Record, RecordKind, chain};
+use nameservice_model::{
+    Address, Backend, ChangedPart, ConcernKind, Error as BackendError, Observer, Progress, Record, RecordKind, chain,
+};
 
 use super::{
     MoveOptions, Moved,
@@ -41,6 +43,8 @@ pub(super) struct Mover<'a> {
     pub(super) name: &'a str,
     pub(super) options: &'a MoveOptions,
     pub(super) way: Way,
+    /// Receives how many records were compared.
+    pub(super) observe: Observer<'a>,
 }
 
 /// What became of one record.
@@ -54,11 +58,12 @@ impl Mover<'_> {
     pub(super) async fn run(&self, prefix: Option<&str>) -> Result<Moved> {
         let mut moved = Moved { dry_run: self.options.dry_run, ..Moved::default() };
         let mut waiting: Vec<(Address, Vec<Address>)> = Vec::new();
-        let mut after = String::new();
+        let (mut after, mut compared) = (String::new(), 0);
         loop {
             let page = self.tracking.after(self.name, &after, PAGE)?;
             let Some((last, _)) = page.last() else { break };
             after = last.as_str().to_owned();
+            compared += page.len() as u64;
             let locals = lookup(&**self.local, page.iter().map(|(address, _)| address.clone()).collect()).await?;
             for (address, tracked) in page {
                 let local = locals.get(&address).cloned();
@@ -66,6 +71,7 @@ impl Mover<'_> {
                     waiting.push((address, needed));
                 }
             }
+            (self.observe)(Progress { done: compared, total: None });
         }
         self.untracked(prefix, &mut moved, &mut waiting).await?;
         // What waits is there once that which it waits for is: a branch after what it was made from.

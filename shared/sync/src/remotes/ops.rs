@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameservice_model::Backend;
+use nameservice_model::{Backend, Observer, Progress};
 use serde::Serialize;
 
 use super::{
@@ -92,12 +92,13 @@ impl Moved {
     }
 }
 
-/// Remembers what a remote has. Nothing local is changed.
+/// Remembers what a remote has. Nothing local is changed. Passes the records that were read to `observe`.
 pub async fn fetch(
     remote: &Arc<dyn Backend>,
     prefix: Option<&str>,
     tracking: &Tracking,
     name: &str,
+    observe: Observer<'_>,
 ) -> Result<Fetched> {
     let source = BackendSource::new(remote.clone()).with_prefix(prefix.map(str::to_owned));
     let number = tracking.begin(name)?;
@@ -117,22 +118,25 @@ pub async fn fetch(
         }
         fetched.records += records.len() as u64;
         fetched.changed += tracking.note(name, number, &records)?;
+        observe(Progress { done: fetched.records, total: None });
     }
     // One that was cut off has not come here: what it has not seen is not taken for gone.
     fetched.gone = tracking.end(name, number, fetched.position)?;
     Ok(fetched)
 }
 
-/// Compares all records with what was fetched. Writes nothing.
+/// Compares all records with what was fetched. Writes nothing. Passes the records that were compared to `observe`, as [`pull`] and
+/// [`push`] do.
 pub async fn status(
     local: &Arc<dyn Backend>,
     remote: Option<&Arc<dyn Backend>>,
     prefix: Option<&str>,
     tracking: &Tracking,
     name: &str,
+    observe: Observer<'_>,
 ) -> Result<Moved> {
     let options = MoveOptions::default().dry_run(true);
-    Mover { local, remote, tracking, name, options: &options, way: Way::Nowhere }.run(prefix).await
+    Mover { local, remote, tracking, name, options: &options, way: Way::Nowhere, observe }.run(prefix).await
 }
 
 /// Moves local records to what was fetched, where the local ones have not moved on: a concern that still is what both sides
@@ -144,8 +148,9 @@ pub async fn pull(
     tracking: &Tracking,
     name: &str,
     options: &MoveOptions,
+    observe: Observer<'_>,
 ) -> Result<Moved> {
-    Mover { local, remote, tracking, name, options, way: Way::Pull }.run(prefix).await
+    Mover { local, remote, tracking, name, options, way: Way::Pull, observe }.run(prefix).await
 }
 
 /// Moves the remote's records to the local ones, on the condition that the remote still has what was fetched: what was not
@@ -157,6 +162,7 @@ pub async fn push(
     tracking: &Tracking,
     name: &str,
     options: &MoveOptions,
+    observe: Observer<'_>,
 ) -> Result<Moved> {
-    Mover { local, remote: Some(remote), tracking, name, options, way: Way::Push }.run(prefix).await
+    Mover { local, remote: Some(remote), tracking, name, options, way: Way::Push, observe }.run(prefix).await
 }

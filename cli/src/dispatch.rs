@@ -1,0 +1,117 @@
+//! Which command does what.
+
+use clap::CommandFactory as _;
+
+use crate::{
+    args::{Cli, Command},
+    commands::{
+        archive, branch, config, copy, create, deadletters, diff, doctor, lease, leases, lifecycle, list, push, remote,
+        search, search_index, service, show, status, top, transaction, watch,
+    },
+    failure::Failure,
+    files::Missing,
+    options::ArchiveArgs,
+    output::Output,
+    serve,
+    session::Session,
+};
+
+/// Does what the command line says.
+pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { mut command, mut target, json, .. } = cli;
+    if let Command::Serve(args) = &mut command
+        && target.at == Some(nameservice::Place::Memory)
+    {
+        target.at = None;
+        args.memory = true;
+    }
+    let command = match command {
+        Command::Copy(args) => return copy::copy(args, &target, Output::new(json)).await,
+        Command::Compare(args) => return copy::compare(args, &target, Output::new(json)).await,
+        Command::Export(args) => return copy::export(args, &target, Output::new(json)).await,
+        Command::Remote(command) => return remote::run(command, &target, Output::new(json)).await,
+        Command::SearchIndex(command) => return search_index::run(command, &target, Output::new(json)).await,
+        Command::DeadLetters(command) => return deadletters::run(command, Output::new(json)).await,
+        Command::Archive(args) => return archive::run(args, &target, Output::new(json)).await,
+        Command::Import(args) => return copy::import(args, &target, Output::new(json)).await,
+        command => command,
+    };
+    let mut target = target.resolved()?;
+    target.archive = match &command {
+        Command::Changes(args) => args.archive.clone(),
+        Command::History(args) => args.archive.clone(),
+        Command::Watch(args) => args.archive.clone(),
+        _ => ArchiveArgs::default(),
+    };
+    let command = match command {
+        Command::Serve(args) => return serve::run(args, target).await,
+        Command::Init => return service::init(&target, Output::new(json)).await,
+        Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
+        Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
+        Command::Openapi => return service::openapi(),
+        Command::GraphqlSchema => return service::graphql_schema(),
+        Command::Completions { shell } => return service::completions(shell, Cli::command()),
+        Command::Man { out } => return service::man(out.as_deref(), Cli::command()),
+        Command::Watch(_) if target.data.is_some() => {
+            return Err(Failure::Usage(
+                "watch follows a running service: start `nameservice serve` on that directory, and name it with --url. \
+                 Nothing changes in a directory while this command has it to itself"
+                    .into(),
+            ));
+        }
+        command => command,
+    };
+    let missing = if command.writes() { Missing::Create } else { Missing::Reject };
+    let session = Session::start(&target, missing, json).await?;
+    let done = operate(&session, command).await;
+    // Closing the embedded backend waits for its writer, which must not be done on a thread that serves.
+    let _ = tokio::task::spawn_blocking(move || drop(session)).await;
+    done
+}
+
+async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Create(args) => create::create(session, args).await,
+        Command::Publish(args) => create::publish(session, args).await,
+        Command::Show(args) => show::run(session, args).await,
+        Command::List(args) => list::list(session, args).await,
+        Command::Search(args) => search::search(session, args).await,
+        Command::Snapshot(format) => list::snapshot(session, format).await,
+        Command::Watch(args) => watch::watch(session, args).await,
+        Command::Changes(args) => watch::changes(session, args).await,
+        Command::History(args) => watch::history(session, args).await,
+        Command::Push(command) => push::run(session, command).await,
+        Command::Status(args) => status::run(session, args).await,
+        Command::Config(args) => config::run(session, args).await,
+        Command::Branch(command) => branch::run(session, command).await,
+        Command::Lease(command) => lease::run(session, command).await,
+        Command::Leases(args) => leases::run(session, args).await,
+        Command::Top(args) => top::run(session, args).await,
+        Command::Diff(args) => diff::run(session, args).await,
+        Command::Transaction(args) => transaction::run(session, args).await,
+        Command::Retract(args) => lifecycle::retract(session, args).await,
+        Command::Restore(args) => lifecycle::restore(session, args).await,
+        Command::Protect(args) => lifecycle::protect(session, args, true).await,
+        Command::Unprotect(args) => lifecycle::protect(session, args, false).await,
+        Command::Purge(args) => lifecycle::purge(session, args).await,
+        Command::Reset(args) => lifecycle::reset(session, args).await,
+        Command::Health(args) => service::health(session, &args).await,
+        // Handled before a session begins.
+        Command::Serve(_)
+        | Command::Copy(_)
+        | Command::Compare(_)
+        | Command::Export(_)
+        | Command::Import(_)
+        | Command::Remote(_)
+        | Command::Archive(_)
+        | Command::DeadLetters(_)
+        | Command::SearchIndex(_)
+        | Command::Init
+        | Command::Backup { .. }
+        | Command::Doctor(_)
+        | Command::Openapi
+        | Command::GraphqlSchema
+        | Command::Completions { .. }
+        | Command::Man { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,147 @@
+//! What several commands take from the command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use nameservice::Place;
+use nameservice_model::Address;
+
+/// Severities of log messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What failed
+    Error,
+    /// And what needs attention
+    Warn,
+    /// And one line a request
+    Info,
+    /// And why requests were rejected
+    Debug,
+    /// And the details of every step
+    Trace,
+}
+
+impl LogLevel {
+    /// Returns its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Formats of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Which nameservice is meant.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Connection options")]
+pub struct TargetArgs {
+    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…,
+    /// az://…, embedded:DIR, or (serve) memory:
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
+    pub at: Option<Place>,
+    /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
+    pub fluree_config: Option<PathBuf>,
+    /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
+    // Read from the environment by hand, so that a table named on the command line goes before it.
+    #[arg(long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// The bearer token for the service
+    #[arg(long, global = true, value_name = "TOKEN", env = "NAMESERVICE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The table in a DynamoDB at this URL, without a service in between
+    #[arg(long, global = true, value_name = "URL")]
+    pub endpoint_url: Option<String>,
+    /// The table in AWS, with the usual credentials and region, without a service in between
+    #[arg(long, global = true)]
+    pub aws: bool,
+    /// The data in this directory of the embedded backend, without a service in between
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The name of the table [default: fluree-nameservice]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub table: Option<String>,
+    /// The directory or bucket that --at or --fluree-config has named.
+    #[arg(skip)]
+    pub files: Option<Place>,
+    /// The AWS region that --at has named.
+    #[arg(skip)]
+    pub region: Option<String>,
+    /// The time limit of one operation that --at has named.
+    #[arg(skip)]
+    pub timeout: Option<Duration>,
+    /// Where changes are that the feed no longer holds, as the command has named it.
+    #[arg(skip)]
+    pub archive: ArchiveArgs,
+}
+
+/// Where changes are that the feed no longer holds.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ArchiveArgs {
+    /// Read changes that the feed no longer holds from this archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
+    #[arg(long, value_name = "URL")]
+    pub archive: Option<Place>,
+}
+
+/// A command about one record.
+#[derive(Debug, Args)]
+pub struct AddressArgs {
+    /// The record, NAME:BRANCH; NAME means NAME:main
+    pub address: Address,
+}
+
+/// A write.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeyArgs {
+    /// Names this write: repeated with the same key, it is not applied twice
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+/// A write to one record that has nothing to add.
+#[derive(Debug, Args)]
+pub struct WriteArgs {
+    /// The record
+    pub address: Address,
+    /// How to repeat it.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// The kinds of records.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KindArg {
+    /// Ledgers
+    #[value(alias = "ledgers")]
+    Ledger,
+    /// Graph sources
+    #[value(alias = "graph_source", alias = "graph-sources")]
+    GraphSource,
+}
+
+/// The parts of a record that change.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ConcernArg {
+    /// Its existence, whether it is retracted, what it depends on
+    Meta,
+    /// Where its latest commit is
+    Head,
+    /// Where its latest index is
+    Index,
+    /// Its state
+    Status,
+    /// Its configuration
+    Config,
+}

@@ -1,0 +1,229 @@
+//! Progress of what takes long, for a person: on stderr, and only where that is a terminal.
+
+use std::{
+    fmt::Write,
+    io::{IsTerminal as _, stderr},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use nameservice_model::{Address, ChangeFeed, Progress, Record};
+use nameservice_sync::{Found, Reading, Result as SyncResult, Source, report::Records};
+
+use crate::output::Output;
+
+const TICK: Duration = Duration::from_millis(250);
+/// How many characters the bar itself has.
+const WIDTH: usize = 20;
+
+/// Returns whether somebody looks.
+pub(crate) fn is_wanted(output: Output) -> bool {
+    !output.is_json() && stderr().is_terminal()
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// Records of a nameservice.
+    Records,
+    /// Rows of a log: changes and records.
+    Rows,
+    /// Changes of a feed.
+    Changes,
+    Bytes,
+}
+
+/// A line with what is done now, how much of it, how fast, and how long it will take. It goes with the value.
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn begin(output: Output, unit: Unit, what: impl Into<String>) -> Self {
+        if !is_wanted(output) {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::no_length();
+        let counted = move |state: &ProgressState, text: &mut dyn Write| {
+            let counts = Counts {
+                progress: Progress { done: state.pos(), total: state.len() },
+                per_second: state.per_sec(),
+                elapsed: state.elapsed(),
+                left: state.eta(),
+            };
+            // Text in memory takes everything.
+            let _ = text.write_str(&counts.words(unit));
+        };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}{counted}{msg}") {
+            bar.set_style(style.with_key("counted", counted));
+        }
+        bar.set_prefix(what.into());
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    /// Shows how far it is.
+    pub(crate) fn show(&self, progress: Progress) {
+        self.show_with(progress, "");
+    }
+
+    /// Shows how far it is, and something more.
+    pub(crate) fn show_with(&self, Progress { done, total }: Progress, more: impl Into<String>) {
+        if self.0.is_finished() {
+            return;
+        }
+        if let Some(total) = total.filter(|total| self.0.length() != Some(*total)) {
+            self.0.set_length(total);
+        }
+        self.0.set_position(done);
+        // Draws the line, as often as a terminal can show it.
+        self.0.set_message(more.into());
+    }
+
+    /// Takes the line away before something else is printed.
+    pub(crate) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a line shows.
+struct Counts {
+    progress: Progress,
+    per_second: f64,
+    elapsed: Duration,
+    left: Duration,
+}
+
+impl Counts {
+    fn words(&self, unit: Unit) -> String {
+        let Progress { done, total } = self.progress;
+        let amount = |amount: u64| match unit {
+            Unit::Bytes => HumanBytes(amount).to_string(),
+            Unit::Records | Unit::Rows | Unit::Changes => HumanCount(amount).to_string(),
+        };
+        let of_unit = match unit {
+            Unit::Records => " records",
+            Unit::Rows => " rows",
+            Unit::Changes => " changes",
+            Unit::Bytes => "",
+        };
+        let rate = amount(self.per_second as u64);
+        let time = |duration: Duration| format!("{:#}", HumanDuration(duration));
+        match total {
+            None if done == 0 => format!(", {}", time(self.elapsed)),
+            None => format!(": {}{of_unit}, {rate}/s, {}", amount(done), time(self.elapsed)),
+            Some(total) => {
+                let fraction = if total == 0 { 1.0 } else { (done as f64 / total as f64).min(1.0) };
+                let filled = (fraction * WIDTH as f64) as usize;
+                let bar = "█".repeat(filled) + &"░".repeat(WIDTH - filled);
+                format!(
+                    ": {bar} {} of {}{of_unit}, {:.0} %, {rate}/s, {} left",
+                    amount(done),
+                    amount(total),
+                    (fraction * 100.0).floor(),
+                    time(self.left),
+                )
+            }
+        }
+    }
+}
+
+/// A source that shows how much of it was read.
+pub(crate) struct Shown<'a> {
+    source: &'a dyn Source,
+    bar: &'a Bar,
+    total: Option<u64>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(source: &'a dyn Source, bar: &'a Bar, total: Option<u64>) -> Self {
+        Self { source, bar, total }
+    }
+}
+
+#[async_trait]
+impl Source for Shown<'_> {
+    async fn read(&self) -> SyncResult<Box<dyn Reading + '_>> {
+        let reading = self.source.read().await?;
+        Ok(Box::new(ShownReading { reading, bar: self.bar, progress: Progress { done: 0, total: self.total } }))
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> SyncResult<Option<Vec<Record>>> {
+        self.source.lookup_all(addresses).await
+    }
+
+    fn finds(&self) -> bool {
+        self.source.finds()
+    }
+
+    fn can_be_read_again(&self) -> bool {
+        self.source.can_be_read_again()
+    }
+
+    fn kept_addresses(&self) -> Records {
+        self.source.kept_addresses()
+    }
+
+    fn feed(&self) -> Option<&dyn ChangeFeed> {
+        self.source.feed()
+    }
+}
+
+struct ShownReading<'a> {
+    reading: Box<dyn Reading + 'a>,
+    bar: &'a Bar,
+    progress: Progress,
+}
+
+#[async_trait]
+impl Reading for ShownReading<'_> {
+    async fn next(&mut self) -> SyncResult<Vec<Found>> {
+        let found = self.reading.next().await?;
+        self.progress.done += found.len() as u64;
+        self.bar.show(self.progress);
+        Ok(found)
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.reading.position()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(unit: Unit, done: u64, total: Option<u64>) -> String {
+        let progress = Progress { done, total };
+        Counts { progress, per_second: 480.7, elapsed: Duration::from_secs(3), left: Duration::from_secs(9) }
+            .words(unit)
+    }
+
+    #[test]
+    fn a_line_shows_count_and_rate_and_with_a_total_percentage_and_what_is_left() {
+        for (unit, done, total, expected) in [
+            (Unit::Records, 0, None, ", 3s"),
+            (Unit::Records, 1_500, None, ": 1,500 records, 480/s, 3s"),
+            (Unit::Records, 1_500, Some(6_000), ": █████░░░░░░░░░░░░░░░ 1,500 of 6,000 records, 25 %, 480/s, 9s left"),
+            (Unit::Rows, 5_999, Some(6_000), ": ███████████████████░ 5,999 of 6,000 rows, 99 %, 480/s, 9s left"),
+            (
+                Unit::Bytes,
+                3 << 20,
+                Some(4 << 20),
+                ": ███████████████░░░░░ 3.00 MiB of 4.00 MiB, 75 %, 480 B/s, 9s left",
+            ),
+            // Records that are written while others are copied.
+            (Unit::Records, 7, Some(6), ": ████████████████████ 7 of 6 records, 100 %, 480/s, 9s left"),
+            (Unit::Changes, 40, None, ": 40 changes, 480/s, 3s"),
+            (Unit::Records, 0, Some(0), ": ████████████████████ 0 of 0 records, 100 %, 480/s, 9s left"),
+        ] {
+            assert_eq!(words(unit, done, total), expected);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Why the service does not start.
+
+use std::{io, net::SocketAddr};
+
+use nameservice_model::BoxError;
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is in use.
+    #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
+    InUse(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Other machines could reach a service that requires no token.
+    #[error(
+        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
+         --dev-token, or let everybody do everything with --insecure"
+    )]
+    Exposed(SocketAddr),
+    /// The key set is not there or cannot be used.
+    #[error("cannot use the keys in {place}")]
+    Keys {
+        /// The file or the URL.
+        place: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// The system does not let this process handle signals.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+}
+
+impl ServeError {
+    /// Whether another command line would help, and nothing else.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::Exposed(_) | Self::Keys { .. })
+    }
+}

@@ -1,0 +1,52 @@
+variable "name" {
+  description = "Prefix of the names of all resources: that of the deployment."
+  type        = string
+  default     = "nameservice"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,30}$", var.name))
+    error_message = "At most 31 lower-case letters, digits and hyphens, starting with a letter."
+  }
+}
+
+variable "view_table" {
+  description = "The table of the read model: outputs `view_table_name` and `view_table_arn` of the module `nameservice`, where `read_model` is on."
+  type = object({
+    name = string
+    arn  = string
+  })
+  nullable = false
+
+  validation {
+    condition     = var.view_table.name != null && var.view_table.arn != null
+    error_message = "There is no read model: set `read_model = true` in the module nameservice."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "Key of the table of the read model, where it has one; logs are encrypted with it, too."
+  type        = string
+  default     = null
+}
+
+variable "log_retention_in_days" {
+  description = "How long AppSync's log of errors is kept."
+  type        = number
+  default     = 90
+  nullable    = false
+}
+
+variable "tracing" {
+  description = "Whether requests are traced by X-Ray."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "tags" {
+  description = "Tags of every resource that can have tags, in addition to `Application` and `Deployment`."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}

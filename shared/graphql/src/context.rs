@@ -1,0 +1,170 @@
+//! What a resolver draws on: the backend, and the caller of its request.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use async_graphql::{Context, Error, ErrorExtensions as _, Result};
+use axum::extract::FromRef as _;
+use nameservice_http::{
+    App, Problem,
+    auth::Scope,
+    extract::{Allowed, Read},
+    hub::Hub,
+    problem::Kind,
+};
+use nameservice_model::{
+    Address, Call, ChangeFeed, ConfigPublisher, GraphSourcePublisher, NameService, Publisher, RefPublisher,
+    StatusPublisher, chain,
+};
+use nameservice_projector::records::RecordPages;
+use serde_json::Value;
+
+use crate::limits::Budget;
+
+/// The traits of the backend.
+pub(crate) struct Service {
+    pub(crate) names: Arc<dyn NameService>,
+    pub(crate) publisher: Arc<dyn Publisher>,
+    pub(crate) refs: Arc<dyn RefPublisher>,
+    pub(crate) statuses: Arc<dyn StatusPublisher>,
+    pub(crate) configs: Arc<dyn ConfigPublisher>,
+    pub(crate) sources: Arc<dyn GraphSourcePublisher>,
+    pub(crate) feed: Arc<dyn ChangeFeed>,
+    pub(crate) hub: Hub,
+    pub(crate) views: Arc<dyn RecordPages>,
+}
+
+impl Service {
+    pub(crate) fn of(app: &App, views: Arc<dyn RecordPages>) -> Self {
+        Self {
+            names: Arc::from_ref(app),
+            publisher: Arc::from_ref(app),
+            refs: Arc::from_ref(app),
+            statuses: Arc::from_ref(app),
+            configs: Arc::from_ref(app),
+            sources: Arc::from_ref(app),
+            feed: Arc::from_ref(app),
+            hub: Hub::from_ref(app),
+            views,
+        }
+    }
+}
+
+/// Where writes go.
+#[derive(Clone, Debug)]
+pub enum Writes {
+    /// To the backend.
+    Here,
+    /// Nowhere: this service is a replica of the one at this URL.
+    At(String),
+}
+
+/// The caller of a request, and the call that its `Idempotency-Key` names.
+pub(crate) struct Caller {
+    allowed: Allowed<Read>,
+    writes: Writes,
+    /// The id of the request, for the log.
+    request_id: String,
+    /// The request has a key: it stands for one write.
+    is_named: bool,
+    has_written: AtomicBool,
+}
+
+impl Caller {
+    pub(crate) fn new(allowed: Allowed<Read>, writes: Writes, request_id: String, is_named: bool) -> Self {
+        Self { allowed, writes, request_id, is_named, has_written: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn allowed(&self) -> &Allowed<Read> {
+        &self.allowed
+    }
+
+    pub(crate) fn sees(&self, address: &Address) -> bool {
+        self.allowed.sees(address)
+    }
+
+    /// Whether a write was begun.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
+    }
+
+    /// How long its token is valid; `None` where it does not end.
+    pub(crate) fn ends_in(&self) -> Option<Duration> {
+        self.allowed.expires_at().map(|end| end.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    /// A failure of the backend while a field was resolved.
+    pub(crate) fn failed(&self, field: &str, error: nameservice_model::Error) -> Error {
+        let cause = chain(&error);
+        let problem = Problem::from(error);
+        if matches!(problem.kind(), Kind::Internal | Kind::Unavailable | Kind::OutcomeUnknown) {
+            tracing::error!(request_id = self.request_id, field, error = cause, "failed");
+        }
+        refused(problem)
+    }
+
+    /// The call of a write to an address, which the caller must be allowed to.
+    pub(crate) fn write(&self, address: &Address) -> Result<Call> {
+        self.allowed.check(Scope::Write, address).map_err(refused)?;
+        if let Writes::At(url) = &self.writes {
+            return Err(rejected("replica", &format!("this service is a replica: send mutations to {url}/graphql")));
+        }
+        let is_first = !self.has_written.swap(true, Ordering::Relaxed);
+        match (self.is_named, is_first) {
+            (false, _) => Ok(Call::fresh()),
+            (true, true) => Ok(self.allowed.call().clone()),
+            (true, false) => {
+                let reason = "an Idempotency-Key names one write: send the other mutations in requests of their own";
+                Err(rejected("invalid-idempotency-key", reason))
+            }
+        }
+    }
+}
+
+pub(crate) fn service<'a>(context: &Context<'a>) -> &'a Service {
+    context.data_unchecked::<Arc<Service>>()
+}
+
+pub(crate) fn budget<'a>(context: &Context<'a>) -> &'a Budget {
+    context.data_unchecked::<Budget>()
+}
+
+pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Arc<Caller> {
+    context.data_unchecked::<Arc<Caller>>()
+}
+
+/// An error with a code.
+fn rejected(code: &str, reason: &str) -> Error {
+    Error::new(reason).extend_with(|_, extensions| extensions.set("code", code))
+}
+
+/// A problem as an error: the detail, and the members of the problem document as extensions.
+pub(crate) fn refused(problem: impl Into<Problem>) -> Error {
+    let problem: Problem = problem.into();
+    let document = problem.document();
+    let code = document.type_uri.rsplit('/').next().unwrap_or_default().to_owned();
+    Error::new(document.detail).extend_with(|_, extensions| {
+        extensions.set("code", code);
+        extensions.set("status", document.status);
+        for (name, value) in document.members {
+            if let Ok(value) = async_graphql::Value::from_json(Value::clone(&value)) {
+                extensions.set(name, value);
+            }
+        }
+    })
+}
+
+/// The same of a failure of the backend. What failed is logged, and not shown.
+pub(crate) fn failed(context: &Context<'_>, error: nameservice_model::Error) -> Error {
+    caller(context).failed(context.item.node.name.node.as_str(), error)
+}
+
+/// Parses an address.
+pub(crate) fn parse(address: &str) -> Result<Address> {
+    Address::parse(address).map_err(|reason| refused(Problem::invalid_address(reason)))
+}

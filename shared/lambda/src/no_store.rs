@@ -1,0 +1,189 @@
+//! In place of a store, for functions that never read it: what they link is smaller by the AWS SDK.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nameservice_model::{
+    Address, AdminPublisher, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
+    ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
+    HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
+    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
+    PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status,
+    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+};
+use serde_json::Value;
+
+/// A backend of nothing. Every call fails: a route that calls it was given to the wrong function.
+pub(crate) struct NoStore;
+
+fn absent<T>() -> Result<T> {
+    let source = "this function has no store".into();
+    Err(Error::Unavailable { operation: "a function without a store", source: Some(source) })
+}
+
+#[async_trait]
+impl GraphSourceLookup for NoStore {
+    async fn graph_source(&self, _: &Address) -> Result<Option<Record>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl NameService for NoStore {
+    async fn lookup(&self, _: &Address) -> Result<Option<Record>> {
+        absent()
+    }
+
+    async fn lookup_all(&self, _: &[Address]) -> Result<Vec<Record>> {
+        absent()
+    }
+
+    async fn list(&self, _: &ListQuery, _: Visible<'_>) -> Result<Page<Listed>> {
+        absent()
+    }
+
+    async fn snapshot(&self, _: Limit, _: Option<&Cursor>, _: Visible<'_>) -> Result<Page<Record>> {
+        absent()
+    }
+
+    async fn dependents(&self, _: &Address) -> Result<Vec<Address>> {
+        absent()
+    }
+
+    async fn ping(&self) -> Result<()> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl Publisher for NoStore {
+    async fn create_ledger(
+        &self,
+        _: &Call,
+        _: &Address,
+        _: Option<&NewHead>,
+        _: Option<&NewConfig>,
+    ) -> Result<Created> {
+        absent()
+    }
+
+    async fn create_branch(&self, _: &Call, _: &Address, _: &Address, _: Option<&NewHead>) -> Result<BranchCreated> {
+        absent()
+    }
+
+    async fn retract(&self, _: &Call, _: &Address, _: Option<&str>) -> Result<Retracted> {
+        absent()
+    }
+
+    async fn restore(&self, _: &Call, _: &Address) -> Result<Restored> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl AdminPublisher for NoStore {
+    async fn purge(&self, _: &Call, _: &Address) -> Result<Purged> {
+        absent()
+    }
+
+    async fn protect(&self, _: &Call, _: &Address, _: bool) -> Result<Protection> {
+        absent()
+    }
+
+    async fn drop_branch(&self, _: &Call, _: &Address) -> Result<Dropped> {
+        absent()
+    }
+
+    async fn reset_head(&self, _: &Call, _: &Address, _: &ResetTo) -> Result<Reset> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl RefPublisher for NoStore {
+    async fn head(&self, _: &Address) -> Result<Option<Head>> {
+        absent()
+    }
+
+    async fn index(&self, _: &Address) -> Result<Option<Index>> {
+        absent()
+    }
+
+    async fn push_head(&self, _: &Call, _: &Address, _: &HeadPush) -> Result<PushOutcome<ContentId>> {
+        absent()
+    }
+
+    async fn push_index(&self, _: &Call, _: &Address, _: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl StatusPublisher for NoStore {
+    async fn status(&self, _: &Address) -> Result<Option<Status>> {
+        absent()
+    }
+
+    async fn push_status(&self, _: &Call, _: &Address, _: &StatusPush) -> Result<PushOutcome<StatusPayload>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ConfigPublisher for NoStore {
+    async fn config(&self, _: &Address) -> Result<Option<Config>> {
+        absent()
+    }
+
+    async fn push_config(&self, _: &Call, _: &Address, _: &ConfigPush) -> Result<PushOutcome<Value>> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl GraphSourcePublisher for NoStore {
+    async fn publish_graph_source(&self, _: &Call, _: &GraphSourcePublication) -> Result<Published> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl LeasePublisher for NoStore {
+    async fn acquire_lease(&self, _: &Call, _: &Address, _: &LeaseRequest) -> Result<Leased> {
+        absent()
+    }
+
+    async fn refresh_lease(&self, _: &Call, _: &Address, _: &LeaseRequest, _: i64) -> Result<Leased> {
+        absent()
+    }
+
+    async fn release_lease(&self, _: &Call, _: &Address, _: &LeaseClaim) -> Result<Released> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl TransactionPublisher for NoStore {
+    async fn commit(&self, _: &Call, _: &Transaction) -> Result<Committed> {
+        absent()
+    }
+}
+
+#[async_trait]
+impl ChangeFeed for NoStore {
+    async fn position(&self) -> Result<u64> {
+        absent()
+    }
+
+    async fn changes(&self, _: u64, _: Limit) -> Result<Run> {
+        absent()
+    }
+
+    async fn wait(&self, _: u64, _: Duration) -> Result<()> {
+        absent()
+    }
+
+    async fn history(&self, _: &Address, _: &HistoryQuery) -> Result<History> {
+        absent()
+    }
+}
