@@ -1,12 +1,21 @@
 //! What the feed promises its readers, on every engine: one order, no gap, and "gone" exactly where something is.
 
-use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use jiff::Timestamp;
-use nameservice_feed::{Entry, FEED_ID, Feed, MAX_TRANSACTION};
+use nameservice_feed::{Appended, Entry, FEED_ID, Feed, MAX_TRANSACTION};
 use nameservice_store::Difference;
 use nameservice_tests::{prelude::*, rows::to_attribute};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 type Item = HashMap<String, AttributeValue>;
 
@@ -20,6 +29,7 @@ fn entry(n: i64) -> Entry {
 fn entry_of(address: &str, n: i64) -> Entry {
     Entry {
         event_id: format!("{address} {n}"),
+        sequence_number: n.to_string(),
         difference: Difference {
             address: at(address),
             part: ChangedPart::Concern(ConcernKind::Head),
@@ -67,13 +77,13 @@ fn sort_key(position: u64) -> String {
     format!("{position:020}")
 }
 
-/// Takes a row of the feed away, as a reader sees who comes too early, or too late.
-async fn take(table: &Table, position: u64) -> Item {
+/// Takes the segment that ends at a position away, as a reader sees who comes too early, or too late.
+async fn take(table: &Table, last: u64) -> Item {
     let delete = table
         .client
         .delete_item()
         .table_name(table.feed.table())
-        .set_key(Some(key(FEED_ID, &sort_key(position))))
+        .set_key(Some(key(FEED_ID, &sort_key(last))))
         .return_values(ReturnValue::AllOld);
     delete.send().await.unwrap().attributes.unwrap()
 }
@@ -94,11 +104,9 @@ async fn set(table: &Table, id: &str, position: &str, attribute: &str, value: Va
     update.send().await.unwrap();
 }
 
-/// Makes rows and what the counter says of the last of them expire.
-async fn expire(table: &Table, positions: RangeInclusive<u64>, with_counter: bool) {
-    for position in positions {
-        set(table, FEED_ID, &sort_key(position), "ttl", rows::n(1_000)).await;
-    }
+/// Makes the segment that ends at a position expire, and what the counter says of the last one.
+async fn expire(table: &Table, last: u64, with_counter: bool) {
+    set(table, FEED_ID, &sort_key(last), "ttl", rows::n(1_000)).await;
     if with_counter {
         set(table, "counter#0", "-", "until", rows::n(1_000)).await;
     }
@@ -177,54 +185,54 @@ async fn writers_at_once_leave_no_gap_and_keep_each_their_order() {
 }
 
 #[tokio::test]
-async fn half_a_transaction_is_waited_for_and_never_skipped_or_gone() {
+async fn a_segment_is_read_from_any_position_in_it_to_any_other() {
+    let table = Table::fresh().await;
+    for size in [3, 1, 5, 1, 1, 4] {
+        let n = i64::try_from(table.feed.position().await.unwrap()).unwrap();
+        append(&table.feed, &entries(n + 1..=n + size)).await;
+    }
+    for after in 0..=15 {
+        for limit in 1..=16 {
+            let wanted: Vec<u64> = (after + 1..=15).take(limit).collect();
+            assert_eq!(read(&table.feed, after, limit).await, wanted, "after {after}, at most {limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_being_applied_is_waited_for_and_never_skipped_or_gone() {
     let table = Table::fresh().await;
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=8)).await;
-    // Any part of the last transaction may be invisible, and a reader may be at any position.
-    for missing in [vec![4], vec![5], vec![8], vec![4, 5], vec![5, 7], vec![4, 5, 6, 7, 8], vec![6, 8]] {
-        let mut taken = Vec::new();
-        for position in &missing {
-            taken.push(take(&table, *position).await);
-        }
-        for after in 0..=8 {
-            let end = missing.iter().find(|position| **position > after).map_or(8, |position| position - 1);
-            assert_eq!(
-                read(&table.feed, after, 10).await,
-                (after + 1..=end).collect::<Vec<_>>(),
-                "{missing:?}, {after}"
-            );
-        }
-        for row in taken {
-            give(&table, row).await;
-        }
+    let last = take(&table, 8).await;
+    for after in 0..=8 {
+        assert_eq!(read(&table.feed, after, 10).await, (after + 1..=3).collect::<Vec<_>>(), "{after}");
     }
+    give(&table, last).await;
     assert_eq!(read(&table.feed, 0, 10).await, (1..=8).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_transaction_that_only_a_query_misses_is_waited_for() {
     let table = Table::fresh().await.proxied().await;
-    append(&table.feed, &entries(1..=3)).await;
-    append(&table.feed, &entries(4..=6)).await;
-    // The query sees the second transaction and nothing of the first, although both are committed.
-    let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
-    let mut first = Vec::new();
-    for position in 1..=3 {
-        first.push(take(&table, position).await);
+    for n in 1..=200 {
+        append(&table.feed, &entries(3 * n - 2..=3 * n)).await;
     }
-    let first = Arc::new(first);
-    let restore = move || {
-        let (client, feed_table, first) = (client.clone(), feed_table.clone(), first.clone());
-        async move {
-            for row in first.iter() {
-                client.put_item().table_name(&feed_table).set_item(Some(row.clone())).send().await.unwrap();
+    // The query sees later transactions and nothing of the first, although all are committed. A reader of few changes does
+    // not even see the later ones.
+    for limit in [1, 10] {
+        let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
+        let first = Arc::new(take(&table, 3).await);
+        let restore = move || {
+            let (client, feed_table, first) = (client.clone(), feed_table.clone(), first.clone());
+            async move {
+                client.put_item().table_name(&feed_table).set_item(Some((*first).clone())).send().await.unwrap();
             }
-        }
-    };
-    table.proxy.on("Query", Fault::none().after(restore));
-    assert_eq!(read(&table.feed, 0, 10).await, NOTHING);
-    assert_eq!(read(&table.feed, 0, 10).await, (1..=6).collect::<Vec<_>>());
+        };
+        table.proxy.on("Query", Fault::none().after(restore));
+        assert_eq!(read(&table.feed, 0, limit).await, NOTHING);
+        assert_eq!(read(&table.feed, 0, 6).await, (1..=6).collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test]
@@ -233,27 +241,22 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=6)).await;
     // Expired, and still there: DynamoDB deletes within days.
-    expire(&table, 1..=3, false).await;
-    for after in 0..=2 {
-        assert_eq!(gone(&table.feed, after).await, 4);
-    }
-    for after in 3..=6 {
-        assert_eq!(read(&table.feed, after, 10).await, (after + 1..=6).collect::<Vec<_>>());
-    }
-    // Deleted, one by one and in any order.
-    for position in [2, 1, 3] {
-        take(&table, position).await;
+    expire(&table, 3, false).await;
+    for deleted in [false, true] {
         for after in 0..=2 {
             assert_eq!(gone(&table.feed, after).await, 4);
         }
-        assert_eq!(read(&table.feed, 3, 10).await, [4, 5, 6]);
+        for after in 3..=6 {
+            assert_eq!(read(&table.feed, after, 10).await, (after + 1..=6).collect::<Vec<_>>());
+        }
+        if !deleted {
+            take(&table, 3).await;
+        }
     }
     // All of it: what comes next is the oldest.
-    expire(&table, 4..=6, true).await;
+    expire(&table, 6, true).await;
     assert_eq!(gone(&table.feed, 3).await, 7);
-    for position in 4..=6 {
-        take(&table, position).await;
-    }
+    take(&table, 6).await;
     assert_eq!(gone(&table.feed, 0).await, 7);
     assert_eq!(gone(&table.feed, 5).await, 7);
     assert_eq!(read(&table.feed, 6, 10).await, NOTHING);
@@ -263,12 +266,30 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
 }
 
 #[tokio::test]
+async fn a_reader_that_is_far_behind_what_has_expired_is_answered_in_five_requests() {
+    let table = Table::fresh().await.proxied().await;
+    for n in 1..=300 {
+        append(&table.feed, &entries(2 * n - 1..=2 * n)).await;
+    }
+    for n in 1..=299 {
+        take(&table, 2 * n).await;
+    }
+    table.proxy.take_requests();
+    for after in [0, 1, 590, 597] {
+        assert_eq!(gone(&table.feed, after).await, 599, "{after}");
+        let requests = table.proxy.take_operations();
+        assert!(requests.len() <= 5, "{after}: {requests:?}");
+    }
+    assert_eq!(read(&table.feed, 598, 10).await, [599, 600]);
+}
+
+#[tokio::test]
 async fn a_run_ends_where_a_shorter_retention_has_cut_it() {
     let table = Table::fresh().await;
     append(&table.feed, &entries(1..=2)).await;
     append(&table.feed, &entries(3..=4)).await;
     append(&table.feed, &entries(5..=6)).await;
-    expire(&table, 3..=4, false).await;
+    expire(&table, 4, false).await;
     assert_eq!(read(&table.feed, 0, 10).await, [1, 2]);
     gone(&table.feed, 2).await;
     assert_eq!(read(&table.feed, 4, 10).await, [5, 6]);
@@ -382,4 +403,243 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
         ..HistoryQuery::default()
     };
     assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
+}
+
+#[tokio::test]
+async fn a_long_history_is_read_from_any_place_in_few_requests() {
+    let table = Table::fresh().await.proxied().await;
+    let of_both = (1..=2_500).flat_map(|n| [entry_of("a:main", n), entry_of("b:main", n)]);
+    append(&table.feed, &of_both.collect::<Vec<_>>()).await;
+    let page = async |query: &HistoryQuery| {
+        table.proxy.take_requests();
+        let page = table.feed.history(&at("b:main"), query).await.unwrap();
+        (page, table.proxy.take_requests())
+    };
+    for newest_first in [false, true] {
+        let mut query = HistoryQuery { newest_first, limit: at_most(250), ..HistoryQuery::default() };
+        let (mut seen, mut most) = (Vec::new(), 0);
+        loop {
+            let (page, requests) = page(&query).await;
+            assert!(requests.iter().all(|request| request.body["ConsistentRead"] == true));
+            most = most.max(requests.len());
+            seen.extend(page.changes.iter().map(|change| change.watermark));
+            match (page.more_after, newest_first) {
+                (Some(more), false) => query.after = more,
+                (Some(more), true) => query.before = Some(more),
+                (None, _) => break,
+            }
+        }
+        if newest_first {
+            seen.reverse();
+        }
+        assert_eq!(seen, (1..=2_500).collect::<Vec<_>>(), "newest first: {newest_first}");
+        assert_eq!(most, 3, "to its place, and from there");
+        // A position of another record: what is before it is passed over.
+        let (after, before) = if newest_first { (0, Some(4_001)) } else { (4_001, None) };
+        let (page, _) = page(&HistoryQuery { after, before, newest_first, limit: at_most(1), ..query }).await;
+        assert_eq!(page.changes[0].watermark, if newest_first { 2_000 } else { 2_001 });
+    }
+    let (_, requests) = page(&HistoryQuery { after: 500, ..HistoryQuery::default() }).await;
+    assert_eq!(requests.len(), 1, "near its beginning");
+}
+
+#[tokio::test]
+async fn a_history_is_complete_the_moment_a_change_is_in_the_feed() {
+    let table = Table::fresh().await;
+    for n in 1..=40 {
+        append(&table.feed, &[entry(n)]).await;
+        let last = table.feed.latest(&at("a:main"), 1).await.unwrap();
+        assert_eq!(last[0].watermark, n);
+    }
+}
+
+#[tokio::test]
+async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap() {
+    let table = Table::fresh().await;
+    let mut random = StdRng::seed_from_u64(1);
+    let mut large = |n| {
+        let text: String = (0..15_000).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect();
+        let mut entry = entry(n);
+        entry.difference.payload = ChangePayload::Value(json!({ "text": text }));
+        entry
+    };
+    let given: Vec<Entry> = (1..=98).map(&mut large).collect();
+    assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>());
+    let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
+    let shown = changes.iter().map(|change| (change.position, &change.payload));
+    assert!(shown.eq((1..).zip(given.iter().map(|entry| &entry.difference.payload)).take(changes.len())));
+    assert!(changes.len() > 24, "a page of DynamoDB has 1 MB");
+    assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>(), "delivered again");
+}
+
+#[tokio::test]
+async fn what_has_expired_early_is_in_no_history_and_not_appended_again() {
+    let table = Table::fresh().await;
+    let short = table.feed.clone().with_retention(Duration::ZERO);
+    assert_eq!(append(&short, &entries(1..=2)).await, [1, 2]);
+    let history = table.feed.history(&at("a:main"), &HistoryQuery::default()).await.unwrap();
+    assert_eq!((history.changes, history.more_after), (vec![], None));
+    assert_eq!(append(&table.feed, &entries(1..=3)).await, [1, 2, 3]);
+    assert_eq!(read(&table.feed, 2, 10).await, [3]);
+}
+
+#[tokio::test]
+async fn addresses_that_leave_no_space_in_a_key_have_histories_too() {
+    let table = Table::fresh().await;
+    // Fluree's tables may hold them, up to the longest key of DynamoDB.
+    for length in [2_040, 2_041, 2_048] {
+        let address = Address::stored("x".repeat(length));
+        let mut entry = entry(1);
+        entry.event_id = format!("of {length}");
+        entry.difference.address = address.clone();
+        append(&table.feed, &[entry]).await;
+        let history = table.feed.history(&address, &HistoryQuery::default()).await.unwrap();
+        assert_eq!(history.changes.iter().map(|change| &change.address).collect::<Vec<_>>(), [&address]);
+    }
+}
+
+/// Puts a feed of three changes as the first form of the rows had it.
+async fn former(table: &Table) {
+    let item = |attributes: Value| -> Item {
+        let attributes = attributes.as_object().unwrap();
+        attributes.iter().map(|(name, value)| (name.clone(), to_attribute(value))).collect()
+    };
+    let in_a_week = Timestamp::now().as_second() + 7 * 86_400;
+    let soon = rows::n(in_a_week);
+    for n in 1..=3 {
+        let position = sort_key(n);
+        let change = json!({
+            "id": { "S": FEED_ID }, "position": { "S": position }, "first": { "N": "1" }, "address": { "S": "a:main" },
+            "kind": { "S": "ledger" }, "name": { "S": "a" }, "branch": { "S": "main" }, "concern": { "S": "head" },
+            "change": { "S": "updated" }, "watermark": { "N": n.to_string() }, "occurred_at": { "N": "1700000000000" },
+            "recorded_at": { "N": "1700000000000" }, "ttl": soon,
+        });
+        give(table, item(change)).await;
+        let seen = json!({
+            "id": { "S": format!("seen#a:main {n}") }, "position": { "S": "-" }, "at": { "N": n.to_string() },
+            "recorded_at": { "N": "1700000000000" }, "kind": { "S": "ledger" }, "ttl": soon,
+        });
+        give(table, item(seen)).await;
+    }
+    let counter = json!({
+        "id": { "S": "counter#0" }, "position": { "S": "-" }, "n": { "N": "3" }, "first": { "N": "1" },
+        "until": soon, "recorded_at": { "N": "1700000000000" },
+    });
+    give(table, item(counter)).await;
+}
+
+#[tokio::test]
+async fn a_feed_of_the_first_form_is_taken_over_and_its_readers_begin_again() {
+    let table = Table::fresh().await;
+    former(&table).await;
+    // Before anything is appended: a reader at the end waits, one behind it begins again.
+    assert_eq!(table.feed.position().await.unwrap(), 3);
+    assert_eq!(read(&table.feed, 3, 10).await, NOTHING);
+    assert_eq!(gone(&table.feed, 1).await, 4);
+    assert_eq!(table.feed.latest_identities().await.unwrap(), HashMap::new());
+
+    assert_eq!(append(&table.feed, &entries(4..=5)).await, [5, 6]);
+    for after in 0..=3 {
+        assert_eq!(gone(&table.feed, after).await, 5, "{after}");
+    }
+    assert_eq!(read(&table.feed, 4, 10).await, [5, 6]);
+    let other = Feed::new(table.client.clone(), table.feed.table());
+    assert_eq!(append(&other, &entries(4..=6)).await, [5, 6, 7], "it is taken over once");
+    let history = table.feed.history(&at("a:main"), &HistoryQuery::default()).await.unwrap();
+    assert_eq!(history.changes.iter().map(|change| change.position).collect::<Vec<_>>(), [5, 6, 7]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_feed_is_taken_over_once_however_many_consumers_begin() {
+    let table = Table::fresh().await;
+    former(&table).await;
+    let consumers = ["a:main", "b:main", "c:main"].map(|address| {
+        let feed = Feed::new(table.client.clone(), table.feed.table());
+        tokio::spawn(async move { append(&feed, &[entry_of(address, 9)]).await })
+    });
+    let mut positions = Vec::new();
+    for consumer in consumers {
+        positions.extend(consumer.await.unwrap());
+    }
+    positions.sort_unstable();
+    assert_eq!(positions, [5, 6, 7]);
+}
+
+/// A consumer of the release before can neither append what no reader would find, nor learn where the feed has come to.
+#[tokio::test]
+async fn a_consumer_of_the_first_form_cannot_read_the_counter_of_the_second() {
+    let table = Table::fresh().await;
+    for taken_over in [false, true] {
+        if taken_over {
+            table.feed.begin_epoch().await.unwrap();
+        } else {
+            append(&table.feed, &entries(1..=2)).await;
+        }
+        let counter = table.client.get_item().table_name(table.feed.table()).set_key(Some(key("counter#0", "-")));
+        let counter = counter.send().await.unwrap().item.unwrap();
+        assert!(counter["first"].is_s(), "it was a number: {counter:?}");
+        assert!(counter["n"].is_n() && counter["form"].as_n().unwrap() == "2");
+    }
+}
+
+/// Appends random batches of a stream, again and again, until all of it is done; now and then it dies on the way.
+async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mut random: StdRng) {
+    while done.load(Ordering::Acquire) < stream.len() {
+        let from = random.random_range(0..=done.load(Ordering::Acquire));
+        let to = (from + random.random_range(1..=120)).min(stream.len());
+        let dies = Duration::from_millis(random.random_range(1..40));
+        let batch = &stream[from..to];
+        let appended = match random.random_bool(0.3) {
+            true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
+            false => Some(feed.append(batch).await),
+        };
+        // What was not appended to its end is delivered again, before anything that follows it.
+        if let Some(Appended { changes, error: None }) = appended {
+            assert_eq!(changes.len(), batch.len());
+            done.fetch_max(to, Ordering::AcqRel);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_the_same_histories() {
+    for seed in 1..=4 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let table = Table::fresh().await.proxied().await;
+        let addresses = ["a:main", "b:main", "c:main"];
+        let mut stream: Vec<Entry> = (1..=600).map(|n| entry_of(addresses.choose(&mut random).unwrap(), n)).collect();
+        // Numbers of any length, as shards have them.
+        for (n, entry) in stream.iter_mut().enumerate() {
+            entry.sequence_number = (7_u128.pow(6) * (n as u128 + 1).pow(6)).to_string();
+        }
+        for _ in 0..30 {
+            let fault = match random.random_range(0..5) {
+                0 => Fault::cut_request(),
+                1 => Fault::cut_reply(),
+                2 => Fault::done_but_answer(500, "InternalServerError"),
+                3 => Fault::answer(400, "ThrottlingException"),
+                _ => Fault::delay(Duration::from_millis(20)),
+            };
+            table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..40)));
+        }
+        let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
+        let consumers = [0, 1].map(|n| {
+            let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+            tokio::spawn(consume(feed, stream.clone(), done.clone(), StdRng::seed_from_u64(10 * seed + n)))
+        });
+        for consumer in consumers {
+            consumer.await.unwrap();
+        }
+        let feed = Feed::new(table.client.clone(), table.feed.table());
+        let Run::Changes(changes) = feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
+        let shown = changes.iter().map(|change| (change.position, change.address.as_str(), change.watermark));
+        let given = stream.iter().zip(1..).map(|(entry, at)| (at, entry.difference.address.as_str(), entry.difference.watermark));
+        assert!(shown.eq(given), "seed {seed}: dense, once, and in the order of the stream");
+        for address in addresses {
+            let of_it: Vec<Change> =
+                changes.iter().filter(|change| change.address.as_str() == address).cloned().collect();
+            let query = HistoryQuery { limit: at_most(1_000), ..HistoryQuery::default() };
+            assert_eq!(feed.history(&at(address), &query).await.unwrap().changes, of_it, "seed {seed}");
+        }
+    }
 }
