@@ -83,17 +83,20 @@ Spec == Init /\ [][Next]_vars
 
 \* What a reader finds at a position: its Query begins with the first segment whose key is not below it.
 Keys(p) == {key \in Positions : key >= p /\ segments[key] # <<>>}
-KeyAt(p) == CHOOSE key \in Keys(p) : \A other \in Keys(p) : key <= other
-FirstOf(key) == key + 1 - Len(segments[key])
-RecordAt(p) == IF Keys(p) = {} THEN 0
-               ELSE IF FirstOf(KeyAt(p)) > p THEN 0 ELSE segments[KeyAt(p)][p + 1 - FirstOf(KeyAt(p))]
+RecordAt(p) ==
+    IF Keys(p) = {} THEN 0 ELSE
+    LET key == CHOOSE k \in Keys(p) : \A other \in Keys(p) : k <= other
+        at == p + Len(segments[key]) - key
+    IN IF at < 1 THEN 0 ELSE segments[key][at]
+Feed == [p \in Positions |-> RecordAt(p)]
 
-Dense == \A p \in Positions : RecordAt(p) # 0 <=> p <= counter
-Once == \A a, b \in 1..counter : a < b /\ RecordAt(a) # 0 => RecordAt(a) # RecordAt(b)
-InItemOrder == \A a, b \in 1..counter : a < b /\ ItemOf(RecordAt(a)) = ItemOf(RecordAt(b)) => RecordAt(a) <= RecordAt(b)
+Dense == LET feed == Feed IN \A p \in Positions : feed[p] # 0 <=> p <= counter
+Once == LET feed == Feed IN \A a, b \in 1..counter : a < b /\ feed[a] # 0 => feed[a] # feed[b]
+InItemOrder == LET feed == Feed IN \A a, b \in 1..counter : a < b /\ ItemOf(feed[a]) = ItemOf(feed[b]) => feed[a] <= feed[b]
 \* The history of an item has the changes of the feed, in the order of the feed.
-HistoryAgrees == /\ \A p \in 1..counter : RecordAt(p) # 0 => history[RecordAt(p)] = p
-                 /\ \A a, b \in Seen : a < b /\ ItemOf(a) = ItemOf(b) => history[a] < history[b]
+HistoryAgrees == LET feed == Feed IN
+    /\ \A p \in 1..counter : feed[p] # 0 => history[feed[p]] = p
+    /\ \A a, b \in Seen : a < b /\ ItemOf(a) = ItemOf(b) => history[a] < history[b]
 \* What need not be delivered again is in the feed.
-NothingLost == \A r \in 1..done : \E p \in 1..counter : RecordAt(p) = r
+NothingLost == LET feed == Feed IN \A r \in 1..done : \E p \in 1..counter : feed[p] = r
 =============================================================================

@@ -218,8 +218,7 @@ async fn a_transaction_that_only_a_query_misses_is_waited_for() {
     for n in 1..=200 {
         append(&table.feed, &entries(3 * n - 2..=3 * n)).await;
     }
-    // The query sees later transactions and nothing of the first, although all are committed. A reader of few changes does
-    // not even see the later ones.
+    // The query sees later transactions and nothing of the first, although all are committed.
     for limit in [1, 10] {
         let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
         let first = Arc::new(take(&table, 3).await);

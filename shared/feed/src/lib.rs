@@ -139,7 +139,7 @@ impl Feed {
                 return Ok(counter);
             }
             match self.view.transact(vec![counter.with_new_epoch(self.now())?]).await {
-                Ok(Outcome::Applied(())) => return Ok(Counter { n: counter.n + 1, epoch: counter.n + 2, ..counter }),
+                Ok(Outcome::Applied(())) => return Ok(counter.in_new_epoch()),
                 // Another writer has appended meanwhile, or the reply was lost: read again.
                 Ok(Outcome::Rejected(_)) => {}
                 Err(error) if error.is_outcome_unknown() => {}

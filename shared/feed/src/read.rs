@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::PoisonError, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use nameservice_dynamo::is_missing_table;
-use nameservice_model::{Address, Change, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run};
+use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 

@@ -92,6 +92,11 @@ impl Counter {
         Self::write(self.n, self.n + 1, to_item(&begun).map_err(corrupt)?)
     }
 
+    /// Returns the counter after that write.
+    pub(crate) fn in_new_epoch(self) -> Self {
+        Self { n: self.n + 1, epoch: self.n + 2, form: FORM, ..self }
+    }
+
     /// Returns whether the changes up to this counter are rows of the first form.
     pub(crate) fn is_former(&self) -> bool {
         self.n > 0 && self.form < FORM
