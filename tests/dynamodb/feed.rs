@@ -1,21 +1,17 @@
 //! What the feed promises its readers, on every engine: one order, no gap, and "gone" exactly where something is.
 
-use std::{
-    collections::HashMap,
-    ops::RangeInclusive,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+mod consumers;
+mod former;
+mod histories;
+
+use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use jiff::Timestamp;
-use nameservice_feed::{Appended, Entry, FEED_ID, Feed, MAX_TRANSACTION};
+use nameservice_feed::{Entry, FEED_ID, Feed, MAX_TRANSACTION};
 use nameservice_store::Difference;
 use nameservice_tests::{prelude::*, rows::to_attribute};
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 type Item = HashMap<String, AttributeValue>;
 
@@ -157,31 +153,6 @@ async fn large_batches_are_several_transactions_without_a_gap() {
     assert_eq!(append(&table.feed, &entries(1..=n as i64)).await, (1..=n).collect::<Vec<_>>());
     assert_eq!(read(&table.feed, 0, 1_000).await, (1..=n).collect::<Vec<_>>());
     assert_eq!(read(&table.feed, 40, 20).await, (41..=60).collect::<Vec<_>>());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_once_leave_no_gap_and_keep_each_their_order() {
-    let table = Table::fresh().await;
-    let writers: Vec<_> = ["a:main", "b:main", "c:main", "d:main"]
-        .map(|address| {
-            let feed = Feed::new(table.client.clone(), table.feed.table());
-            tokio::spawn(async move {
-                for n in 1..=12 {
-                    append(&feed, &[entry_of(address, 2 * n), entry_of(address, 2 * n + 1)]).await;
-                }
-            })
-        })
-        .into_iter()
-        .collect();
-    for writer in writers {
-        writer.await.unwrap();
-    }
-    let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
-    assert!(changes.iter().zip(1..).all(|(change, n)| change.position == n) && changes.len() == 96);
-    for address in ["a:main", "b:main", "c:main", "d:main"] {
-        let of_it = changes.iter().filter(|change| change.address.as_str() == address).map(|change| change.watermark);
-        assert_eq!(of_it.collect::<Vec<_>>(), (2..=25).collect::<Vec<_>>());
-    }
 }
 
 #[tokio::test]
@@ -377,82 +348,6 @@ async fn reads_cost_two_requests_and_one_where_nothing_follows() {
 }
 
 #[tokio::test]
-async fn a_history_is_of_one_address_in_pages_of_any_size() {
-    let table = Table::fresh().await;
-    for n in 1..=9 {
-        append(&table.feed, &[entry_of("a:main", n), entry_of("b:main", n)]).await;
-    }
-    for limit in 1..=10 {
-        let (mut seen, mut after) = (Vec::new(), 0);
-        loop {
-            let query = HistoryQuery { after, limit: at_most(limit), ..HistoryQuery::default() };
-            let page = table.feed.history(&at("b:main"), &query).await.unwrap();
-            assert!(page.changes.len() <= limit);
-            seen.extend(page.changes.iter().map(|change| (change.address.to_string(), change.watermark)));
-            match page.more_after {
-                Some(more) => after = more,
-                None => break,
-            }
-        }
-        assert_eq!(seen, (1..=9).map(|n| ("b:main".to_owned(), n)).collect::<Vec<_>>());
-    }
-    let index_only = HistoryQuery {
-        part: Some(ChangedPart::Concern(ConcernKind::Index)),
-        limit: at_most(5),
-        ..HistoryQuery::default()
-    };
-    assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
-}
-
-#[tokio::test]
-async fn a_long_history_is_read_from_any_place_in_few_requests() {
-    let table = Table::fresh().await.proxied().await;
-    let of_both = (1..=2_500).flat_map(|n| [entry_of("a:main", n), entry_of("b:main", n)]);
-    append(&table.feed, &of_both.collect::<Vec<_>>()).await;
-    let page = async |query: &HistoryQuery| {
-        table.proxy.take_requests();
-        let page = table.feed.history(&at("b:main"), query).await.unwrap();
-        (page, table.proxy.take_requests())
-    };
-    for newest_first in [false, true] {
-        let mut query = HistoryQuery { newest_first, limit: at_most(250), ..HistoryQuery::default() };
-        let (mut seen, mut most) = (Vec::new(), 0);
-        loop {
-            let (page, requests) = page(&query).await;
-            assert!(requests.iter().all(|request| request.body["ConsistentRead"] == true));
-            most = most.max(requests.len());
-            seen.extend(page.changes.iter().map(|change| change.watermark));
-            match (page.more_after, newest_first) {
-                (Some(more), false) => query.after = more,
-                (Some(more), true) => query.before = Some(more),
-                (None, _) => break,
-            }
-        }
-        if newest_first {
-            seen.reverse();
-        }
-        assert_eq!(seen, (1..=2_500).collect::<Vec<_>>(), "newest first: {newest_first}");
-        assert_eq!(most, 3, "to its place, and from there");
-        // A position of another record: what is before it is passed over.
-        let (after, before) = if newest_first { (0, Some(4_001)) } else { (4_001, None) };
-        let (page, _) = page(&HistoryQuery { after, before, newest_first, limit: at_most(1), ..query }).await;
-        assert_eq!(page.changes[0].watermark, if newest_first { 2_000 } else { 2_001 });
-    }
-    let (_, requests) = page(&HistoryQuery { after: 500, ..HistoryQuery::default() }).await;
-    assert_eq!(requests.len(), 1, "near its beginning");
-}
-
-#[tokio::test]
-async fn a_history_is_complete_the_moment_a_change_is_in_the_feed() {
-    let table = Table::fresh().await;
-    for n in 1..=40 {
-        append(&table.feed, &[entry(n)]).await;
-        let last = table.feed.latest(&at("a:main"), 1).await.unwrap();
-        assert_eq!(last[0].watermark, n);
-    }
-}
-
-#[tokio::test]
 async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap() {
     let table = Table::fresh().await;
     let mut random = StdRng::seed_from_u64(1);
@@ -469,176 +364,4 @@ async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap
     assert!(shown.eq((1..).zip(given.iter().map(|entry| &entry.difference.payload)).take(changes.len())));
     assert!(changes.len() > 24, "a page of DynamoDB has 1 MB");
     assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>(), "delivered again");
-}
-
-#[tokio::test]
-async fn what_has_expired_early_is_in_no_history_and_not_appended_again() {
-    let table = Table::fresh().await;
-    let short = table.feed.clone().with_retention(Duration::ZERO);
-    assert_eq!(append(&short, &entries(1..=2)).await, [1, 2]);
-    let history = table.feed.history(&at("a:main"), &HistoryQuery::default()).await.unwrap();
-    assert_eq!((history.changes, history.more_after), (vec![], None));
-    assert_eq!(append(&table.feed, &entries(1..=3)).await, [1, 2, 3]);
-    assert_eq!(read(&table.feed, 2, 10).await, [3]);
-}
-
-#[tokio::test]
-async fn addresses_that_leave_no_space_in_a_key_have_histories_too() {
-    let table = Table::fresh().await;
-    // Fluree's tables may hold them, up to the longest key of DynamoDB.
-    for length in [2_040, 2_041, 2_048] {
-        let address = Address::stored("x".repeat(length));
-        let mut entry = entry(1);
-        entry.event_id = format!("of {length}");
-        entry.difference.address = address.clone();
-        append(&table.feed, &[entry]).await;
-        let history = table.feed.history(&address, &HistoryQuery::default()).await.unwrap();
-        assert_eq!(history.changes.iter().map(|change| &change.address).collect::<Vec<_>>(), [&address]);
-    }
-}
-
-/// Puts a feed of three changes as the first form of the rows had it.
-async fn former(table: &Table) {
-    let item = |attributes: Value| -> Item {
-        let attributes = attributes.as_object().unwrap();
-        attributes.iter().map(|(name, value)| (name.clone(), to_attribute(value))).collect()
-    };
-    let in_a_week = Timestamp::now().as_second() + 7 * 86_400;
-    let soon = rows::n(in_a_week);
-    for n in 1..=3 {
-        let position = sort_key(n);
-        let change = json!({
-            "id": { "S": FEED_ID }, "position": { "S": position }, "first": { "N": "1" }, "address": { "S": "a:main" },
-            "kind": { "S": "ledger" }, "name": { "S": "a" }, "branch": { "S": "main" }, "concern": { "S": "head" },
-            "change": { "S": "updated" }, "watermark": { "N": n.to_string() }, "occurred_at": { "N": "1700000000000" },
-            "recorded_at": { "N": "1700000000000" }, "ttl": soon,
-        });
-        give(table, item(change)).await;
-        let seen = json!({
-            "id": { "S": format!("seen#a:main {n}") }, "position": { "S": "-" }, "at": { "N": n.to_string() },
-            "recorded_at": { "N": "1700000000000" }, "kind": { "S": "ledger" }, "ttl": soon,
-        });
-        give(table, item(seen)).await;
-    }
-    let counter = json!({
-        "id": { "S": "counter#0" }, "position": { "S": "-" }, "n": { "N": "3" }, "first": { "N": "1" },
-        "until": soon, "recorded_at": { "N": "1700000000000" },
-    });
-    give(table, item(counter)).await;
-}
-
-#[tokio::test]
-async fn a_feed_of_the_first_form_is_taken_over_and_its_readers_begin_again() {
-    let table = Table::fresh().await;
-    former(&table).await;
-    // Before anything is appended: a reader at the end waits, one behind it begins again.
-    assert_eq!(table.feed.position().await.unwrap(), 3);
-    assert_eq!(read(&table.feed, 3, 10).await, NOTHING);
-    assert_eq!(gone(&table.feed, 1).await, 4);
-    assert_eq!(table.feed.latest_identities().await.unwrap(), HashMap::new());
-
-    assert_eq!(append(&table.feed, &entries(4..=5)).await, [5, 6]);
-    for after in 0..=3 {
-        assert_eq!(gone(&table.feed, after).await, 5, "{after}");
-    }
-    assert_eq!(read(&table.feed, 4, 10).await, [5, 6]);
-    let other = Feed::new(table.client.clone(), table.feed.table());
-    assert_eq!(append(&other, &entries(4..=6)).await, [5, 6, 7], "it is taken over once");
-    let history = table.feed.history(&at("a:main"), &HistoryQuery::default()).await.unwrap();
-    assert_eq!(history.changes.iter().map(|change| change.position).collect::<Vec<_>>(), [5, 6, 7]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_feed_is_taken_over_once_however_many_consumers_begin() {
-    let table = Table::fresh().await;
-    former(&table).await;
-    let consumers = ["a:main", "b:main", "c:main"].map(|address| {
-        let feed = Feed::new(table.client.clone(), table.feed.table());
-        tokio::spawn(async move { append(&feed, &[entry_of(address, 9)]).await })
-    });
-    let mut positions = Vec::new();
-    for consumer in consumers {
-        positions.extend(consumer.await.unwrap());
-    }
-    positions.sort_unstable();
-    assert_eq!(positions, [5, 6, 7]);
-}
-
-/// A consumer of the release before can neither append what no reader would find, nor learn where the feed has come to.
-#[tokio::test]
-async fn a_consumer_of_the_first_form_cannot_read_the_counter_of_the_second() {
-    let table = Table::fresh().await;
-    for taken_over in [false, true] {
-        if taken_over {
-            table.feed.begin_epoch().await.unwrap();
-        } else {
-            append(&table.feed, &entries(1..=2)).await;
-        }
-        let counter = table.client.get_item().table_name(table.feed.table()).set_key(Some(key("counter#0", "-")));
-        let counter = counter.send().await.unwrap().item.unwrap();
-        assert!(counter["first"].is_s(), "it was a number: {counter:?}");
-        assert!(counter["n"].is_n() && counter["form"].as_n().unwrap() == "2");
-    }
-}
-
-/// Appends random batches of a stream, again and again, until all of it is done; now and then it dies on the way.
-async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mut random: StdRng) {
-    while done.load(Ordering::Acquire) < stream.len() {
-        let from = random.random_range(0..=done.load(Ordering::Acquire));
-        let to = (from + random.random_range(1..=120)).min(stream.len());
-        let dies = Duration::from_millis(random.random_range(1..40));
-        let batch = &stream[from..to];
-        let appended = match random.random_bool(0.3) {
-            true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
-            false => Some(feed.append(batch).await),
-        };
-        // What was not appended to its end is delivered again, before anything that follows it.
-        if let Some(Appended { changes, error: None }) = appended {
-            assert_eq!(changes.len(), batch.len());
-            done.fetch_max(to, Ordering::AcqRel);
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_the_same_histories() {
-    for seed in 1..=4 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let table = Table::fresh().await.proxied().await;
-        let addresses = ["a:main", "b:main", "c:main"];
-        let mut stream: Vec<Entry> = (1..=600).map(|n| entry_of(addresses.choose(&mut random).unwrap(), n)).collect();
-        // Numbers of any length, as shards have them.
-        for (n, entry) in stream.iter_mut().enumerate() {
-            entry.sequence_number = (7_u128.pow(6) * (n as u128 + 1).pow(6)).to_string();
-        }
-        for _ in 0..30 {
-            let fault = match random.random_range(0..5) {
-                0 => Fault::cut_request(),
-                1 => Fault::cut_reply(),
-                2 => Fault::done_but_answer(500, "InternalServerError"),
-                3 => Fault::answer(400, "ThrottlingException"),
-                _ => Fault::delay(Duration::from_millis(20)),
-            };
-            table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..40)));
-        }
-        let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
-        let consumers = [0, 1].map(|n| {
-            let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
-            tokio::spawn(consume(feed, stream.clone(), done.clone(), StdRng::seed_from_u64(10 * seed + n)))
-        });
-        for consumer in consumers {
-            consumer.await.unwrap();
-        }
-        let feed = Feed::new(table.client.clone(), table.feed.table());
-        let Run::Changes(changes) = feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
-        let shown = changes.iter().map(|change| (change.position, change.address.as_str(), change.watermark));
-        let given = stream.iter().zip(1..).map(|(entry, at)| (at, entry.difference.address.as_str(), entry.difference.watermark));
-        assert!(shown.eq(given), "seed {seed}: dense, once, and in the order of the stream");
-        for address in addresses {
-            let of_it: Vec<Change> =
-                changes.iter().filter(|change| change.address.as_str() == address).cloned().collect();
-            let query = HistoryQuery { limit: at_most(1_000), ..HistoryQuery::default() };
-            assert_eq!(feed.history(&at(address), &query).await.unwrap().changes, of_it, "seed {seed}");
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! What the consumer costs, counted at the wire.
 
-use nameservice_tests::{mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units};
+use nameservice_tests::{
+    cids::id_of, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units,
+};
 use stream_consumer::Consumer;
 
 use super::whole;
@@ -137,7 +139,8 @@ async fn a_change_costs_two_write_units_and_its_share_of_counter_and_segment() {
                 _ => {
                     let address = at(if of == "heads" { name } else { names[0] });
                     let t = table.store.lookup(&address).await.unwrap().unwrap().head.unwrap().v + 1;
-                    store.push_head(&Call::fresh(), &address, &older(head(t))).await.unwrap().applied();
+                    let head = Head::new(t, id_of(&format!("{name} at {t}")));
+                    store.push_head(&Call::fresh(), &address, &older(head)).await.unwrap().applied();
                 }
             }
         }
