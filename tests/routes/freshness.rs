@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use axum::body::Body;
 use http_body_util::BodyExt as _;
 use nameservice_cli::routes;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::{App, Auth, service};
+use nameservice_model::{Address, Call, ChangeFeed, History, HistoryQuery, Limit, Publisher as _, Run};
 use nameservice_tests::pump::pump;
 use tower::ServiceExt as _;
 
@@ -89,4 +91,45 @@ async fn a_reader_who_waits_is_answered_by_the_write() {
     assert_eq!((status, problem["record"]["head"]["t"].as_i64()), (503, Some(2)));
     let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99", json!(null)).await;
     assert_eq!(status, 503);
+}
+
+/// A feed in which a change follows every look at its end.
+struct Busy(Embedded);
+
+#[async_trait]
+impl ChangeFeed for Busy {
+    async fn position(&self) -> nameservice_model::Result<u64> {
+        let position = self.0.position().await?;
+        let address = Address::parse(&format!("after{position}")).unwrap();
+        let _ = self.0.create_ledger(&Call::fresh(), &address, None, None).await?;
+        Ok(position)
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.0.is_immediate()
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> nameservice_model::Result<Run> {
+        self.0.changes(after, limit).await
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> nameservice_model::Result<()> {
+        self.0.wait(after, at_most).await
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> nameservice_model::Result<History> {
+        self.0.history(address, query).await
+    }
+}
+
+#[tokio::test]
+async fn a_comparison_names_the_position_that_it_was_read_after_in_its_header_too() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    let app = App::new(Arc::new(names.clone()), Arc::new(Busy(names)), Auth::Open);
+    let request = http::Request::post("/v1/changes/compare").header("content-type", "application/json");
+    let request = request.body(Body::from(json!({ "subscriptions": { "after0": {} } }).to_string())).unwrap();
+    let response = service(routes::router(), app).oneshot(request).await.unwrap();
+    let position = response.headers()["nameservice-position"].to_str().unwrap().to_owned();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(position, serde_json::from_slice::<Value>(&body).unwrap()["position"].to_string());
 }

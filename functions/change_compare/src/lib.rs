@@ -5,10 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    http::HeaderValue,
+    response::{IntoResponse as _, Response},
+};
 use nameservice_http::{
     Problem, Route,
     extract::{Allowed, Body, Read},
+    freshness::POSITION,
     page,
     shapes::{Config, Head, Index, Kind, Status, requests},
 };
@@ -112,7 +118,7 @@ async fn change_compare(
     State(feed): State<Arc<dyn ChangeFeed>>,
     caller: Allowed<Read>,
     Body(document): Body<Subscriptions>,
-) -> Result<Json<Comparison>, Problem> {
+) -> Result<Response, Problem> {
     let subscriptions = document.checked()?;
     // Before the records are read: what changes meanwhile follows it.
     let position = feed.position().await?;
@@ -144,7 +150,12 @@ async fn change_compare(
     if !budget.admits(&(&compared.unknown, &compared.retracted))? && subscriptions.len() > 1 {
         return Err(too_large());
     }
-    Ok(Json(compared))
+    let mut response = Json(compared).into_response();
+    // A POST that only reads: what was written meanwhile is not in it.
+    if feed.is_immediate() {
+        response.headers_mut().insert(POSITION, HeaderValue::from(position));
+    }
+    Ok(response)
 }
 
 fn too_large() -> Problem {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use async_graphql::{Context, Error, ErrorExtensions as _, Result};
+use async_graphql::{Context, Error, Result};
 use axum::extract::FromRef as _;
 use nameservice_http::{
     App, Problem,
@@ -22,9 +22,11 @@ use nameservice_model::{
     StatusPublisher, chain,
 };
 use nameservice_projector::records::RecordPages;
-use serde_json::Value;
 
-use crate::limits::Budget;
+use crate::{
+    budget::Budget,
+    errors::{self, problem},
+};
 
 /// The traits of the backend.
 pub(crate) struct Service {
@@ -105,14 +107,17 @@ impl Caller {
         if matches!(problem.kind(), Kind::Internal | Kind::Unavailable | Kind::OutcomeUnknown) {
             tracing::error!(request_id = self.request_id, field, error = cause, "failed");
         }
-        refused(problem)
+        errors::problem(problem)
     }
 
     /// The call of a write to an address, which the caller must be allowed to.
     pub(crate) fn write(&self, address: &Address) -> Result<Call> {
-        self.allowed.check(Scope::Write, address).map_err(refused)?;
+        self.allowed.check(Scope::Write, address).map_err(problem)?;
         if let Writes::At(url) = &self.writes {
-            return Err(rejected("replica", &format!("this service is a replica: send mutations to {url}/graphql")));
+            return Err(errors::error(
+                "replica",
+                &format!("this service is a replica: send mutations to {url}/graphql"),
+            ));
         }
         let is_first = !self.has_written.swap(true, Ordering::Relaxed);
         match (self.is_named, is_first) {
@@ -120,7 +125,7 @@ impl Caller {
             (true, true) => Ok(self.allowed.call().clone()),
             (true, false) => {
                 let reason = "an Idempotency-Key names one write: send the other mutations in requests of their own";
-                Err(rejected("invalid-idempotency-key", reason))
+                Err(errors::error("invalid-idempotency-key", reason))
             }
         }
     }
@@ -138,33 +143,12 @@ pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Arc<Caller> {
     context.data_unchecked::<Arc<Caller>>()
 }
 
-/// An error with a code.
-fn rejected(code: &str, reason: &str) -> Error {
-    Error::new(reason).extend_with(|_, extensions| extensions.set("code", code))
-}
-
-/// A problem as an error: the detail, and the members of the problem document as extensions.
-pub(crate) fn refused(problem: impl Into<Problem>) -> Error {
-    let problem: Problem = problem.into();
-    let document = problem.document();
-    let code = document.type_uri.rsplit('/').next().unwrap_or_default().to_owned();
-    Error::new(document.detail).extend_with(|_, extensions| {
-        extensions.set("code", code);
-        extensions.set("status", document.status);
-        for (name, value) in document.members {
-            if let Ok(value) = async_graphql::Value::from_json(Value::clone(&value)) {
-                extensions.set(name, value);
-            }
-        }
-    })
-}
-
-/// The same of a failure of the backend. What failed is logged, and not shown.
+/// A failure of the backend as the error of the field that is resolved. What failed is logged, and not shown.
 pub(crate) fn failed(context: &Context<'_>, error: nameservice_model::Error) -> Error {
     caller(context).failed(context.item.node.name.node.as_str(), error)
 }
 
 /// Parses an address.
 pub(crate) fn parse(address: &str) -> Result<Address> {
-    Address::parse(address).map_err(|reason| refused(Problem::invalid_address(reason)))
+    Address::parse(address).map_err(|reason| problem(Problem::invalid_address(reason)))
 }

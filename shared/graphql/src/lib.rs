@@ -4,12 +4,15 @@
 //! shown to those who may write a record. What the service rejects is an error with the problem's name as `code`;
 //! conflicts and their like are members of the unions that mutations return.
 
+mod budget;
 mod context;
+mod errors;
 mod graphiql;
 mod http;
 mod limits;
 mod mutation;
 mod objects;
+mod pages;
 mod query;
 mod scalars;
 mod socket;

@@ -1,29 +1,18 @@
 //! What a document may ask for. It is checked before the document is validated, which takes as long as its fragments are
 //! once they are expanded.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 use async_graphql::{
-    Data, Executor, Name, Request, Response, Result, ServerError,
+    Data, Executor, Name, Request, Response, ServerError,
     parser::types::{ExecutableDocument, Selection, SelectionSet},
 };
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use nameservice_http::{
-    Problem,
-    page::{MAX_PAGE_BYTES, json_bytes},
-};
-use serde::Serialize;
 
-use crate::{NameserviceSchema, context::refused};
+use crate::{NameserviceSchema, budget::Budget};
 
 /// How deep brackets of any kind may be nested: the parser descends into each.
 const MAX_BRACKETS: usize = 64;
@@ -54,48 +43,8 @@ impl Executor for Limited {
     }
 }
 
-/// How many bytes an answer may still hold. It is as large as a page of a list at most.
-pub(crate) struct Budget(AtomicUsize);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(AtomicUsize::new(MAX_PAGE_BYTES))
-    }
-}
-
-impl Budget {
-    /// Whether a value fits. One that does not takes nothing.
-    fn admits(&self, value: &impl Serialize) -> Result<bool> {
-        let bytes = json_bytes(value).map_err(refused)?;
-        let left = |left: usize| left.checked_sub(bytes);
-        Ok(self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok())
-    }
-
-    /// Takes a value that the answer cannot do without.
-    pub(crate) fn take(&self, value: &impl Serialize) -> Result<()> {
-        if self.admits(value)? {
-            return Ok(());
-        }
-        Err(refused(Problem::answer_too_large("ask for less, or in several requests")))
-    }
-
-    /// Returns as many entries of a page as fit, at least one, and whether some do not.
-    pub(crate) fn fit<T, V: Serialize>(&self, page: Vec<T>, value: impl Fn(&T) -> &V) -> Result<(Vec<T>, bool)> {
-        let mut kept = Vec::with_capacity(page.len());
-        for entry in page {
-            if kept.is_empty() {
-                self.take(value(&entry))?;
-            } else if !self.admits(value(&entry))? {
-                return Ok((kept, true));
-            }
-            kept.push(entry);
-        }
-        Ok((kept, false))
-    }
-}
-
 /// Rejects a document that is beyond the limits.
-fn check(request: &mut Request) -> std::result::Result<(), ServerError> {
+fn check(request: &mut Request) -> Result<(), ServerError> {
     let too_much = |reason: String| ServerError::new(reason, None);
     if bracket_depth(&request.query) > MAX_BRACKETS {
         return Err(too_much(format!("the document has brackets that are nested more than {MAX_BRACKETS} deep")));
@@ -171,7 +120,7 @@ struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(document: &'a ExecutableDocument) -> std::result::Result<usize, String> {
+    fn of(document: &'a ExecutableDocument) -> Result<usize, String> {
         let mut expansion = Self { document, counted: HashMap::new() };
         let mut count = 0_usize;
         for (_, operation) in document.operations.iter() {
@@ -184,7 +133,7 @@ impl<'a> Expansion<'a> {
         Ok(count.max(document.fragments.len()))
     }
 
-    fn count(&mut self, set: &'a SelectionSet, depth: usize) -> std::result::Result<usize, String> {
+    fn count(&mut self, set: &'a SelectionSet, depth: usize) -> Result<usize, String> {
         if depth > MAX_NESTING {
             return Err(format!("the document nests fields and fragments more than {MAX_NESTING} deep"));
         }
@@ -201,7 +150,7 @@ impl<'a> Expansion<'a> {
         Ok(count)
     }
 
-    fn fragment(&mut self, name: &'a Name, depth: usize) -> std::result::Result<usize, String> {
+    fn fragment(&mut self, name: &'a Name, depth: usize) -> Result<usize, String> {
         match self.counted.get(name) {
             Some(Some(count)) => return Ok(*count),
             Some(None) => return Err(format!("the fragment `{name}` contains itself")),
@@ -222,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn expanded(document: &str) -> std::result::Result<usize, String> {
+    fn expanded(document: &str) -> Result<usize, String> {
         Expansion::of(&parse_query(document).unwrap())
     }
 

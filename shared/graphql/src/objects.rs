@@ -2,20 +2,17 @@
 
 use async_graphql::{
     ComplexObject, Context, Json, Result, SimpleObject,
-    connection::{Connection, Edge, EmptyFields},
+    connection::{Connection, Edge},
 };
 use nameservice_api as api;
-use nameservice_http::Problem;
-use nameservice_model::{Address, HistoryQuery, InvalidCursor, Limit};
+use nameservice_model::{self as model, Address, HistoryQuery};
 use serde_json::{Map, Value};
 
 use crate::{
-    context::{budget, failed, refused, service},
+    context::{budget, caller, failed, service},
+    pages::{Page, limit, position},
     scalars::{ChangeKind, Concern, Kind, Long, Matched},
 };
-
-/// Entries with a cursor each.
-pub(crate) type Page<T> = Connection<String, T, EmptyFields, EmptyFields>;
 
 /// JSON objects, as they are stored.
 pub(crate) type JsonObject = Json<Map<String, Value>>;
@@ -94,8 +91,8 @@ impl Record {
         #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "How many at most.")] first: i32,
         #[graphql(desc = "Only changes after this cursor.")] after: Option<String>,
     ) -> Result<Page<Change>> {
-        let limit = Limit::new(usize::try_from(first).unwrap_or(1))?;
-        let query = HistoryQuery { after: position(after.as_deref())?, limit, ..HistoryQuery::default() };
+        let (after, limit) = (position(after.as_deref())?, limit(first)?);
+        let query = HistoryQuery { after, limit, ..HistoryQuery::default() };
         let address = Address::stored(&*self.address);
         let found = service(context).feed.history(&address, &query).await;
         let found = found.map_err(|error| failed(context, error))?;
@@ -104,10 +101,20 @@ impl Record {
     }
 }
 
-/// Reads a cursor of a connection of changes.
-pub(crate) fn position(after: Option<&str>) -> Result<u64> {
-    let parsed = after.map(str::parse).transpose();
-    Ok(parsed.map_err(|_| refused(Problem::invalid_cursor(&InvalidCursor)))?.unwrap_or(0))
+/// The record as the caller may see it.
+pub(crate) async fn record(context: &Context<'_>, address: &Address) -> Result<Option<Record>> {
+    if !caller(context).sees(address) {
+        return Ok(None);
+    }
+    let found = service(context).names.lookup(address).await.map_err(|error| failed(context, error))?;
+    let found = found.map(|record| shown(context, record));
+    found.iter().try_for_each(|record| budget(context).take(record))?;
+    Ok(found.map(Record::from))
+}
+
+/// What of a record the caller may see.
+pub(crate) fn shown(context: &Context<'_>, record: model::Record) -> api::Record {
+    api::Record::from(&caller(context).allowed().shown(record))
 }
 
 /// As many changes as the answer holds, each with its cursor: its position.
@@ -296,6 +303,6 @@ impl Hit {
     /// The whole record; null where it is gone.
     #[graphql(complexity = "10 + child_complexity")]
     async fn record(&self, context: &Context<'_>) -> Result<Option<Record>> {
-        crate::query::record(context, &Address::stored(&*self.address)).await
+        record(context, &Address::stored(&*self.address)).await
     }
 }

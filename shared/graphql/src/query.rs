@@ -6,11 +6,13 @@ use async_graphql::{
 };
 use nameservice_api as api;
 use nameservice_http::{Problem, page};
-use nameservice_model::{self as model, Address, Cursor, Limit, ListQuery, Listed, Run, SearchQuery, SearchWords};
+use nameservice_model::{Address, Cursor, Limit, ListQuery, Listed, Run, SearchQuery, SearchWords};
 
 use crate::{
-    context::{budget, caller, failed, parse, refused, service},
-    objects::{Change, Hit, Page, Record, changes_of, position},
+    context::{budget, caller, failed, parse, service},
+    errors::problem,
+    objects::{Change, Hit, Record, changes_of, record, shown},
+    pages::{Page, cursor, limit, position},
     scalars::{Kind, Long},
     views::Views,
 };
@@ -48,30 +50,6 @@ pub(crate) struct RecordFilter {
     retracted: Option<bool>,
 }
 
-pub(crate) fn limit(first: i32) -> Result<Limit> {
-    Ok(Limit::new(usize::try_from(first).unwrap_or(1))?)
-}
-
-pub(crate) fn cursor(after: Option<&str>) -> Result<Option<Cursor>> {
-    after.map(Cursor::decode).transpose().map_err(refused)
-}
-
-/// The record as the caller may see it.
-pub(crate) async fn record(context: &Context<'_>, address: &Address) -> Result<Option<Record>> {
-    if !caller(context).sees(address) {
-        return Ok(None);
-    }
-    let found = service(context).names.lookup(address).await.map_err(|error| failed(context, error))?;
-    let found = found.map(|record| shown(context, record));
-    found.iter().try_for_each(|record| budget(context).take(record))?;
-    Ok(found.map(Record::from))
-}
-
-/// What of a record the caller may see.
-pub(crate) fn shown(context: &Context<'_>, record: model::Record) -> api::Record {
-    api::Record::from(&caller(context).allowed().shown(record))
-}
-
 /// Reads the feed until there is something that the caller may see: as many changes as are asked for at most.
 async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit) -> Result<Page<Change>> {
     let (service, caller) = (service(context), caller(context));
@@ -85,7 +63,7 @@ async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit
                 after = oldest - 1;
                 continue;
             }
-            Run::Gone { oldest } => return Err(refused(Problem::gone(service.feed.as_ref(), after, oldest).await)),
+            Run::Gone { oldest } => return Err(problem(Problem::gone(service.feed.as_ref(), after, oldest).await)),
         };
         let Some(last) = changes.last().map(|last| last.position) else {
             return changes_of(context, Vec::new(), has_previous, false);
@@ -102,7 +80,7 @@ async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit
     }
     let reason =
         format!("nothing that this token covers is in the changes up to {after}: continue after that position");
-    Err(refused(Problem::invalid_parameter("after", reason)))
+    Err(problem(Problem::invalid_parameter("after", reason)))
 }
 
 #[Object]
@@ -129,7 +107,7 @@ impl Queries {
         let query = ListQuery {
             kind: filter.kind.map(Into::into),
             name: filter.name,
-            prefix: page::prefix(filter.prefix).map_err(refused)?,
+            prefix: page::prefix(filter.prefix).map_err(problem)?,
             source_type: filter.source_type,
             state: filter.state,
             retracted: filter.retracted,
@@ -165,7 +143,7 @@ impl Queries {
         #[graphql(default = 20, validator(minimum = 1, maximum = 200))] first: i32,
         after: Option<String>,
     ) -> Result<Page<Hit>> {
-        let words = SearchWords::parse(&q).map_err(|reason| refused(Problem::invalid_parameter("q", reason)))?;
+        let words = SearchWords::parse(&q).map_err(|reason| problem(Problem::invalid_parameter("q", reason)))?;
         let cursor = cursor(after.as_deref())?;
         let has_previous = cursor.is_some();
         let query = SearchQuery { words, kind: kind.map(Into::into), source_type, state, limit: limit(first)?, cursor };
@@ -185,7 +163,7 @@ impl Queries {
         #[graphql(default = 50, validator(minimum = 1, maximum = 200))] first: i32,
         after: Option<String>,
     ) -> Result<Page<Change>> {
-        Problem::unless_followed(service(context).feed.as_ref()).map_err(refused)?;
+        Problem::unless_followed(service(context).feed.as_ref()).map_err(problem)?;
         let begin = after.as_deref().map(|after| position(Some(after))).transpose()?;
         visible_changes(context, begin, limit(first)?).await
     }

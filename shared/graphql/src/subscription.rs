@@ -13,7 +13,8 @@ use nameservice_http::{
 use nameservice_model::{ChangeFeed, Limit, Run};
 
 use crate::{
-    context::{Caller, caller, failed, refused, service},
+    context::{Caller, caller, failed, service},
+    errors::problem,
     objects::Change,
     scalars::{Concern, Kind, Long},
 };
@@ -47,10 +48,10 @@ impl Changes {
         after: Option<Long>,
     ) -> Result<impl Stream<Item = Result<Change>>> {
         let (service, caller) = (service(context), caller(context));
-        Problem::unless_followed(service.feed.as_ref()).map_err(refused)?;
+        Problem::unless_followed(service.feed.as_ref()).map_err(problem)?;
         let parts = concern.into_iter().flatten().map(|part| ChangedPart::from(part).into()).collect();
         let filter = Filter::new(&address.unwrap_or_default(), kind.map(Into::into), parts);
-        let filter = filter.and_then(|filter| filter.with_prefix(prefix)).map_err(refused)?.of_type(source_type);
+        let filter = filter.and_then(|filter| filter.with_prefix(prefix)).map_err(problem)?.of_type(source_type);
         let after = match after {
             Some(after) => after.position(),
             None => service.feed.position().await.map_err(|error| failed(context, error))?,
@@ -131,6 +132,6 @@ impl Reader {
     }
 
     async fn gone(&self, oldest: u64) -> async_graphql::Error {
-        refused(Problem::gone(self.feed.as_ref(), self.after, oldest).await)
+        problem(Problem::gone(self.feed.as_ref(), self.after, oldest).await)
     }
 }

@@ -9,9 +9,10 @@ use nameservice_model::{Address, Cursor};
 use nameservice_projector::records::{By, Due, RecordQuery, RecordRow};
 
 use crate::{
-    context::{caller, failed, refused, service},
-    objects::{Page, Record},
-    query::{cursor, limit, record},
+    context::{caller, failed, service},
+    errors::problem,
+    objects::{Record, record},
+    pages::{Page, cursor, limit},
     scalars::{Kind, Long},
 };
 
@@ -107,7 +108,7 @@ async fn rows(
 ) -> Result<Page<Row>> {
     let visible = |address: &Address| caller(context).sees(address);
     let after = cursor(after.as_deref())?.map(|after| Address::stored(after.after()));
-    let prefix = page::prefix(prefix).map_err(refused)?.unwrap_or_default();
+    let prefix = page::prefix(prefix).map_err(problem)?.unwrap_or_default();
     let query = RecordQuery { by, prefix, after, limit: limit(first)? };
     let page = service(context).views.records(&query, &visible).await.map_err(|error| failed(context, error))?;
     let mut connection = Connection::new(query.after.is_some(), page.has_more);

@@ -13,7 +13,7 @@ use nameservice_model::{
 };
 use tokio::{sync::watch, time::timeout};
 
-use crate::{auth::Auth, hub::Hub};
+use crate::{auth::Auth, hub::Hub, meters};
 
 /// How long the gauges wait for the feed.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -72,8 +72,10 @@ impl App {
         matches!(*self.0.auth, Auth::Open)
     }
 
-    /// Sets the gauges that are read when somebody asks for them. On DynamoDB this is one request.
+    /// Gives the recorder of this process what was counted of requests, and sets the gauges that are read when somebody asks
+    /// for them. On DynamoDB this is one request.
     pub async fn sample(&self) {
+        meters::sample();
         gauge!("nameservice_feed_readers").set(self.0.hub.subscribers() as f64);
         if let Ok(Ok(position)) = timeout(SAMPLE_TIMEOUT, self.0.feed.position()).await {
             gauge!("nameservice_feed_position").set(position as f64);

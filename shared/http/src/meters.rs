@@ -1,14 +1,21 @@
 //! What a server counts and measures of its requests.
+//!
+//! A read out of memory takes a few microseconds, in which a counter that several threads write is a large part: its cache
+//! line moves from processor to processor. So each thread keeps what it has counted, and gives it to the recorder of the
+//! process when that is read, or when there is a lot of it.
 
 use std::{
-    borrow::Cow,
-    collections::HashMap,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    cell::Cell,
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use axum::http::Method;
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 /// The label of a request that no route has.
 const NONE: &str = "none";
@@ -23,88 +30,160 @@ pub(crate) fn operation(method: &Method, route: Option<&str>) -> String {
     format!("{} {}", known(method), route.replace("{*", "{"))
 }
 
-fn known(method: &Method) -> &str {
-    const DEFINED: [Method; 9] = [
-        Method::GET,
-        Method::PUT,
-        Method::POST,
-        Method::DELETE,
-        Method::HEAD,
-        Method::OPTIONS,
-        Method::PATCH,
-        Method::CONNECT,
-        Method::TRACE,
-    ];
-    if DEFINED.contains(method) { method.as_str() } else { OTHER }
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        Method::CONNECT => "CONNECT",
+        Method::TRACE => "TRACE",
+        _ => OTHER,
+    }
 }
 
-/// The meters of one service. Each is looked up by its labels at its first use and kept, since a look-up costs as much as
-/// a read out of memory.
-#[derive(Clone, Default)]
-pub(crate) struct Meters(Arc<Kept>);
+/// How many threads have a share of their own. More share them.
+const SHARES: usize = 64;
+/// How many durations of an operation a share keeps.
+const KEPT: usize = 256;
 
-/// A route has few methods.
-type ByMethod = Vec<(String, Arc<OperationMeters>)>;
+static ALL: [Share; SHARES] = [const { Share::new() }; SHARES];
 
-#[derive(Default)]
-struct Kept {
-    in_flight: OnceLock<Gauge>,
-    /// By route.
-    operations: RwLock<HashMap<String, ByMethod>>,
+/// What one thread has counted. As large as what processors exchange, so that no two have it in the same cache line.
+#[repr(align(128))]
+struct Share {
+    /// Requests that were begun here, less those that have ended here. Of a request that has moved to another thread in
+    /// between, each has its part.
+    in_flight: AtomicI64,
+    operations: Mutex<Operations>,
 }
 
-impl Meters {
-    /// Counts a request as being answered until the result is dropped: also where its caller goes away.
-    pub(crate) fn begin(&self) -> InFlight {
-        let gauge = self.0.in_flight.get_or_init(|| gauge!("nameservice_requests_in_flight")).clone();
-        gauge.increment(1);
-        InFlight(gauge)
+/// By route, and of a route by method: it has few.
+type Operations = BTreeMap<String, Vec<(&'static str, OperationMeters)>>;
+
+impl Share {
+    const fn new() -> Self {
+        Self { in_flight: AtomicI64::new(0), operations: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Returns the meters of the requests of one method and route.
-    pub(crate) fn operation(&self, method: &Method, route: Option<&str>) -> Arc<OperationMeters> {
+    /// Returns the share of this thread.
+    fn own() -> &'static Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static INDEX: Cell<Option<usize>> = const { Cell::new(None) });
+        let index = INDEX.get().unwrap_or_else(|| {
+            let index = NEXT.fetch_add(1, Ordering::Relaxed) % SHARES;
+            INDEX.set(Some(index));
+            index
+        });
+        ALL.get(index).unwrap_or(&ALL[0])
+    }
+
+    /// Counts one request that was answered.
+    fn answered(&self, method: &Method, route: Option<&str>, outcome: &str, duration: Duration) {
         let (path, method_name) = (route.unwrap_or(NONE), known(method));
-        let kept = self.0.operations.read().unwrap_or_else(PoisonError::into_inner);
-        let found = kept.get(path).and_then(|methods| methods.iter().find(|(name, _)| name == method_name));
-        if let Some((_, meters)) = found {
-            return meters.clone();
+        let mut operations = self.operations();
+        if let Some(methods) = operations.get_mut(path)
+            && let Some((_, meters)) = methods.iter_mut().find(|(name, _)| *name == method_name)
+        {
+            return meters.answered(outcome, duration);
         }
-        drop(kept);
-        let meters = Arc::new(OperationMeters::new(operation(method, route)));
-        let mut kept = self.0.operations.write().unwrap_or_else(PoisonError::into_inner);
-        kept.entry(path.to_owned()).or_default().push((method_name.to_owned(), meters.clone()));
-        meters
+        let mut meters = OperationMeters::new(operation(method, route));
+        meters.answered(outcome, duration);
+        operations.entry(path.to_owned()).or_default().push((method_name, meters));
+    }
+
+    fn report(&self) {
+        for (_, meters) in self.operations().values_mut().flatten() {
+            meters.report();
+        }
+    }
+
+    fn operations(&self) -> MutexGuard<'_, Operations> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See [`Meters::begin`].
-pub(crate) struct InFlight(Gauge);
+/// Counts one request that was answered.
+pub(crate) fn answered(method: &Method, route: Option<&str>, outcome: &str, duration: Duration) {
+    Share::own().answered(method, route, outcome, duration);
+}
+
+/// Gives the recorder of this process what was counted until now.
+pub(crate) fn sample() {
+    ALL.iter().for_each(Share::report);
+    let in_flight: i64 = ALL.iter().map(|share| share.in_flight.load(Ordering::Relaxed)).sum();
+    gauge!("nameservice_requests_in_flight").set(in_flight as f64);
+}
+
+/// Counts a request as being answered until it is dropped: also where its caller goes away.
+pub(crate) struct InFlight(());
+
+impl InFlight {
+    pub(crate) fn begin() -> Self {
+        Share::own().in_flight.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.decrement(1);
+        Share::own().in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What is counted and measured of an operation.
-pub(crate) struct OperationMeters {
+struct OperationMeters {
     operation: String,
     duration: Histogram,
-    outcomes: RwLock<Vec<(String, OutcomeCounters)>>,
+    durations: Vec<Duration>,
+    /// By name: few, and the most frequent are there first.
+    outcomes: Vec<(String, Outcomes)>,
 }
 
-/// What counts one outcome of an operation.
-struct OutcomeCounters {
+/// How often an outcome was seen, and what counts it.
+struct Outcomes {
+    seen: u64,
     requests: Counter,
     /// Where it is one of a lease.
     lease: Option<Counter>,
 }
 
-impl OutcomeCounters {
-    fn increment(&self) {
-        self.requests.increment(1);
-        if let Some(lease) = &self.lease {
-            lease.increment(1);
+impl OperationMeters {
+    fn new(operation: String) -> Self {
+        let duration = histogram!("nameservice_request_duration_seconds", "operation" => operation.clone());
+        Self { operation, duration, durations: Vec::new(), outcomes: Vec::new() }
+    }
+
+    fn answered(&mut self, outcome: &str, duration: Duration) {
+        self.durations.push(duration);
+        match self.outcomes.iter_mut().find(|(name, _)| name == outcome) {
+            Some((_, outcomes)) => outcomes.seen += 1,
+            None => {
+                let labels = [("operation", self.operation.clone()), ("outcome", outcome.to_owned())];
+                let requests = counter!("nameservice_requests_total", &labels);
+                let lease = lease_counter(&self.operation, outcome);
+                self.outcomes.push((outcome.to_owned(), Outcomes { seen: 1, requests, lease }));
+            }
+        }
+        if self.durations.len() >= KEPT {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        self.durations.drain(..).for_each(|duration| self.duration.record(duration));
+        for (_, Outcomes { seen, requests, lease }) in &mut self.outcomes {
+            let seen = std::mem::take(seen);
+            if seen == 0 {
+                continue;
+            }
+            requests.increment(seen);
+            if let Some(lease) = lease {
+                lease.increment(seen);
+            }
         }
     }
 }
@@ -122,31 +201,10 @@ pub(crate) fn lease_counter(operation: &str, outcome: &str) -> Option<Counter> {
     Some(counter!("nameservice_leases_total", "outcome" => outcome))
 }
 
-impl OperationMeters {
-    fn new(operation: String) -> Self {
-        let duration = histogram!("nameservice_request_duration_seconds", "operation" => operation.clone());
-        Self { operation, duration, outcomes: RwLock::default() }
-    }
-
-    /// Counts one request that was answered.
-    pub(crate) fn answered(&self, outcome: Cow<'static, str>, duration: Duration) {
-        self.duration.record(duration);
-        let kept = self.outcomes.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, counters)) = kept.iter().find(|(name, _)| *name == outcome) {
-            return counters.increment();
-        }
-        drop(kept);
-        let (name, lease) = (outcome.to_string(), lease_counter(&self.operation, &outcome));
-        let requests =
-            counter!("nameservice_requests_total", "operation" => self.operation.clone(), "outcome" => outcome);
-        let counters = OutcomeCounters { requests, lease };
-        counters.increment();
-        self.outcomes.write().unwrap_or_else(PoisonError::into_inner).push((name, counters));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
     use super::*;
 
     #[test]
@@ -158,13 +216,54 @@ mod tests {
     }
 
     #[test]
-    fn the_meters_of_an_operation_are_made_once() {
-        let meters = Meters::default();
+    fn every_request_is_reported_once_in_bounded_parts() {
+        let (recorder, share) = (DebuggingRecorder::new(), Share::new());
+        let reported = || {
+            let mut counts = BTreeMap::new();
+            for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
+                let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
+                let count = match value {
+                    DebugValue::Counter(count) => count,
+                    DebugValue::Histogram(durations) => durations.len() as u64,
+                    DebugValue::Gauge(_) => continue,
+                };
+                counts.insert((key.key().name().to_owned(), labels.join(" ")), count);
+            }
+            counts
+        };
         let (get, odd) = (Method::GET, Method::from_bytes(b"SPAM").unwrap());
-        let first = meters.operation(&get, Some("/v1/records"));
-        assert!(Arc::ptr_eq(&first, &meters.operation(&get, Some("/v1/records"))));
-        assert!(!Arc::ptr_eq(&first, &meters.operation(&Method::PUT, Some("/v1/records"))));
-        let other = meters.operation(&odd, Some("/v1/records"));
-        assert!(Arc::ptr_eq(&other, &meters.operation(&Method::from_bytes(b"HAM").unwrap(), Some("/v1/records"))));
+        metrics::with_local_recorder(&recorder, || {
+            for n in 0..KEPT + 10 {
+                let outcome = if n % 2 == 0 { "ok" } else { "unknown_record" };
+                share.answered(&get, Some("/v1/records/{*address}"), outcome, Duration::from_millis(1));
+            }
+            share.answered(&Method::PUT, Some("/v1/leases/{*address}"), "ok", Duration::ZERO);
+            share.answered(&odd, Some("/v1/records"), "error", Duration::ZERO);
+            share.answered(&Method::from_bytes(b"HAM").unwrap(), Some("/v1/records"), "error", Duration::ZERO);
+        });
+        let durations = ("nameservice_request_duration_seconds".to_owned(), "GET /v1/records/{address}".to_owned());
+        assert_eq!(reported().get(&durations), Some(&(KEPT as u64)), "what would grow is reported at once");
+        share.report();
+        let rest = reported();
+        let requests = |labels: &str| rest.get(&("nameservice_requests_total".to_owned(), labels.to_owned())).copied();
+        assert_eq!(rest.get(&durations), Some(&10));
+        let ok = requests("GET /v1/records/{address} ok");
+        let unknown = requests("GET /v1/records/{address} unknown_record");
+        assert_eq!((ok, unknown), (Some(5), Some(5)), "of the rest");
+        assert_eq!(requests("_OTHER /v1/records error"), Some(2));
+        assert_eq!(requests("PUT /v1/leases/{address} ok"), Some(1));
+        assert_eq!(rest.get(&("nameservice_leases_total".to_owned(), "held".to_owned())), Some(&1));
+        share.report();
+        assert!(reported().values().all(|count| *count == 0), "nothing is reported twice");
+    }
+
+    #[test]
+    fn a_request_is_in_flight_until_it_ends_on_whatever_thread() {
+        // Other tests of this process have requests of their own in between, but none that stays.
+        let begun: Vec<_> = (0..1_000).map(|_| InFlight::begin()).collect();
+        let in_flight = || ALL.iter().map(|share| share.in_flight.load(Ordering::Relaxed)).sum::<i64>();
+        assert!(in_flight() >= 1_000);
+        std::thread::spawn(move || drop(begun)).join().unwrap();
+        assert!(in_flight() < 1_000);
     }
 }

@@ -9,15 +9,15 @@ use std::{
 
 use axum::{
     Router,
-    extract::{MatchedPath, Request, State},
-    middleware::{Next, from_fn, from_fn_with_state},
+    extract::{MatchedPath, Request},
+    middleware::{Next, from_fn},
     response::Response,
 };
 use nameservice_model::RequestId;
 
 use crate::{
     REQUEST_ID,
-    meters::{Meters, lease_counter, operation},
+    meters::{self, InFlight, lease_counter, operation},
     problem::Rejected,
     trace::trace_id,
 };
@@ -75,9 +75,9 @@ impl CallOf {
 }
 
 /// Logs every request that a finished service answers at the level info, and why it was rejected at debug; counts and
-/// measures it.
+/// measures it. The recorder of the process has all of it after [`App::sample`](crate::App::sample).
 pub fn log_requests(service: Router) -> Router {
-    service.layer(from_fn_with_state(Meters::default(), logged))
+    service.layer(from_fn(logged))
 }
 
 /// A request that was answered.
@@ -125,8 +125,8 @@ fn route(request: &Request) -> Option<MatchedPath> {
     request.extensions().get().cloned()
 }
 
-async fn logged(State(meters): State<Meters>, mut request: Request, next: Next) -> Response {
-    let _in_flight = meters.begin();
+async fn logged(mut request: Request, next: Next) -> Response {
+    let _in_flight = InFlight::begin();
     let begun = Instant::now();
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
@@ -137,7 +137,7 @@ async fn logged(State(meters): State<Meters>, mut request: Request, next: Next) 
     let trace_id = if is_logged { trace_id(request.headers()).map(str::to_owned) } else { None };
     let response = next.run(request).await;
     let duration = begun.elapsed();
-    meters.operation(&method, route).answered(noted.outcome_of(&response), duration);
+    meters::answered(&method, route, &noted.outcome_of(&response), duration);
     if !is_logged {
         return response;
     }

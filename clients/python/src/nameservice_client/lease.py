@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from . import models
 from .errors import LeaseLost, NameserviceError, UnknownRecord
-
-if TYPE_CHECKING:
-    from .client import Nameservice
+from .operations import Operations
 
 
 class Lease:
@@ -21,7 +18,7 @@ class Lease:
     """
 
     def __init__(
-        self, names: Nameservice, address: str, name: str, holder: str, ttl_seconds: int, target_t: int | None, wait: int
+        self, names: Operations, address: str, name: str, holder: str, ttl_seconds: int, target_t: int | None, wait: int
     ) -> None:
         self._names = names
         self._address, self._name, self._holder = address, name, holder

@@ -9,7 +9,7 @@ use nameservice_http::Problem;
 use nameservice_model::LeaseName;
 use serde_json::{Map, Value};
 
-use crate::{context::refused, objects::JsonObject, scalars::Long};
+use crate::{errors::problem, objects::JsonObject, scalars::Long};
 
 /// A commit or an index root, at its `t`.
 #[derive(InputObject)]
@@ -60,7 +60,7 @@ pub(crate) struct LeaseInput {
 
 pub(super) fn claim(input: Option<LeaseInput>) -> Result<Option<Claim>> {
     let Some(LeaseInput { name, holder, token }) = input else { return Ok(None) };
-    let name: LeaseName = name.parse().map_err(|reason| refused(Problem::invalid_body("lease.name", reason)))?;
+    let name: LeaseName = name.parse().map_err(|reason| problem(Problem::invalid_body("lease.name", reason)))?;
     Ok(Some(Claim { name, holder, token: token.0 }))
 }
 
@@ -133,5 +133,5 @@ pub(crate) struct ValuePushInput {
 }
 
 pub(super) fn payload(input: Option<JsonObject>) -> Result<Map<String, Value>> {
-    input.map(|Json(payload)| payload).ok_or_else(|| refused(Problem::invalid_body("new.payload", "is required")))
+    input.map(|Json(payload)| payload).ok_or_else(|| problem(Problem::invalid_body("new.payload", "is required")))
 }

@@ -20,9 +20,9 @@ use self::{
     },
 };
 use crate::{
-    context::{caller, failed, parse, refused, service},
-    objects::{Config, JsonObject, Record},
-    query::shown,
+    context::{caller, failed, parse, service},
+    errors::problem,
+    objects::{Config, JsonObject, Record, shown},
     scalars::Long,
 };
 
@@ -57,7 +57,7 @@ impl Mutation {
     ) -> Result<CreateLedgerResult> {
         let new =
             requests::NewLedger { address, head: head.map(Into::into), config: config.map(|Json(config)| config) };
-        let new = new.into_model().map_err(refused)?;
+        let new = new.into_model().map_err(problem)?;
         let call = caller(context).write(&new.address)?;
         let publisher = &service(context).publisher;
         match publisher
@@ -72,7 +72,7 @@ impl Mutation {
             Created::AlreadyExists => {
                 Ok(CreateLedgerResult::AlreadyExists(AlreadyExists { address: new.address.as_str().to_owned() }))
             }
-            _ => Err(refused(Problem::unknown_outcome())),
+            _ => Err(problem(Problem::unknown_outcome())),
         }
     }
 
@@ -95,8 +95,8 @@ impl Mutation {
             "expected_v": expected_v.map(|v| v.0),
         });
         let body: requests::GraphSource =
-            serde_json::from_value(body).map_err(|error| refused(Problem::invalid_body("", error)))?;
-        let publication = body.into_publication(&address).map_err(refused)?;
+            serde_json::from_value(body).map_err(|error| problem(Problem::invalid_body("", error)))?;
+        let publication = body.into_publication(&address).map_err(problem)?;
         let call = caller(context).write(&address)?;
         let dependencies = publication.dependencies().unwrap_or_default();
         if !dependencies.iter().all(|dependency| caller(context).sees(dependency)) {
@@ -128,7 +128,7 @@ impl Mutation {
             Published::WrongKind { kind: found, .. } => {
                 PublishGraphSourceResult::WrongKind(WrongKind { address: text, kind: kind(found) })
             }
-            _ => return Err(refused(Problem::unknown_outcome())),
+            _ => return Err(problem(Problem::unknown_outcome())),
         })
     }
 
@@ -138,7 +138,7 @@ impl Mutation {
         let address = parse(&address)?;
         let body =
             requests::HeadPush { expected: expected(wanted, HeadValue::from), new: new.into(), lease: claim(lease)? };
-        let push = body.into_push().map_err(refused)?;
+        let push = body.into_push().map_err(problem)?;
         let call = caller(context).write(&address)?;
         let outcome =
             service(context).refs.push_head(&call, &address, &push).await.map_err(|error| failed(context, error))?;
@@ -158,7 +158,7 @@ impl Mutation {
         let new = requests::NewIndex { id: new.id, t: new.t.0, graphs: graphs(new.graphs) };
         let body =
             requests::IndexPush { expected: expected(wanted, value), new, allow_equal: false, lease: claim(lease)? };
-        let push = body.into_push().map_err(refused)?;
+        let push = body.into_push().map_err(problem)?;
         let call = caller(context).write(&address)?;
         let outcome =
             service(context).refs.push_index(&call, &address, &push).await.map_err(|error| failed(context, error))?;
@@ -169,7 +169,7 @@ impl Mutation {
     async fn push_status(&self, context: &Context<'_>, push: ValuePushInput) -> Result<PushStatusResult> {
         let ValuePushInput { address, expected: wanted, new, lease } = push;
         let address = parse(&address)?;
-        let v = wanted.v.ok_or_else(|| refused(Problem::invalid_body("expected.v", "is required")))?;
+        let v = wanted.v.ok_or_else(|| problem(Problem::invalid_body("expected.v", "is required")))?;
         let body = requests::StatusPush {
             expected: Some(Some(requests::ExpectedStatus {
                 v: v.0,
@@ -178,7 +178,7 @@ impl Mutation {
             new: requests::NewStatus { v: new.v.map(|v| v.0), payload: payload(new.payload)? },
             lease: claim(lease)?,
         };
-        let push = body.into_push().map_err(refused)?;
+        let push = body.into_push().map_err(problem)?;
         let call = caller(context).write(&address)?;
         let outcome = service(context)
             .statuses
@@ -192,7 +192,7 @@ impl Mutation {
     async fn push_config(&self, context: &Context<'_>, push: ValuePushInput) -> Result<PushConfigResult> {
         let ValuePushInput { address, expected: wanted, new, lease } = push;
         let address = parse(&address)?;
-        let v = wanted.v.ok_or_else(|| refused(Problem::invalid_body("expected.v", "is required")))?;
+        let v = wanted.v.ok_or_else(|| problem(Problem::invalid_body("expected.v", "is required")))?;
         let body = requests::ConfigPush {
             expected: Some(Some(requests::ExpectedConfig {
                 v: v.0,
@@ -201,7 +201,7 @@ impl Mutation {
             new: requests::NewConfig { v: new.v.map(|v| v.0), payload: payload(new.payload)? },
             lease: claim(lease)?,
         };
-        let push = body.into_push().map_err(refused)?;
+        let push = body.into_push().map_err(problem)?;
         let call = caller(context).write(&address)?;
         let outcome = service(context)
             .configs
@@ -219,7 +219,7 @@ impl Mutation {
         reason: Option<String>,
     ) -> Result<RetractionResult> {
         let address = parse(&address)?;
-        let reason = requests::Retraction { reason }.into_reason().map_err(refused)?;
+        let reason = requests::Retraction { reason }.into_reason().map_err(problem)?;
         let call = caller(context).write(&address)?;
         let service = service(context);
         let written = |record, changed| {
@@ -244,7 +244,7 @@ impl Mutation {
                     RetractionResult::Protected(ProtectedRecord { address: address.as_str().to_owned() })
                 }
                 Retracted::Unknown => RetractionResult::Unknown(UnknownRecord { address: address.as_str().to_owned() }),
-                _ => return Err(refused(Problem::unknown_outcome())),
+                _ => return Err(problem(Problem::unknown_outcome())),
             },
         )
     }
@@ -260,7 +260,7 @@ impl Mutation {
             Restored::Restored(record) => written(*record, true),
             Restored::NotRetracted(record) => written(*record, false),
             Restored::Unknown => RetractionResult::Unknown(UnknownRecord { address: address.as_str().to_owned() }),
-            _ => return Err(refused(Problem::unknown_outcome())),
+            _ => return Err(problem(Problem::unknown_outcome())),
         })
     }
 }

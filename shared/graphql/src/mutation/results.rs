@@ -7,7 +7,7 @@ use nameservice_model::{ConcernValue, PushOutcome, RecordKind};
 use serde_json::Value;
 
 use crate::{
-    context::refused,
+    errors::problem,
     objects::{Config, Head, Index, Record, Status},
     scalars::Kind,
 };
@@ -121,7 +121,7 @@ macro_rules! pushes {
                         let lease = lease.and_then(|lease| serde_json::to_value(api::leases::Lease::from(lease)).ok());
                         Self::LeaseLost(LeaseLost { lease: lease.map(Json) })
                     }
-                    _ => return Err(refused(Problem::unknown_outcome())),
+                    _ => return Err(problem(Problem::unknown_outcome())),
                 })
             }
         }

@@ -1,0 +1,29 @@
+//! Connections and their arguments.
+
+use async_graphql::{
+    Result,
+    connection::{Connection, EmptyFields},
+};
+use nameservice_http::Problem;
+use nameservice_model::{Cursor, InvalidCursor, Limit};
+
+use crate::errors::problem;
+
+/// Entries with a cursor each.
+pub(crate) type Page<T> = Connection<String, T, EmptyFields, EmptyFields>;
+
+/// Reads how many entries a page has at most.
+pub(crate) fn limit(first: i32) -> Result<Limit> {
+    Ok(Limit::new(usize::try_from(first).unwrap_or(1))?)
+}
+
+/// Reads a cursor of a connection of records.
+pub(crate) fn cursor(after: Option<&str>) -> Result<Option<Cursor>> {
+    after.map(Cursor::decode).transpose().map_err(problem)
+}
+
+/// Reads a cursor of a connection of changes.
+pub(crate) fn position(after: Option<&str>) -> Result<u64> {
+    let parsed = after.map(str::parse).transpose();
+    Ok(parsed.map_err(|_| problem(Problem::invalid_cursor(&InvalidCursor)))?.unwrap_or(0))
+}
