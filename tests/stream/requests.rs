@@ -1,8 +1,6 @@
 //! What the consumer costs, counted at the wire.
 
-use nameservice_tests::{
-    cids::id_of, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units,
-};
+use nameservice_tests::{cids::id_of, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units};
 use stream_consumer::Consumer;
 
 use super::whole;

@@ -134,7 +134,8 @@ impl Feed {
         let until = rows::expiry(recorded_at, self.retention);
         let mut count = pending.len();
         let (changes, packed) = loop {
-            let change = |(at, entry): (u64, &&Entry)| rows::change(&entry.difference, &entry.identity, at, recorded_at);
+            let change =
+                |(at, entry): (u64, &&Entry)| rows::change(&entry.difference, &entry.identity, at, recorded_at);
             let changes: Vec<Change> = (n + 1..).zip(&pending[..count]).map(change).collect();
             let packed = Content::pack(&changes, sequence(&pending[..count]))?;
             if packed.len() <= segments::MAX_BYTES || count == 1 {

@@ -72,7 +72,8 @@ impl Feed {
     /// Returns a sort key that is just before the row of a position in the order of a query, if that position is of a change of
     /// the record.
     async fn place_of(&self, address: &Address, position: u64, newest_first: bool) -> Result<Option<String>> {
-        let Some(segment) = self.next_segment(position.saturating_sub(1)).await?.filter(|found| !found.is_former()) else {
+        let Some(segment) = self.next_segment(position.saturating_sub(1)).await?.filter(|found| !found.is_former())
+        else {
             return Ok(None);
         };
         let is_of_record = |change: &Change| change.position == position && change.address == *address;

@@ -83,7 +83,10 @@ async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_th
         let feed = Feed::new(table.client.clone(), table.feed.table());
         let Run::Changes(changes) = feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
         let shown = changes.iter().map(|change| (change.position, change.address.as_str(), change.watermark));
-        let given = stream.iter().zip(1..).map(|(entry, at)| (at, entry.difference.address.as_str(), entry.difference.watermark));
+        let given = stream
+            .iter()
+            .zip(1..)
+            .map(|(entry, at)| (at, entry.difference.address.as_str(), entry.difference.watermark));
         assert!(shown.eq(given), "seed {seed}: dense, once, and in the order of the stream");
         for address in addresses {
             let of_it: Vec<Change> =
