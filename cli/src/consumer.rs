@@ -33,7 +33,7 @@ use tracing::Instrument as _;
 use crate::traces::Consuming;
 
 /// How many records are asked for at once: ten transactions of the feed.
-const RECORDS_PER_READ: i32 = 490;
+const RECORDS_PER_READ: i32 = 980;
 /// How often it is saved how far the stream was read.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often the stream is asked for shards that it did not have before.

@@ -11,12 +11,13 @@ async fn age(table: &Table, pk: &str, sk: &str, seconds: i64) {
     table.set(pk, sk, "updated_at_ms", rows::n(now_ms() - 1000 * seconds)).await;
 }
 
-/// Lets the feed have begun so long ago.
+/// Lets the feed, which is one segment, have begun so long ago.
 async fn age_feed(table: &Table, seconds: i64) {
     let text = |text: &str| AttributeValue::S(text.into());
     let then = (now_ms() - 1000 * seconds).to_string();
     let update = table.client.update_item().table_name(table.feed.table());
-    let update = update.key("id", text("feed#0")).key("position", text("00000000000000000001"));
+    let last = format!("{:020}", table.feed.position().await.unwrap());
+    let update = update.key("id", text("feed#0")).key("position", text(&last));
     let update = update.update_expression("SET recorded_at = :then");
     let then = AttributeValue::N(then);
     update.expression_attribute_values(":then", then).send().await.unwrap();

@@ -1,5 +1,9 @@
 //! What the feed promises its readers, on every engine: one order, no gap, and "gone" exactly where something is.
 
+mod consumers;
+mod former;
+mod histories;
+
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
@@ -7,6 +11,7 @@ use jiff::Timestamp;
 use nameservice_feed::{Entry, FEED_ID, Feed, MAX_TRANSACTION};
 use nameservice_store::Difference;
 use nameservice_tests::{prelude::*, rows::to_attribute};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 type Item = HashMap<String, AttributeValue>;
 
@@ -20,6 +25,7 @@ fn entry(n: i64) -> Entry {
 fn entry_of(address: &str, n: i64) -> Entry {
     Entry {
         event_id: format!("{address} {n}"),
+        sequence_number: n.to_string(),
         difference: Difference {
             address: at(address),
             part: ChangedPart::Concern(ConcernKind::Head),
@@ -67,13 +73,13 @@ fn sort_key(position: u64) -> String {
     format!("{position:020}")
 }
 
-/// Takes a row of the feed away, as a reader sees who comes too early, or too late.
-async fn take(table: &Table, position: u64) -> Item {
+/// Takes the segment that ends at a position away, as a reader sees who comes too early, or too late.
+async fn take(table: &Table, last: u64) -> Item {
     let delete = table
         .client
         .delete_item()
         .table_name(table.feed.table())
-        .set_key(Some(key(FEED_ID, &sort_key(position))))
+        .set_key(Some(key(FEED_ID, &sort_key(last))))
         .return_values(ReturnValue::AllOld);
     delete.send().await.unwrap().attributes.unwrap()
 }
@@ -94,11 +100,9 @@ async fn set(table: &Table, id: &str, position: &str, attribute: &str, value: Va
     update.send().await.unwrap();
 }
 
-/// Makes rows and what the counter says of the last of them expire.
-async fn expire(table: &Table, positions: RangeInclusive<u64>, with_counter: bool) {
-    for position in positions {
-        set(table, FEED_ID, &sort_key(position), "ttl", rows::n(1_000)).await;
-    }
+/// Makes the segment that ends at a position expire, and what the counter says of the last one.
+async fn expire(table: &Table, last: u64, with_counter: bool) {
+    set(table, FEED_ID, &sort_key(last), "ttl", rows::n(1_000)).await;
     if with_counter {
         set(table, "counter#0", "-", "until", rows::n(1_000)).await;
     }
@@ -151,80 +155,54 @@ async fn large_batches_are_several_transactions_without_a_gap() {
     assert_eq!(read(&table.feed, 40, 20).await, (41..=60).collect::<Vec<_>>());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_once_leave_no_gap_and_keep_each_their_order() {
+#[tokio::test]
+async fn a_segment_is_read_from_any_position_in_it_to_any_other() {
     let table = Table::fresh().await;
-    let writers: Vec<_> = ["a:main", "b:main", "c:main", "d:main"]
-        .map(|address| {
-            let feed = Feed::new(table.client.clone(), table.feed.table());
-            tokio::spawn(async move {
-                for n in 1..=12 {
-                    append(&feed, &[entry_of(address, 2 * n), entry_of(address, 2 * n + 1)]).await;
-                }
-            })
-        })
-        .into_iter()
-        .collect();
-    for writer in writers {
-        writer.await.unwrap();
+    for size in [3, 1, 5, 1, 1, 4] {
+        let n = i64::try_from(table.feed.position().await.unwrap()).unwrap();
+        append(&table.feed, &entries(n + 1..=n + size)).await;
     }
-    let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
-    assert!(changes.iter().zip(1..).all(|(change, n)| change.position == n) && changes.len() == 96);
-    for address in ["a:main", "b:main", "c:main", "d:main"] {
-        let of_it = changes.iter().filter(|change| change.address.as_str() == address).map(|change| change.watermark);
-        assert_eq!(of_it.collect::<Vec<_>>(), (2..=25).collect::<Vec<_>>());
+    for after in 0..=15 {
+        for limit in 1..=16 {
+            let wanted: Vec<u64> = (after + 1..=15).take(limit).collect();
+            assert_eq!(read(&table.feed, after, limit).await, wanted, "after {after}, at most {limit}");
+        }
     }
 }
 
 #[tokio::test]
-async fn half_a_transaction_is_waited_for_and_never_skipped_or_gone() {
+async fn a_transaction_that_is_being_applied_is_waited_for_and_never_skipped_or_gone() {
     let table = Table::fresh().await;
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=8)).await;
-    // Any part of the last transaction may be invisible, and a reader may be at any position.
-    for missing in [vec![4], vec![5], vec![8], vec![4, 5], vec![5, 7], vec![4, 5, 6, 7, 8], vec![6, 8]] {
-        let mut taken = Vec::new();
-        for position in &missing {
-            taken.push(take(&table, *position).await);
-        }
-        for after in 0..=8 {
-            let end = missing.iter().find(|position| **position > after).map_or(8, |position| position - 1);
-            assert_eq!(
-                read(&table.feed, after, 10).await,
-                (after + 1..=end).collect::<Vec<_>>(),
-                "{missing:?}, {after}"
-            );
-        }
-        for row in taken {
-            give(&table, row).await;
-        }
+    let last = take(&table, 8).await;
+    for after in 0..=8 {
+        assert_eq!(read(&table.feed, after, 10).await, (after + 1..=3).collect::<Vec<_>>(), "{after}");
     }
+    give(&table, last).await;
     assert_eq!(read(&table.feed, 0, 10).await, (1..=8).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_transaction_that_only_a_query_misses_is_waited_for() {
     let table = Table::fresh().await.proxied().await;
-    append(&table.feed, &entries(1..=3)).await;
-    append(&table.feed, &entries(4..=6)).await;
-    // The query sees the second transaction and nothing of the first, although both are committed.
-    let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
-    let mut first = Vec::new();
-    for position in 1..=3 {
-        first.push(take(&table, position).await);
+    for n in 1..=200 {
+        append(&table.feed, &entries(3 * n - 2..=3 * n)).await;
     }
-    let first = Arc::new(first);
-    let restore = move || {
-        let (client, feed_table, first) = (client.clone(), feed_table.clone(), first.clone());
-        async move {
-            for row in first.iter() {
-                client.put_item().table_name(&feed_table).set_item(Some(row.clone())).send().await.unwrap();
+    // The query sees later transactions and nothing of the first, although all are committed.
+    for limit in [1, 10] {
+        let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
+        let first = Arc::new(take(&table, 3).await);
+        let restore = move || {
+            let (client, feed_table, first) = (client.clone(), feed_table.clone(), first.clone());
+            async move {
+                client.put_item().table_name(&feed_table).set_item(Some((*first).clone())).send().await.unwrap();
             }
-        }
-    };
-    table.proxy.on("Query", Fault::none().after(restore));
-    assert_eq!(read(&table.feed, 0, 10).await, NOTHING);
-    assert_eq!(read(&table.feed, 0, 10).await, (1..=6).collect::<Vec<_>>());
+        };
+        table.proxy.on("Query", Fault::none().after(restore));
+        assert_eq!(read(&table.feed, 0, limit).await, NOTHING);
+        assert_eq!(read(&table.feed, 0, 6).await, (1..=6).collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test]
@@ -233,27 +211,22 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
     append(&table.feed, &entries(1..=3)).await;
     append(&table.feed, &entries(4..=6)).await;
     // Expired, and still there: DynamoDB deletes within days.
-    expire(&table, 1..=3, false).await;
-    for after in 0..=2 {
-        assert_eq!(gone(&table.feed, after).await, 4);
-    }
-    for after in 3..=6 {
-        assert_eq!(read(&table.feed, after, 10).await, (after + 1..=6).collect::<Vec<_>>());
-    }
-    // Deleted, one by one and in any order.
-    for position in [2, 1, 3] {
-        take(&table, position).await;
+    expire(&table, 3, false).await;
+    for deleted in [false, true] {
         for after in 0..=2 {
             assert_eq!(gone(&table.feed, after).await, 4);
         }
-        assert_eq!(read(&table.feed, 3, 10).await, [4, 5, 6]);
+        for after in 3..=6 {
+            assert_eq!(read(&table.feed, after, 10).await, (after + 1..=6).collect::<Vec<_>>());
+        }
+        if !deleted {
+            take(&table, 3).await;
+        }
     }
     // All of it: what comes next is the oldest.
-    expire(&table, 4..=6, true).await;
+    expire(&table, 6, true).await;
     assert_eq!(gone(&table.feed, 3).await, 7);
-    for position in 4..=6 {
-        take(&table, position).await;
-    }
+    take(&table, 6).await;
     assert_eq!(gone(&table.feed, 0).await, 7);
     assert_eq!(gone(&table.feed, 5).await, 7);
     assert_eq!(read(&table.feed, 6, 10).await, NOTHING);
@@ -263,12 +236,30 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
 }
 
 #[tokio::test]
+async fn a_reader_that_is_far_behind_what_has_expired_is_answered_in_five_requests() {
+    let table = Table::fresh().await.proxied().await;
+    for n in 1..=300 {
+        append(&table.feed, &entries(2 * n - 1..=2 * n)).await;
+    }
+    for n in 1..=299 {
+        take(&table, 2 * n).await;
+    }
+    table.proxy.take_requests();
+    for after in [0, 1, 590, 597] {
+        assert_eq!(gone(&table.feed, after).await, 599, "{after}");
+        let requests = table.proxy.take_operations();
+        assert!(requests.len() <= 5, "{after}: {requests:?}");
+    }
+    assert_eq!(read(&table.feed, 598, 10).await, [599, 600]);
+}
+
+#[tokio::test]
 async fn a_run_ends_where_a_shorter_retention_has_cut_it() {
     let table = Table::fresh().await;
     append(&table.feed, &entries(1..=2)).await;
     append(&table.feed, &entries(3..=4)).await;
     append(&table.feed, &entries(5..=6)).await;
-    expire(&table, 3..=4, false).await;
+    expire(&table, 4, false).await;
     assert_eq!(read(&table.feed, 0, 10).await, [1, 2]);
     gone(&table.feed, 2).await;
     assert_eq!(read(&table.feed, 4, 10).await, [5, 6]);
@@ -357,29 +348,20 @@ async fn reads_cost_two_requests_and_one_where_nothing_follows() {
 }
 
 #[tokio::test]
-async fn a_history_is_of_one_address_in_pages_of_any_size() {
+async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap() {
     let table = Table::fresh().await;
-    for n in 1..=9 {
-        append(&table.feed, &[entry_of("a:main", n), entry_of("b:main", n)]).await;
-    }
-    for limit in 1..=10 {
-        let (mut seen, mut after) = (Vec::new(), 0);
-        loop {
-            let query = HistoryQuery { after, limit: at_most(limit), ..HistoryQuery::default() };
-            let page = table.feed.history(&at("b:main"), &query).await.unwrap();
-            assert!(page.changes.len() <= limit);
-            seen.extend(page.changes.iter().map(|change| (change.address.to_string(), change.watermark)));
-            match page.more_after {
-                Some(more) => after = more,
-                None => break,
-            }
-        }
-        assert_eq!(seen, (1..=9).map(|n| ("b:main".to_owned(), n)).collect::<Vec<_>>());
-    }
-    let index_only = HistoryQuery {
-        part: Some(ChangedPart::Concern(ConcernKind::Index)),
-        limit: at_most(5),
-        ..HistoryQuery::default()
+    let mut random = StdRng::seed_from_u64(1);
+    let mut large = |n| {
+        let text: String = (0..15_000).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect();
+        let mut entry = entry(n);
+        entry.difference.payload = ChangePayload::Value(json!({ "text": text }));
+        entry
     };
-    assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
+    let given: Vec<Entry> = (1..=98).map(&mut large).collect();
+    assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>());
+    let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
+    let shown = changes.iter().map(|change| (change.position, &change.payload));
+    assert!(shown.eq((1..).zip(given.iter().map(|entry| &entry.difference.payload)).take(changes.len())));
+    assert!(changes.len() > 24, "a page of DynamoDB has 1 MB");
+    assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>(), "delivered again");
 }

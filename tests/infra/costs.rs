@@ -122,6 +122,20 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
     assert_eq!(consumer.consume(&deliveries[deliveries.len() - 1..]).await.changes, 1);
     row(&mut table, "a single change", Units::of(&proxy.take_requests()), FUNCTION + TOPIC);
 
+    for among in [20, 98] {
+        for t in 0..among {
+            let t = 100 * among + t;
+            service.put("/v1/heads/mydb", json!({ "new": commit(t) })).await.expect(200);
+        }
+        let deliveries = pump::deliveries(&service.table).await;
+        proxy.take_requests();
+        let heads = &deliveries[deliveries.len() - usize::try_from(among).unwrap()..];
+        assert_eq!(consumer.consume(heads).await.changes, heads.len());
+        let (all, changes) = (Units::of(&proxy.take_requests()), among as f64);
+        let each = Units { requests: all.requests / changes, reads: all.reads / changes, writes: all.writes / changes };
+        row(&mut table, &format!("a head among {among}"), each, FUNCTION / changes + TOPIC);
+    }
+
     println!("| a million of | requests | read units | write units | dollars |\n|---|---|---|---|---|\n{table}");
     let readme = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/README.md")).unwrap();
     for line in table.lines() {

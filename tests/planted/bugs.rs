@@ -303,8 +303,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "the feed forgets which stream records it has seen",
         APPEND,
-        "            writes.push(Seen::write(&entry.event_id, &change)?);\n",
-        "            writes.push(Seen::write(&format!(\"{at}\"), &change)?);\n",
+        "Guard::write(&entry.sequence_number, &entry.event_id, change, until)?",
+        "Guard::write(&entry.sequence_number, &change.position.to_string(), change, until)?",
         &["stream::deliveries", "stream::crashes"],
     ),
     bug(

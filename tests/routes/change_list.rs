@@ -63,6 +63,7 @@ fn entries(from: u64, count: u64, payload: &Value) -> Vec<Entry> {
     (from..from + count)
         .map(|n| Entry {
             event_id: format!("event-{n}"),
+            sequence_number: n.to_string(),
             difference: Difference {
                 address: at(&format!("db{n}")),
                 part: ChangedPart::Concern(ConcernKind::Status),

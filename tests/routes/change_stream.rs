@@ -155,6 +155,7 @@ fn quick_heartbeat() -> Limits {
 pub(super) fn moved(address: &str, n: i64, payload: Value) -> Entry {
     Entry {
         event_id: format!("{address}-{n}"),
+        sequence_number: n.to_string(),
         difference: Difference {
             address: at(address),
             part: ChangedPart::Concern(ConcernKind::Head),

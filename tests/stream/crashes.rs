@@ -8,12 +8,12 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{Published, expected::assert_reported, reported, whole};
 
-/// 60 changes: two transactions; and a record whose kind must be asked for.
+/// 107 changes: two transactions; and a record whose kind must be asked for.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
     let store = &table.store;
     store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     store.publish_graph_source(&Call::fresh(), &bm25("s:main", json!({}), &[])).await.unwrap().applied();
-    for t in 2..=54 {
+    for t in 2..=101 {
         store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
@@ -36,7 +36,7 @@ async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &
         ("s:main".to_owned(), "config", "created", 1),
         ("s:main".to_owned(), "status", "created", 1),
     ]);
-    expected.extend((2..=54).map(|t| vec![("a:main".to_owned(), "head", "updated", t)]));
+    expected.extend((2..=101).map(|t| vec![("a:main".to_owned(), "head", "updated", t)]));
     expected.push(vec![("s:main".to_owned(), "index", "created", 1)]);
     (batch, expected)
 }
@@ -68,7 +68,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
                 () = killed.notified() => true,
             };
             if !died {
-                assert!(k >= 3, "a batch of 59 changes takes more than {k} requests");
+                assert!(k >= 3, "a batch of 106 changes takes more than {k} requests");
                 table.proxy.disarm();
             }
             let feed = nameservice_feed::Feed::new(table.client.clone(), table.feed.table());
@@ -78,7 +78,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
             let changes = whole(&feed).await;
             assert_reported(&changes, &expected);
             let published: Vec<u64> = topic.by_position().into_keys().collect();
-            assert_eq!(published, (2..=60).collect::<Vec<_>>(), "all of the batch was published");
+            assert_eq!(published, (2..=107).collect::<Vec<_>>(), "all of the batch was published");
             if !died {
                 break;
             }

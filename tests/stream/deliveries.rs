@@ -2,6 +2,7 @@
 //! lanes side by side, an engine that fails, a topic that rejects, and readers that read meanwhile.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -61,6 +62,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
         assert_eq!(published, changes, "what is in the feed was published, as it is there");
         assert_eq!(mapping.destination, Vec::<Value>::new(), "nothing is ever dropped");
         resume_from_everywhere(&feed, &changes, &mut random).await;
+        compare_histories(&feed, &changes).await;
     }
 }
 
@@ -87,7 +89,9 @@ async fn consumers_of_two_shards_share_one_counter() {
         for racer in racers {
             racer.await.unwrap();
         }
-        assert_reported(&whole(&table.feed).await, &expected);
+        let changes = whole(&table.feed).await;
+        assert_reported(&changes, &expected);
+        compare_histories(&table.feed, &changes).await;
     }
 }
 
@@ -141,6 +145,19 @@ async fn resume_from_everywhere(feed: &Feed, changes: &[Change], random: &mut St
         let run = feed.changes(after as u64, at_most(limit)).await.unwrap();
         let rest: Vec<Change> = changes[after..].iter().take(limit).cloned().collect();
         assert_eq!(run, Run::Changes(rest), "after {after}");
+    }
+}
+
+/// The history of each record holds what the feed says of it, in the same order, from either end.
+async fn compare_histories(feed: &Feed, changes: &[Change]) {
+    let addresses: BTreeSet<&Address> = changes.iter().map(|change| &change.address).collect();
+    for address in addresses {
+        let mut of_it: Vec<Change> = changes.iter().filter(|change| change.address == *address).cloned().collect();
+        for newest_first in [false, true] {
+            let query = HistoryQuery { newest_first, limit: at_most(1_000), ..HistoryQuery::default() };
+            assert_eq!(feed.history(address, &query).await.unwrap().changes, of_it, "{address}");
+            of_it.reverse();
+        }
     }
 }
 

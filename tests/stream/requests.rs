@@ -1,6 +1,6 @@
 //! What the consumer costs, counted at the wire.
 
-use nameservice_tests::{mapping::event_record, prelude::*, pump, rows::Fluree};
+use nameservice_tests::{cids::id_of, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units};
 use stream_consumer::Consumer;
 
 use super::whole;
@@ -30,7 +30,7 @@ async fn handle(consumer: &Consumer, batch: &[Value]) {
 
 #[tokio::test]
 async fn a_batch_of_heads_is_one_transaction_and_delivered_again_it_is_one_more() {
-    for k in [1, 10, 49] {
+    for k in [1, 10, 98] {
         let (table, consumer) = warm(&["a:main"]).await;
         let seen = pump::deliveries(&table).await.len();
         for t in 2..2 + k {
@@ -99,12 +99,57 @@ async fn what_is_no_change_costs_nothing() {
 }
 
 #[tokio::test]
-async fn ninety_changes_are_two_transactions() {
+async fn ninety_nine_changes_are_two_transactions() {
     let (table, consumer) = warm(&["a:main"]).await;
     let seen = pump::deliveries(&table).await.len();
-    for t in 2..92 {
+    for t in 2..101 {
         table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     handle(&consumer, &after(&table, seen).await).await;
     assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"; 2]);
+}
+
+/// What a change costs, by DynamoDB's rule: a transaction takes two write units for each KB begun of each item.
+#[tokio::test]
+async fn a_change_costs_two_write_units_and_its_share_of_counter_and_segment() {
+    let names: Vec<String> = (0..98).map(|n| format!("db{n}:main")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (table, consumer) = warm(&names).await;
+    let store = table.direct();
+    // The ids of heads and indexes are random bytes, which nothing makes smaller: 98 of them are 3.1 KB.
+    for (changes, of, most) in [
+        (1, "heads", 6.0),
+        (20, "heads", 2.3),
+        (20, "heads of one ledger", 2.3),
+        (20, "leases", 2.3),
+        (98, "heads", 2.15),
+        (98, "heads of one ledger", 2.13),
+        (98, "leases", 2.1),
+    ] {
+        let seen = pump::deliveries(&table).await.len();
+        for (n, name) in names.iter().enumerate().take(changes) {
+            match of {
+                "leases" => {
+                    // A holder that begins again takes over from itself.
+                    let request = index_lock(&format!("indexer {n}"), 300);
+                    store.acquire_lease(&Call::fresh(), &at(name), &request).await.unwrap().applied();
+                }
+                _ => {
+                    let address = at(if of == "heads" { name } else { names[0] });
+                    let t = table.store.lookup(&address).await.unwrap().unwrap().head.unwrap().v + 1;
+                    let head = Head::new(t, id_of(&format!("{name} at {t}")));
+                    store.push_head(&Call::fresh(), &address, &older(head)).await.unwrap().applied();
+                }
+            }
+        }
+        let batch = after(&table, seen).await;
+        table.proxy.take_requests();
+        assert_eq!(batch.len(), changes);
+        handle(&consumer, &batch).await;
+        let requests = table.proxy.take_requests();
+        let units: u64 = requests.iter().map(write_units).sum();
+        let each = units as f64 / changes as f64;
+        println!("{changes} changes of {of}: {units} write units, {each:.3} a change");
+        assert!(each <= most, "{changes} changes of {of}: {each} a change");
+    }
 }

@@ -15,6 +15,7 @@ pub mod pump;
 pub mod rows;
 pub mod service;
 pub mod table;
+pub mod units;
 pub mod words;
 
 pub use nameservice_test_macros::every_backend;

@@ -375,8 +375,7 @@ export interface paths {
         };
         /**
          * List the history of a record
-         * @description As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included. On
-         *     DynamoDB an index answers, which may lack the last moments: a reader that must miss nothing follows `/v1/changes`.
+         * @description As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
          */
         get: operations["history_list"];
         put?: never;

@@ -44,8 +44,7 @@ struct Parameters {
 
 /// List the history of a record
 ///
-/// As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included. On
-/// DynamoDB an index answers, which may lack the last moments: a reader that must miss nothing follows `/v1/changes`.
+/// As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
 #[utoipa::path(
     get,
     path = "/v1/history/{*address}",

@@ -46,8 +46,9 @@ pub(crate) async fn identify(
             (None, known) => said.of(&difference.address, known).await?,
         };
         let event_id = batch[delivery].event_id().to_owned();
+        let sequence_number = batch[delivery].sequence_number().to_owned();
         match identity {
-            Some(identity) => entries.push((delivery, Entry { event_id, difference, identity })),
+            Some(identity) => entries.push((delivery, Entry { event_id, sequence_number, difference, identity })),
             None => tracing::warn!(
                 event_id,
                 address = difference.address.as_str(),

@@ -13,10 +13,8 @@ locals {
       index_write = try(coalesce(var.provisioned_capacity.table.index_write, var.provisioned_capacity.table.write_max), null)
     }
     feed = {
-      read        = try(var.provisioned_capacity.feed.read_min, null)
-      write       = try(var.provisioned_capacity.feed.write_min, null)
-      index_read  = try(var.provisioned_capacity.feed.index_read, null)
-      index_write = try(coalesce(var.provisioned_capacity.feed.index_write, var.provisioned_capacity.feed.write_max), null)
+      read  = try(var.provisioned_capacity.feed.read_min, null)
+      write = try(var.provisioned_capacity.feed.write_min, null)
     }
   }
 

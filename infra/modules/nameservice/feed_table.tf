@@ -1,4 +1,4 @@
-# The change feed, the counter that numbers its changes, and the ids of stream records that were appended already.
+# The change feed: segments of changes, the counter that numbers them, and a row for each change in the history of its record.
 resource "aws_dynamodb_table" "feed" {
   #checkov:skip=CKV_AWS_119:See the table whose changes it holds.
   #checkov:skip=CKV2_AWS_16:On demand, or scaled by capacity.tf.
@@ -20,22 +20,7 @@ resource "aws_dynamodb_table" "feed" {
     type = "S"
   }
 
-  attribute {
-    name = "address"
-    type = "S"
-  }
-
-  # The history of one record.
-  global_secondary_index {
-    name            = "by-address"
-    hash_key        = "address"
-    range_key       = "position"
-    projection_type = "ALL"
-    read_capacity   = local.capacity.feed.index_read
-    write_capacity  = local.capacity.feed.index_write
-  }
-
-  # Set by the consumer: seven days for changes by default, two for the ids of stream records.
+  # Set by the consumer: seven days by default, and two at least for histories, which also show what was appended already.
   ttl {
     attribute_name = "ttl"
     enabled        = true

@@ -147,8 +147,8 @@ locals {
       routes = ["GET /v1/history/{address+}"]
       scope  = "read"
       actions = {
-        table        = ["dynamodb:GetItem", "dynamodb:Query"]
-        "by-address" = ["dynamodb:Query"]
+        table = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed  = ["dynamodb:Query"]
       }
     }
 
@@ -293,7 +293,6 @@ locals {
         table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
         stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
         feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
-        "by-address" = ["dynamodb:Query"]
         topic        = ["sns:Publish"]
         dead_letters = ["sqs:SendMessage"]
       }
@@ -350,7 +349,6 @@ locals {
     "state-index"       = "${local.table.arn}/index/state-index"
     stream              = local.table.stream_arn
     feed                = aws_dynamodb_table.feed.arn
-    "by-address"        = "${aws_dynamodb_table.feed.arn}/index/by-address"
     topic               = aws_sns_topic.changes.arn
     dead_letters        = aws_sqs_queue.dead_letters.arn
     views               = one(aws_dynamodb_table.views[*].arn)

@@ -57,8 +57,8 @@ variable "provisioned_capacity" {
   description = <<-EOT
     Provisioned capacity of the tables, in units; on demand where it is null. Cheaper where the load uses more than about 30 % of it all the time.
     - `table`, `feed`: `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load;
-      `index_read`, `index_write` is the fixed capacity of each of its indexes. An index that is written faster than its capacity
-      throttles the writes of its table, so `index_write` is `write_max` where it is not given.
+      `index_read`, `index_write` is the fixed capacity of each index of `table`. An index that is written faster than its capacity
+      throttles the writes of its table, so `index_write` is `write_max` where it is not given. `feed` has no index.
     - `target_utilization`: percentage of the capacity that autoscaling aims at.
   EOT
   type = object({
@@ -71,12 +71,10 @@ variable "provisioned_capacity" {
       index_write = optional(number)
     })
     feed = object({
-      read_min    = number
-      read_max    = number
-      write_min   = number
-      write_max   = number
-      index_read  = optional(number, 5)
-      index_write = optional(number)
+      read_min  = number
+      read_max  = number
+      write_min = number
+      write_max = number
     })
     target_utilization = optional(number, 70)
   })

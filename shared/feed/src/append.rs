@@ -9,17 +9,23 @@ use nameservice_views::{Outcome, from_item};
 
 use crate::{
     Feed,
-    rows::{self, Counter, Row, Seen},
+    guards::{self, Guard},
+    rows::{self, Counter},
+    segments::{self, Content, Segment},
 };
 
-/// The most changes of one transaction: two rows each and the counter make 99 of the 100 actions that DynamoDB allows.
-pub const MAX_TRANSACTION: usize = 49;
+/// The most changes of one transaction: a guard each, their segment and the counter make the 100 actions that DynamoDB allows.
+pub const MAX_TRANSACTION: usize = 98;
+/// The writes of a transaction before its guards: the counter and the segment.
+const BEFORE_GUARDS: usize = 2;
 
 /// A stream record's change, on its way into the feed.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The id of the stream record, the same in every delivery.
     pub event_id: String,
+    /// Its sequence number: a number of up to 40 digits that grows along the changes of an item.
+    pub sequence_number: String,
     /// The change that it describes.
     pub difference: Difference,
     /// The kind of the changed record.
@@ -70,23 +76,25 @@ impl Feed {
                 break;
             }
             let n = match self.observed.load(Ordering::Relaxed) {
-                u64::MAX => self.counter().await?.n,
+                u64::MAX => self.begun().await?,
                 n => n,
             };
             match self.try_append(n, &pending).await? {
-                Attempt::Appended(recorded_at) => {
-                    self.observe(n + pending.len() as u64);
+                Attempt::Appended { count, recorded_at } => {
+                    self.observe(n + count as u64);
                     places.extend(
                         (n + 1..)
-                            .zip(&pending)
+                            .zip(&pending[..count])
                             .map(|(at, entry)| (entry.event_id.as_str(), (at, recorded_at, entry.identity.clone()))),
                     );
                 }
                 Attempt::Rejected { counter, seen } => {
                     // A counter that moved and entries that are in the feed explain the failure: retry at once. Otherwise back off.
                     let explained = counter.is_some() || !seen.is_empty();
-                    if let Some(counter) = counter {
-                        self.observe(counter.n);
+                    match counter {
+                        Some(counter) if counter.is_former() => self.observed.store(u64::MAX, Ordering::Relaxed),
+                        Some(counter) => self.observe(counter.n),
+                        None => {}
                     }
                     places.extend(seen.into_iter().map(|(i, place)| (pending[i].event_id.as_str(), place)));
                     if explained {
@@ -109,18 +117,40 @@ impl Feed {
         Ok(chunk.iter().filter_map(change).collect())
     }
 
+    /// Returns the last position of a feed that can be appended to. One of the first form is taken over: a new epoch begins.
+    async fn begun(&self) -> Result<u64> {
+        let counter = self.counter().await?;
+        if !counter.is_former() {
+            return Ok(counter.n);
+        }
+        let counter = self.begin_epoch_where(Counter::is_former).await?;
+        tracing::warn!(epoch = counter.epoch, "the feed was of an older form: its readers begin again with a snapshot");
+        Ok(counter.n)
+    }
+
+    /// Appends the first of the entries: all of them, where their segment is not too large.
     async fn try_append(&self, n: u64, pending: &[&Entry]) -> Result<Attempt> {
         let recorded_at = rows::whole_milliseconds(self.now());
         let until = rows::expiry(recorded_at, self.retention);
-        let mut writes = Vec::with_capacity(2 * pending.len() + 1);
-        writes.push(Counter::advance(n, pending.len(), recorded_at, until)?);
-        for (at, entry) in (n + 1..).zip(pending) {
-            let change = rows::change(&entry.difference, &entry.identity, at, recorded_at);
-            writes.push(Seen::write(&entry.event_id, &change)?);
-            writes.push(Row::write(&change, n + 1, until)?);
+        let mut count = pending.len();
+        let (changes, packed) = loop {
+            let change =
+                |(at, entry): (u64, &&Entry)| rows::change(&entry.difference, &entry.identity, at, recorded_at);
+            let changes: Vec<Change> = (n + 1..).zip(&pending[..count]).map(change).collect();
+            let packed = Content::pack(&changes, sequence(&pending[..count]))?;
+            if packed.len() <= segments::MAX_BYTES || count == 1 {
+                break (changes, packed);
+            }
+            count /= 2;
+        };
+        let mut writes = Vec::with_capacity(count + BEFORE_GUARDS);
+        writes.push(Counter::advance(n, count, recorded_at, until)?);
+        writes.push(Segment::write(n + 1, n + count as u64, packed, recorded_at, until)?);
+        for (entry, change) in pending.iter().zip(&changes) {
+            writes.push(Guard::write(&entry.sequence_number, &entry.event_id, change, until)?);
         }
         let rejected = match self.view.transact(writes).await {
-            Ok(Outcome::Applied(())) => return Ok(Attempt::Appended(recorded_at)),
+            Ok(Outcome::Applied(())) => return Ok(Attempt::Appended { count, recorded_at }),
             Ok(Outcome::Rejected(rejected)) => rejected,
             Err(error) if error.is_outcome_unknown() => return Ok(Attempt::Unknown),
             Err(error) => return Err(error.into()),
@@ -130,20 +160,33 @@ impl Feed {
             let item = rejection.item.unwrap_or_default();
             match rejection.position {
                 0 => attempt.0 = Some(from_item::<Counter>(item).map_err(rows::corrupt)?),
-                write if write % 2 == 1 => {
-                    let seen: Seen = from_item(item).map_err(rows::corrupt)?;
-                    attempt.1.push((write / 2, (seen.at, seen.recorded_at()?, seen.identity()?)));
+                // The segment's position is taken: the counter shows it, too, unless it was reset.
+                1 => {}
+                write => {
+                    let seen: Guard = from_item(item).map_err(rows::corrupt)?;
+                    attempt.1.push((write - BEFORE_GUARDS, (seen.at, seen.recorded_at()?, seen.identity()?)));
                 }
-                // The row's position is taken: the counter shows it, too, unless it was reset.
-                _ => {}
             }
         }
         Ok(Attempt::Rejected { counter: attempt.0, seen: attempt.1 })
     }
 }
 
+/// Returns the lowest and the highest sequence number of entries.
+fn sequence(entries: &[&Entry]) -> [String; 2] {
+    let numbers = || entries.iter().map(|entry| guards::padded(&entry.sequence_number));
+    [numbers().min(), numbers().max()].map(|number| {
+        let number = number.unwrap_or_default();
+        number.trim_start_matches('0').to_owned()
+    })
+}
+
 enum Attempt {
-    Appended(Timestamp),
+    /// How many of the entries, and when.
+    Appended {
+        count: usize,
+        recorded_at: Timestamp,
+    },
     /// The counter, if it has moved; which of the entries are in the feed, and where.
     Rejected {
         counter: Option<Counter>,

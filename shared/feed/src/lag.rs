@@ -25,9 +25,8 @@ pub struct Lag {
 }
 
 impl Feed {
-    /// Looks for writes by their watermarks, in what the feed last said of their records: one request each and three
-    /// more, whatever the size of table and feed. The writes should be old enough for the feed to have them: its index by
-    /// address follows a moment later.
+    /// Looks for writes by their watermarks, in what the feed last said of their records: one request each and up to eight
+    /// for its oldest change, whatever the size of table and feed. The writes should be old enough for the feed to have them.
     pub async fn lag(&self, writes: &[Written]) -> Result<Lag> {
         let oldest = self.oldest_change().await?;
         // What is older was perhaps written before there was a feed, or has expired.

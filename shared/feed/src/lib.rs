@@ -1,32 +1,40 @@
 //! The change feed: the changes of the table's stream, in one order, exactly once, readable from any position.
 //!
 //! ```text
-//! fluree-nameservice-feed                          id (S), position (S); ttl
+//! fluree-nameservice-feed                                    id (S), position (S); ttl
 //!
-//!   id               position                what it holds
-//!   feed#0           00000000000000000001    a change: address kind name branch source_type concern change watermark
-//!   feed#0           00000000000000000002    previous payload occurred_at recorded_at, and `first`: where the
-//!   …                                        transaction begins that appended it
-//!   counter#0        -                       n: the last position; first, until: the last transaction's; epoch
-//!   seen#<event id>  -                       at recorded_at kind source_type: where the stream record of that id has gone
-//!   poison#0         <event id>              reason record recorded_at: what could not be read
-//!   checkpoint#0     <shard id>              stream passed finished saved_at: how far a consumer has read
-//!
-//! by-address         address → position      changes alone, for histories
+//!   id                 position                              what it holds
+//!   feed#0             00000000000000000020                  a segment: the changes of one transaction, under the position of
+//!   feed#0             00000000000000000021                  the last one: first recorded_at format changes (gzip of JSON)
+//!   …
+//!   counter#0          -                                     n: the last position; first, until: the last transaction's;
+//!                                                            epoch form recorded_at
+//!   history#<address>  <sequence number, 40 digits><event id>  a stream record that was appended: at, its position; kind
+//!                                                            source_type concern change watermark previous payload
+//!                                                            occurred_at recorded_at
+//!   poison#0           <event id>                            reason record recorded_at: what could not be read
+//!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
 //! ```
 //!
-//! A batch is appended in one transaction: the counter goes from n to n + k if it is n, k rows are put, and for each one
-//! row that remembers the stream record it came from, if there is none. So a record that is delivered twice is found,
-//! two writers cannot interleave, and there is no position without a change (docs/specification.md, Change feed).
+//! A batch is appended in one transaction: the counter goes from n to n + k if it is n, the segment of k changes is put, and
+//! for each of them one row that remembers the stream record it came from, if there is none. So a record that is delivered
+//! twice is found, two writers cannot interleave, and there is no position without a change. The same row is the change's place
+//! in the history of its record (docs/specification.md, Change feed).
+//!
+//! In the first form of these rows each change was a row, a guard and an entry of an index. Such a feed is taken over by the
+//! first append, which begins a new epoch.
 //!
 //! [`append`](Feed::append) is for the stream's consumer; readers use [`nameservice_model::ChangeFeed`].
 
 mod append;
 mod checkpoint;
+mod guards;
+mod history;
 mod lag;
 mod poison;
 mod read;
 mod rows;
+mod segments;
 
 use std::{
     sync::{
@@ -119,11 +127,19 @@ impl Feed {
     ///
     /// This is for a stream whose records expired before they were consumed: it keeps them for 24 hours.
     pub async fn begin_epoch(&self) -> Result<u64> {
+        Ok(self.begin_epoch_where(|_| true).await?.epoch)
+    }
+
+    /// Starts a new epoch where the counter, as it is read, is one of these. Returns the counter after that.
+    async fn begin_epoch_where(&self, is_due: impl Fn(&Counter) -> bool) -> Result<Counter> {
         let mut backoff = self.view.backoff();
         loop {
             let counter = self.counter().await?;
+            if !is_due(&counter) {
+                return Ok(counter);
+            }
             match self.view.transact(vec![counter.with_new_epoch(self.now())?]).await {
-                Ok(Outcome::Applied(())) => return Ok(counter.n + 2),
+                Ok(Outcome::Applied(())) => return Ok(counter.in_new_epoch()),
                 // Another writer has appended meanwhile, or the reply was lost: read again.
                 Ok(Outcome::Rejected(_)) => {}
                 Err(error) if error.is_outcome_unknown() => {}
@@ -137,7 +153,11 @@ impl Feed {
 
     async fn counter(&self) -> Result<Counter> {
         let counter: Option<Counter> = self.view.load_one(&Counter::key()).await?;
-        let counter = counter.unwrap_or_default();
+        let mut counter = counter.unwrap_or_default();
+        if counter.is_former() {
+            // Rows of the first form are not read.
+            counter.epoch = counter.n + 1;
+        }
         self.observed(counter.n);
         Ok(counter)
     }

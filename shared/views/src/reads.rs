@@ -17,6 +17,8 @@ pub struct Range {
     pub after: Option<KeyValue>,
     /// Only rows whose sort key begins with this, a string.
     pub prefix: Option<String>,
+    /// Only rows whose sort key is between these two, which belong to it.
+    pub between: Option<(KeyValue, KeyValue)>,
     /// Only rows after the page that returned this, in addition to `after`: the rest of the range stays the same.
     pub continued: Option<Continuation>,
     /// The most rows to evaluate. `None`: as many as fit a page of DynamoDB (1 MB).
@@ -39,10 +41,17 @@ impl Range {
         Self { after: Some(sort.into()), ..self }
     }
 
-    /// Only what begins with this. It replaces [`Range::after`]: DynamoDB takes one condition on a sort key.
+    /// Only what begins with this. It replaces [`Range::after`] and [`Range::between`]: DynamoDB takes one condition on a sort
+    /// key.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
-        Self { prefix: Some(prefix.into()), after: None, ..self }
+        Self { prefix: Some(prefix.into()), after: None, between: None, ..self }
+    }
+
+    /// Only what is between two sort keys, both included. It replaces [`Range::after`] and [`Range::prefix`].
+    #[must_use]
+    pub fn between(self, first: impl Into<KeyValue>, last: impl Into<KeyValue>) -> Self {
+        Self { between: Some((first.into(), last.into())), after: None, prefix: None, ..self }
     }
 
     /// Only what comes after a page.
@@ -218,6 +227,10 @@ fn asked(
     value: &KeyValue,
     range: &Range,
 ) -> Result<QueryFluentBuilder, Source> {
+    let conditions = [range.prefix.is_some(), range.after.is_some(), range.between.is_some()];
+    if conditions.into_iter().filter(|given| *given).count() > 1 {
+        return Err(broken(LOAD, "a range has one of a prefix, what it comes after, and what it is between"));
+    }
     let mut condition = "#id = :id".to_owned();
     let mut request = request
         .expression_attribute_names("#id", partition)
@@ -227,9 +240,6 @@ fn asked(
         .set_exclusive_start_key(range.continued.clone().map(|continuation| continuation.0));
     if let Some(prefix) = &range.prefix {
         let sort = sort.ok_or_else(|| broken(LOAD, "a range requires a sort key"))?;
-        if range.after.is_some() {
-            return Err(broken(LOAD, "a range has a prefix, or what it comes after"));
-        }
         condition.push_str(" AND begins_with(#sort, :prefix)");
         request = request
             .expression_attribute_names("#sort", sort)
@@ -240,6 +250,14 @@ fn asked(
         condition.push_str(if range.descending { " AND #sort < :after" } else { " AND #sort > :after" });
         request =
             request.expression_attribute_names("#sort", sort).expression_attribute_values(":after", after.attribute());
+    }
+    if let Some((first, last)) = &range.between {
+        let sort = sort.ok_or_else(|| broken(LOAD, "a range requires a sort key"))?;
+        condition.push_str(" AND #sort BETWEEN :first AND :last");
+        request = request
+            .expression_attribute_names("#sort", sort)
+            .expression_attribute_values(":first", first.attribute())
+            .expression_attribute_values(":last", last.attribute());
     }
     Ok(request.key_condition_expression(condition))
 }

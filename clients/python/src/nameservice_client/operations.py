@@ -190,8 +190,7 @@ class Operations:
     ) -> models.History:
         """List the history of a record.
 
-        As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included. On
-        DynamoDB an index answers, which may lack the last moments: a reader that must miss nothing follows `/v1/changes`.
+        As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
         """
         answer: models.History = self._call(
             "GET",

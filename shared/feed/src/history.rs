@@ -1,0 +1,128 @@
+//! The history of one record: its guards, in the order of its commits.
+
+use nameservice_model::{Address, Change, History, HistoryQuery, Identity, Result};
+use nameservice_views::Range;
+
+use crate::{
+    Feed, MAX_TRANSACTION,
+    guards::{self, Guard},
+};
+
+/// How many pages of other concerns a history looks through for one answer.
+const PAGES: usize = 5;
+/// How many changes are passed over on the way to a position before the feed is asked for the place of that position.
+const PASSED_OVER: usize = 1000;
+/// Sorts behind the id of any stream record.
+const BEHIND: char = char::MAX;
+
+impl Feed {
+    /// Positions grow along the rows, but are not their keys: of a page that begins at a position the rows before it are
+    /// passed over. Where those are many, the segment with that position shows about which sequence number the page begins at.
+    pub(crate) async fn history_of(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        let (id, now, limit) = (guards::history_id(address), self.now().as_second(), query.limit.get());
+        let bounds = Bounds(query);
+        // Whether the start has not been reached, and whether it is yet to be asked for.
+        let (mut passing, mut sought) = (bounds.start().is_some(), bounds.start());
+        let mut range = Range::new().limit(if passing { limit.max(PASSED_OVER) } else { limit });
+        range.descending = query.newest_first;
+        let (mut changes, mut last, mut pages) = (Vec::new(), query.after, 0);
+        loop {
+            let page = self.view.load_range::<Guard>(&id, &range).await?;
+            for row in page.rows {
+                if bounds.is_before(row.at) {
+                    continue;
+                }
+                passing = false;
+                if bounds.is_behind(row.at) {
+                    return Ok(History { changes, more_after: None });
+                }
+                last = row.at;
+                if !row.is_alive(now) {
+                    continue;
+                }
+                let change = row.change(address)?;
+                if query.part.is_none_or(|part| part == change.part) {
+                    changes.push(change);
+                }
+                if changes.len() == limit {
+                    return Ok(History { changes, more_after: Some(last) });
+                }
+            }
+            if page.next.is_none() {
+                return Ok(History { changes, more_after: None });
+            }
+            if !passing {
+                pages += 1;
+                if pages == PAGES {
+                    return Ok(History { changes, more_after: Some(last) });
+                }
+                range.limit = Some(limit);
+            }
+            let place = match sought.take().filter(|_| passing) {
+                Some(position) => self.place_of(address, position, query.newest_first).await?,
+                None => None,
+            };
+            range = match place {
+                Some(place) => Range { continued: None, ..range.after(place).limit(limit + MAX_TRANSACTION) },
+                None => range.continued(page.next),
+            };
+        }
+    }
+
+    /// Returns a sort key that is just before the row of a position in the order of a query, if that position is of a change of
+    /// the record.
+    async fn place_of(&self, address: &Address, position: u64, newest_first: bool) -> Result<Option<String>> {
+        let Some(segment) = self.next_segment(position.saturating_sub(1)).await?.filter(|found| !found.is_former())
+        else {
+            return Ok(None);
+        };
+        let is_of_record = |change: &Change| change.position == position && change.address == *address;
+        if !segment.changes()?.iter().any(is_of_record) {
+            return Ok(None);
+        }
+        let [lowest, highest] = segment.content()?.sequence;
+        Ok(Some(match newest_first {
+            true => format!("{}{BEHIND}", guards::padded(&highest)),
+            false => guards::padded(&lowest),
+        }))
+    }
+
+    /// What the feed last said of a record; `None` where it holds nothing of it.
+    pub async fn last_identity(&self, address: &Address) -> Result<Option<Identity>> {
+        Ok(self.latest(address, 1).await?.pop().map(|change| change.identity))
+    }
+
+    /// What the feed last said of a record, youngest first, at most `limit` of it.
+    pub async fn latest(&self, address: &Address, limit: usize) -> Result<Vec<Change>> {
+        let range = Range::new().limit(limit).descending();
+        let page = self.view.load_range::<Guard>(&guards::history_id(address), &range).await?;
+        page.rows.into_iter().map(|row| row.change(address)).collect()
+    }
+}
+
+/// Where a history begins and ends, in the order of its query.
+struct Bounds<'a>(&'a HistoryQuery);
+
+impl Bounds<'_> {
+    /// The position that it begins behind; `None` where it begins with the first row.
+    fn start(&self) -> Option<u64> {
+        match self.0.newest_first {
+            true => self.0.before,
+            false => Some(self.0.after).filter(|after| *after > 0),
+        }
+    }
+
+    fn is_before(&self, position: u64) -> bool {
+        match self.0.newest_first {
+            true => self.0.before.is_some_and(|before| position >= before),
+            false => position <= self.0.after,
+        }
+    }
+
+    fn is_behind(&self, position: u64) -> bool {
+        match self.0.newest_first {
+            true => position <= self.0.after,
+            false => self.0.before.is_some_and(|before| position >= before),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Segments: the changes of one transaction as one row, under the position of the last of them.
+//!
+//! So a Query of what comes after a position begins with the very segment that holds the next change, wherever in it that is.
+
+use std::io::{Read as _, Write as _};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use jiff::Timestamp;
+use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart, Identity, Result};
+use nameservice_views::{RowKey, SaveMode, Write};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_bytes::ByteBuf;
+use serde_json::Value;
+
+use crate::rows::{self, FEED_ID, sort_key};
+
+/// The largest content of a segment, in bytes. An item has at most 400 KB.
+pub(crate) const MAX_BYTES: usize = 300 * 1024;
+/// How the content of a segment is written: gzip of JSON, [`Content`].
+const FORMAT: u8 = 1;
+
+/// The changes of one transaction.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Segment {
+    id: String,
+    /// The position of its last change, as 20 digits.
+    position: String,
+    /// The position of its first change.
+    pub(crate) first: u64,
+    recorded_at: i64,
+    /// 0 in a row of the first form, which holds one change in attributes of its own.
+    #[serde(default)]
+    format: u8,
+    #[serde(default)]
+    changes: ByteBuf,
+    /// Set by the view when the row is written.
+    #[serde(default, skip_serializing)]
+    pub(crate) ttl: i64,
+}
+
+/// What a segment holds, packed.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Content {
+    /// The lowest and the highest sequence number of its stream records. All of them are of one shard.
+    pub(crate) sequence: [String; 2],
+    changes: Vec<Packed>,
+}
+
+/// A change of a segment. Its numbers are differences where that makes them short: of 98 changes little but the ids of their
+/// payloads is left when they are compressed.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    address: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_type: Option<String>,
+    concern: String,
+    change: String,
+    watermark: i64,
+    /// The watermark less the previous one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grown: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    payload: Option<Value>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    payload_omitted: bool,
+    /// How long before it was recorded it was written, in milliseconds.
+    age: i64,
+}
+
+/// A member that is `null` is a value, and not the lack of one.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl Content {
+    /// Returns the compressed changes, whose stream records have these sequence numbers.
+    pub(crate) fn pack(changes: &[Change], sequence: [String; 2]) -> Result<Vec<u8>> {
+        let content = Self { sequence, changes: changes.iter().map(Packed::of).collect() };
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(&serde_json::to_vec(&content).map_err(rows::corrupt)?).map_err(rows::corrupt)?;
+        packed.finish().map_err(rows::corrupt)
+    }
+}
+
+impl Packed {
+    fn of(change: &Change) -> Self {
+        let (payload, payload_omitted) = match &change.payload {
+            ChangePayload::None => (None, false),
+            ChangePayload::Value(value) => (Some(value.clone()), false),
+            ChangePayload::Omitted => (None, true),
+        };
+        Self {
+            address: change.address.as_str().to_owned(),
+            kind: change.identity.kind.as_str().to_owned(),
+            source_type: change.identity.source_type.clone(),
+            concern: change.part.as_str().to_owned(),
+            change: change.kind.as_str().to_owned(),
+            watermark: change.watermark,
+            grown: change.previous.map(|previous| change.watermark.wrapping_sub(previous)),
+            payload,
+            payload_omitted,
+            age: change.recorded_at.as_millisecond() - change.occurred_at.as_millisecond(),
+        }
+    }
+
+    fn change(self, position: u64, recorded_at: Timestamp) -> Result<Change> {
+        Ok(Change {
+            position,
+            identity: Identity { kind: rows::kind_of(&self.kind)?, source_type: self.source_type },
+            address: Address::stored(self.address),
+            part: self.concern.parse::<ChangedPart>().map_err(|_| rows::unknown("concern", &self.concern))?,
+            kind: self.change.parse::<ChangeKind>().map_err(|_| rows::unknown("change", &self.change))?,
+            watermark: self.watermark,
+            previous: self.grown.map(|grown| self.watermark.wrapping_sub(grown)),
+            payload: match self.payload {
+                _ if self.payload_omitted => ChangePayload::Omitted,
+                None => ChangePayload::None,
+                Some(value) => ChangePayload::Value(value),
+            },
+            occurred_at: rows::moment(recorded_at.as_millisecond().saturating_sub(self.age))?,
+            recorded_at,
+        })
+    }
+}
+
+impl Segment {
+    /// Returns the key of the segment that ends at a position.
+    pub(crate) fn key(last: u64) -> RowKey {
+        RowKey::sorted(FEED_ID, sort_key(last))
+    }
+
+    /// Returns the write of the changes from `first` to `last`, packed.
+    pub(crate) fn write(first: u64, last: u64, packed: Vec<u8>, recorded_at: Timestamp, until: i64) -> Result<Write> {
+        let row = Self {
+            id: FEED_ID.to_owned(),
+            position: sort_key(last),
+            first,
+            recorded_at: recorded_at.as_millisecond(),
+            format: FORMAT,
+            changes: ByteBuf::from(packed),
+            ttl: 0,
+        };
+        Ok(Write::save(&row, SaveMode::Init, Some(until))?)
+    }
+
+    /// Returns whether it is a row of the first form, which only a feed that was taken over has.
+    pub(crate) fn is_former(&self) -> bool {
+        self.format == 0
+    }
+
+    /// Returns the position of its last change.
+    pub(crate) fn last(&self) -> Result<u64> {
+        self.position.parse().map_err(rows::corrupt)
+    }
+
+    /// Returns what it holds.
+    pub(crate) fn content(&self) -> Result<Content> {
+        if self.format != FORMAT {
+            return Err(rows::corrupt(format!(
+                "the segment that ends at {} has the format {}, which this release cannot read: upgrade it",
+                self.position, self.format
+            )));
+        }
+        let mut json = Vec::new();
+        GzDecoder::new(self.changes.as_slice()).read_to_end(&mut json).map_err(rows::corrupt)?;
+        serde_json::from_slice(&json).map_err(rows::corrupt)
+    }
+
+    /// Returns its changes, with their positions.
+    pub(crate) fn changes(&self) -> Result<Vec<Change>> {
+        let (content, last, recorded_at) = (self.content()?, self.last()?, rows::moment(self.recorded_at)?);
+        let held = content.changes.len() as u64;
+        if self.first.checked_add(held) != last.checked_add(1) {
+            return Err(rows::corrupt(format!("the segment from {} to {last} holds {held} changes", self.first)));
+        }
+        (self.first..).zip(content.changes).map(|(at, packed)| packed.change(at, recorded_at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nameservice_model::{ConcernKind, RecordKind};
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(position: u64, payload: ChangePayload) -> Change {
+        Change {
+            position,
+            identity: Identity { kind: RecordKind::GraphSource, source_type: Some("f:Bm25Index".into()) },
+            address: Address::stored("s:main"),
+            part: ChangedPart::Concern(ConcernKind::Config),
+            kind: ChangeKind::Updated,
+            watermark: i64::MAX,
+            previous: Some(i64::MIN),
+            payload,
+            occurred_at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
+            recorded_at: Timestamp::from_millisecond(1_700_000_000_100).unwrap(),
+        }
+    }
+
+    fn segment(changes: &[Change]) -> Segment {
+        let packed = Content::pack(changes, ["1".into(), "2".into()]).unwrap();
+        let (first, last) = (changes[0].position, changes[changes.len() - 1].position);
+        let recorded_at = changes[0].recorded_at.as_millisecond();
+        let (id, position, changes) = (FEED_ID.to_owned(), sort_key(last), ByteBuf::from(packed));
+        Segment { id, position, first, recorded_at, format: FORMAT, changes, ttl: 0 }
+    }
+
+    #[test]
+    fn changes_come_out_of_a_segment_as_they_went_in() {
+        let payloads = [
+            ChangePayload::None,
+            ChangePayload::Omitted,
+            ChangePayload::Value(Value::Null),
+            ChangePayload::Value(json!({ "a": [1.5, null, "ü\u{0}\u{ffff}", ""], "n": u64::MAX })),
+        ];
+        let changes: Vec<Change> = (41..).zip(payloads).map(|(at, payload)| change(at, payload)).collect();
+        assert_eq!(segment(&changes).changes().unwrap(), changes);
+    }
+
+    #[test]
+    fn a_segment_that_holds_more_or_less_than_it_says_or_is_of_another_format_is_an_error() {
+        let whole = || segment(&[change(1, ChangePayload::None), change(2, ChangePayload::None)]);
+        assert_eq!(whole().changes().unwrap().len(), 2);
+        assert!(Segment { first: 2, ..whole() }.changes().is_err());
+        assert!(Segment { first: u64::MAX, ..whole() }.changes().is_err());
+        let error = Segment { format: 2, ..whole() }.changes().unwrap_err();
+        assert!(nameservice_model::chain(&error).contains("upgrade"), "{error:?}");
+        let cut = whole().changes[..20].to_vec();
+        assert!(Segment { changes: ByteBuf::from(cut), ..whole() }.changes().is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The history of one record: in the order of commits, complete, from any place.
+
+use super::*;
+
+#[tokio::test]
+async fn a_history_is_of_one_address_in_pages_of_any_size() {
+    let table = Table::fresh().await;
+    for n in 1..=9 {
+        append(&table.feed, &[entry_of("a:main", n), entry_of("b:main", n)]).await;
+    }
+    for limit in 1..=10 {
+        let (mut seen, mut after) = (Vec::new(), 0);
+        loop {
+            let query = HistoryQuery { after, limit: at_most(limit), ..HistoryQuery::default() };
+            let page = table.feed.history(&at("b:main"), &query).await.unwrap();
+            assert!(page.changes.len() <= limit);
+            seen.extend(page.changes.iter().map(|change| (change.address.to_string(), change.watermark)));
+            match page.more_after {
+                Some(more) => after = more,
+                None => break,
+            }
+        }
+        assert_eq!(seen, (1..=9).map(|n| ("b:main".to_owned(), n)).collect::<Vec<_>>());
+    }
+    let index_only = HistoryQuery {
+        part: Some(ChangedPart::Concern(ConcernKind::Index)),
+        limit: at_most(5),
+        ..HistoryQuery::default()
+    };
+    assert_eq!(table.feed.history(&at("a:main"), &index_only).await.unwrap().changes, []);
+}
+
+#[tokio::test]
+async fn a_long_history_is_read_from_any_place_in_few_requests() {
+    let table = Table::fresh().await.proxied().await;
+    let of_both = (1..=1_500).flat_map(|n| [entry_of("a:main", n), entry_of("b:main", n)]);
+    append(&table.feed, &of_both.collect::<Vec<_>>()).await;
+    let page = async |query: &HistoryQuery| {
+        table.proxy.take_requests();
+        let page = table.feed.history(&at("b:main"), query).await.unwrap();
+        (page, table.proxy.take_requests())
+    };
+    for newest_first in [false, true] {
+        let mut query = HistoryQuery { newest_first, limit: at_most(250), ..HistoryQuery::default() };
+        let (mut seen, mut most) = (Vec::new(), 0);
+        loop {
+            let (page, requests) = page(&query).await;
+            assert!(requests.iter().all(|request| request.body["ConsistentRead"] == true));
+            most = most.max(requests.len());
+            seen.extend(page.changes.iter().map(|change| change.watermark));
+            match (page.more_after, newest_first) {
+                (Some(more), false) => query.after = more,
+                (Some(more), true) => query.before = Some(more),
+                (None, _) => break,
+            }
+        }
+        if newest_first {
+            seen.reverse();
+        }
+        assert_eq!(seen, (1..=1_500).collect::<Vec<_>>(), "newest first: {newest_first}");
+        assert_eq!(most, 3, "to its place, and from there");
+        // A position of another record: what is before it is passed over.
+        let (after, before) = if newest_first { (0, Some(2_501)) } else { (2_501, None) };
+        let (page, _) = page(&HistoryQuery { after, before, newest_first, limit: at_most(1), ..query }).await;
+        assert_eq!(page.changes[0].watermark, if newest_first { 1_250 } else { 1_251 });
+    }
+    let (_, requests) = page(&HistoryQuery { after: 500, ..HistoryQuery::default() }).await;
+    assert_eq!(requests.len(), 1, "near its beginning");
+}
+
+#[tokio::test]
+async fn a_history_is_complete_the_moment_a_change_is_in_the_feed() {
+    let table = Table::fresh().await;
+    for n in 1..=40 {
+        append(&table.feed, &[entry(n)]).await;
+        let last = table.feed.latest(&at("a:main"), 1).await.unwrap();
+        assert_eq!(last[0].watermark, n);
+    }
+}
+
+#[tokio::test]
+async fn what_has_expired_early_is_in_no_history_and_not_appended_again() {
+    let table = Table::fresh().await;
+    let short = table.feed.clone().with_retention(Duration::ZERO);
+    assert_eq!(append(&short, &entries(1..=2)).await, [1, 2]);
+    let history = table.feed.history(&at("a:main"), &HistoryQuery::default()).await.unwrap();
+    assert_eq!((history.changes, history.more_after), (vec![], None));
+    assert_eq!(append(&table.feed, &entries(1..=3)).await, [1, 2, 3]);
+    assert_eq!(read(&table.feed, 2, 10).await, [3]);
+}
+
+#[tokio::test]
+async fn addresses_that_leave_no_space_in_a_key_have_histories_too() {
+    let table = Table::fresh().await;
+    // Fluree's tables may hold them, up to the longest key of DynamoDB.
+    for length in [2_040, 2_041, 2_048] {
+        let address = Address::stored("x".repeat(length));
+        let mut entry = entry(1);
+        entry.event_id = format!("of {length}");
+        entry.difference.address = address.clone();
+        append(&table.feed, &[entry]).await;
+        let history = table.feed.history(&address, &HistoryQuery::default()).await.unwrap();
+        assert_eq!(history.changes.iter().map(|change| &change.address).collect::<Vec<_>>(), [&address]);
+    }
+}
