@@ -76,10 +76,14 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         .env("AWS_SECRET_ACCESS_KEY", "test")
         // No store listens there: the measurement does not include it.
         .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
+        // What a function that is deployed with an option requires: `infra/modules/nameservice/lambda.tf` sets it.
+        .env("NAMESERVICE_ARCHIVE_BUCKET", "archive")
+        .env("NAMESERVICE_SEARCH_URL", "https://127.0.0.1:9")
+        .env("NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL", "https://127.0.0.1:9/1/dead-letters")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let connection = accept(&api, &mut child)?;
+    let connection = accept(&api, &mut child).map_err(|error| format!("{}: {error}", binary.display()))?;
     let mut reader = BufReader::new(connection);
     let mut request = String::new();
     reader.read_line(&mut request)?;
@@ -108,7 +112,7 @@ fn accept(api: &TcpListener, child: &mut Child) -> Result<TcpStream, Box<dyn Err
             Err(error) => return Err(error.into()),
         }
         if let Some(status) = child.try_wait()? {
-            return Err(format!("the function ended with {status} before it asked for an event").into());
+            return Err(format!("it ended with {status} before it asked for an event").into());
         }
         // A hundredth of the measured duration.
         std::thread::sleep(Duration::from_micros(20));

@@ -90,30 +90,12 @@ pub(crate) async fn run(command: DeadLettersCommand, output: Output) -> Result<(
         }
         DeadLettersCommand::Replay(args) => {
             let held = Held::take(&client, &args.queue).await?;
-            let mut done = Vec::new();
-            let mut failed = None;
-            for message in held.messages.iter().filter(|message| is_meant(message, &args.id)) {
-                if let Err(error) = held.replay(message, &args.to).await {
-                    failed = Some(error);
-                    break;
-                }
-                done.push(id(message).to_owned());
-            }
-            held.give_back(&done).await?;
+            let (done, failed) = held.each(&args.id, async |message| held.replay(message, &args.to).await).await?;
             finish("replayed", &done, &args.id, failed, output)
         }
         DeadLettersCommand::Drop(args) => {
             let held = Held::take(&client, &args.queue).await?;
-            let mut done = Vec::new();
-            let mut failed = None;
-            for message in held.messages.iter().filter(|message| is_meant(message, &args.id)) {
-                if let Err(error) = held.remove(message).await {
-                    failed = Some(error);
-                    break;
-                }
-                done.push(id(message).to_owned());
-            }
-            held.give_back(&done).await?;
+            let (done, failed) = held.each(&args.id, async |message| held.remove(message).await).await?;
             finish("dropped", &done, &args.id, failed, output)
         }
     }
@@ -149,6 +131,25 @@ impl<'a> Held<'a> {
             empty = if found.len() == before { empty + 1 } else { 0 };
         }
         Ok(Self { client, queue: &args.queue, messages: found.into_values().collect() })
+    }
+
+    /// Does this to each message that is meant until it fails, and gives the others back. Returns the ids of those that it was
+    /// done to, and the failure.
+    async fn each(
+        &self,
+        ids: &[String],
+        action: impl AsyncFn(&Message) -> Result<(), Failure>,
+    ) -> Result<(Vec<String>, Option<Failure>), Failure> {
+        let (mut done, mut failed) = (Vec::new(), None);
+        for message in self.messages.iter().filter(|message| is_meant(message, ids)) {
+            if let Err(error) = action(message).await {
+                failed = Some(error);
+                break;
+            }
+            done.push(id(message).to_owned());
+        }
+        self.give_back(&done).await?;
+        Ok((done, failed))
     }
 
     async fn replay(&self, message: &Message, to: &str) -> Result<(), Failure> {

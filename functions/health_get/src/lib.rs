@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Extension, Json, extract::State};
-use nameservice_dynamo::variable;
 use nameservice_http::{Problem, Route, extract::Query, shapes::Capabilities};
 use nameservice_model::{ChangeFeed, NameService};
 use serde::{Deserialize, Serialize};
@@ -11,9 +10,6 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 nameservice_http::rejections!(; InvalidParameter Unavailable FeedUnavailable);
-
-/// The URL of the OpenSearch that answers searches of a table, where one is deployed.
-const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
 
 /// Says that an index beside the backend answers searches.
 #[derive(Clone, Copy)]
@@ -77,8 +73,5 @@ pub fn route_with_index() -> Route {
 
 /// Returns the route of the function: with the search that its environment names, if it names one.
 pub fn deployed() -> Route {
-    match variable(SEARCH_URL) {
-        Some(_) => route_with_index(),
-        None => route(),
-    }
+    if nameservice_opensearch::is_deployed() { route_with_index() } else { route() }
 }

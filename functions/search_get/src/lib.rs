@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::{Extension, Json, extract::State};
-use nameservice_dynamo::{lambda_config, variable};
 use nameservice_http::{
     Problem, Route,
     extract::{Allowed, Query, Read},
@@ -16,17 +15,11 @@ use nameservice_model::{
     BoxError, Capability, ChangeFeed, Error, Hit, NameService, Page, SearchIndex, SearchQuery, SearchWords, Visible,
     Within,
 };
-use nameservice_opensearch::{DEFAULT_INDEX, OpenSearch, Signer};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
-
-/// The URL of the OpenSearch that answers searches of a table; without it nothing does.
-const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
-/// The name of the index there.
-const SEARCH_INDEX: &str = "NAMESERVICE_SEARCH_INDEX";
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 1000;
@@ -141,10 +134,8 @@ impl SearchIndex for NoIndex {
 
 /// Returns the route of the function, which has no store: answered by the index that its environment names, if it names one.
 pub fn deployed() -> Result<Route, BoxError> {
-    let Some(url) = variable(SEARCH_URL) else { return Ok(route_with(Arc::new(NoIndex))) };
-    let config = lambda_config();
-    let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
-    let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));
-    let name = variable(SEARCH_INDEX).unwrap_or_else(|| DEFAULT_INDEX.to_owned());
-    Ok(route_with(Arc::new(OpenSearch::new(&url, &name, signer)?)))
+    Ok(match nameservice_opensearch::deployed()? {
+        Some(index) => route_with(Arc::new(index)),
+        None => route_with(Arc::new(NoIndex)),
+    })
 }

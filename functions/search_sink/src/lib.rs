@@ -20,7 +20,7 @@ use metrics::counter;
 use nameservice_dynamo::{lambda_config, variable};
 use nameservice_feed::Feed;
 use nameservice_model::{Address, NameService, Record, chain};
-use nameservice_opensearch::{Action, Applied, DEFAULT_INDEX, Document, MAX_READ_AGE, OpenSearch, Signer};
+use nameservice_opensearch::{Action, Applied, Document, MAX_READ_AGE, OpenSearch, SEARCH_URL};
 use nameservice_store::Store;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,10 +29,6 @@ use tokio::time::Instant;
 pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
 pub use message::Message;
 
-/// The URL of the OpenSearch.
-const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
-/// The name of the index there.
-const SEARCH_INDEX: &str = "NAMESERVICE_SEARCH_INDEX";
 /// The URL of the dead-letter queue.
 const SEARCH_DEAD_LETTERS: &str = "NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL";
 /// The most bytes of documents in one request.
@@ -202,13 +198,9 @@ fn answer<'a>(failed: impl Iterator<Item = &'a Message>) -> Response {
 /// Answers invocations until the runtime ends: the `main` of the function, over the store and the index that its environment
 /// names.
 pub async fn run(store: Store, _: Feed) -> Result<(), lambda_runtime::Error> {
-    let set = |name: &str| variable(name).ok_or_else(|| format!("{name} is not set"));
-    let config = lambda_config();
-    let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
-    let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));
-    let name = variable(SEARCH_INDEX).unwrap_or_else(|| DEFAULT_INDEX.to_owned());
-    let index = OpenSearch::new(&set(SEARCH_URL)?, &name, signer)?;
-    let dead_letters = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), set(SEARCH_DEAD_LETTERS)?);
+    let index = nameservice_opensearch::deployed()?.ok_or_else(|| format!("{SEARCH_URL} is not set"))?;
+    let queue = variable(SEARCH_DEAD_LETTERS).ok_or_else(|| format!("{SEARCH_DEAD_LETTERS} is not set"))?;
+    let dead_letters = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&lambda_config()), queue);
     let sink = Sink::new(Arc::new(store), index, Arc::new(dead_letters));
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let answer = sink.handle(event.payload).await;

@@ -1,8 +1,9 @@
 //! An archive of the change feed: every change that was ever in it, in a bucket or a directory.
 //!
 //! An [`Archiver`] writes what the feed holds as objects of JSON Lines, each with the changes that follow the object before it.
-//! An [`Archive`] reads them; it is a [`ChangeFeed`](nameservice_model::ChangeFeed) itself. A [`LongFeed`] is a feed with its archive behind it: what the feed no
-//! longer holds is read from the archive, so a reader, a history or a read model continues at any position.
+//! An [`Archive`] reads them; it is a [`ChangeFeed`](nameservice_model::ChangeFeed) itself. A [`LongFeed`] is a feed with its
+//! archive behind it: what the feed no longer holds is read from the archive, so a reader, a history or a read model continues at
+//! any position.
 //!
 //! **The objects.** `changes/<first>.jsonl`, where `<first>` is the position of the first change in 20 digits. A line is a
 //! change as `GET /v1/changes` shows it. Objects are never changed or deleted by this crate.

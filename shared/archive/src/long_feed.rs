@@ -7,7 +7,7 @@ use crate::Archive;
 
 /// A change feed with its archive behind it: what the feed no longer holds is read from the archive. Cheap to clone.
 ///
-/// The feed is asked first, so that readers of recent changes never wait for the archive.
+/// Readers of recent changes never wait for the archive, since the feed is asked first. A history asks the archive where it ends.
 #[derive(Clone)]
 pub struct LongFeed {
     feed: Arc<dyn ChangeFeed>,

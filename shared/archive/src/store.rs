@@ -236,7 +236,7 @@ pub(crate) fn failed(operation: &'static str, source: impl Into<BoxError>) -> Er
     Error::Store { operation, source: source.into() }
 }
 
-/// The error of a store. What it rejects does not become right by itself.
+/// The error of a store. What it rejects it rejects again.
 fn unavailable(operation: &'static str, error: StoreError) -> Error {
     match error {
         StoreError::PermissionDenied { .. }

@@ -77,10 +77,10 @@ impl Feed {
             return Ok(None);
         };
         let is_of_record = |change: &Change| change.position == position && change.address == *address;
-        if !segment.changes()?.iter().any(is_of_record) {
+        let (changes, [lowest, highest]) = segment.unpacked()?;
+        if !changes.iter().any(is_of_record) {
             return Ok(None);
         }
-        let [lowest, highest] = segment.content()?.sequence;
         Ok(Some(match newest_first {
             true => format!("{}{BEHIND}", guards::padded(&highest)),
             false => guards::padded(&lowest),

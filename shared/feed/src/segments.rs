@@ -42,7 +42,7 @@ pub(crate) struct Segment {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Content {
     /// The lowest and the highest sequence number of its stream records. All of them are of one shard.
-    pub(crate) sequence: [String; 2],
+    sequence: [String; 2],
     changes: Vec<Packed>,
 }
 
@@ -155,7 +155,7 @@ impl Segment {
     }
 
     /// Returns what it holds.
-    pub(crate) fn content(&self) -> Result<Content> {
+    fn content(&self) -> Result<Content> {
         if self.format != FORMAT {
             return Err(rows::corrupt(format!(
                 "the segment that ends at {} has the format {}, which this release cannot read: upgrade it",
@@ -169,12 +169,18 @@ impl Segment {
 
     /// Returns its changes, with their positions.
     pub(crate) fn changes(&self) -> Result<Vec<Change>> {
+        Ok(self.unpacked()?.0)
+    }
+
+    /// Returns its changes, and the lowest and the highest sequence number of their stream records.
+    pub(crate) fn unpacked(&self) -> Result<(Vec<Change>, [String; 2])> {
         let (content, last, recorded_at) = (self.content()?, self.last()?, rows::moment(self.recorded_at)?);
         let held = content.changes.len() as u64;
         if self.first.checked_add(held) != last.checked_add(1) {
             return Err(rows::corrupt(format!("the segment from {} to {last} holds {held} changes", self.first)));
         }
-        (self.first..).zip(content.changes).map(|(at, packed)| packed.change(at, recorded_at)).collect()
+        let changes = (self.first..).zip(content.changes).map(|(at, packed)| packed.change(at, recorded_at));
+        Ok((changes.collect::<Result<_>>()?, content.sequence))
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a server counts and measures of its requests.
 //!
-//! A read out of memory takes a few microseconds, in which a counter that several threads write is a large part: its cache
-//! line moves from processor to processor. So each thread keeps what it has counted, and gives it to the recorder of the
-//! process when that is read, or when there is a lot of it.
+//! The cache line of a counter that several threads write moves from processor to processor. So each thread keeps what it has
+//! counted, and gives it to the recorder of the process when that is read, or when there is a lot of it.
 
 use std::{
     cell::Cell,

@@ -57,7 +57,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Converts to the error of an operation. What the index rejects does not become right by itself.
+    /// Converts to the error of an operation. What the index rejects it rejects again.
     pub fn into_model(self, operation: &'static str) -> Error {
         match &self {
             Self::Invalid(_) | Self::Unsigned(_) => Error::Store { operation, source: self.into() },
@@ -187,8 +187,8 @@ impl OpenSearch {
         }
     }
 
-    /// Applies actions over older versions, each by itself: what came of each, in their order. An error means that nothing is known of
-    /// any.
+    /// Applies actions over older versions, each independently. Returns an outcome for each, in their order; an error means that no
+    /// outcome is known.
     pub async fn bulk(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
         self.bulk_over("external", actions).await
     }

@@ -10,6 +10,7 @@
 //! deleted document back.
 
 mod client;
+mod deployed;
 mod document;
 mod query;
 mod rebuild;
@@ -18,6 +19,7 @@ mod signing;
 use std::time::Duration;
 
 pub use client::{Action, Applied, Created, OpenSearch, RequestError};
+pub use deployed::{SEARCH_URL, deployed, is_deployed};
 pub use document::{Document, mapping};
 pub use rebuild::{Rebuilt, rebuild};
 pub use signing::Signer;
