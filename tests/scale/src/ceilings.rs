@@ -28,9 +28,10 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
     let mut add = |what: &str, batch: usize, changes: u64, because: String| {
         ceilings.push(Ceiling { what: what.to_owned(), batch, changes, because });
     };
-    for (form, rows, batches) in
-        [("the first form's rows", Rows::First, [21, FIRST.per_transaction]), ("segments", Rows::Segments, [20, PRESENT.per_transaction])]
-    {
+    for (form, rows, batches) in [
+        ("the first form's rows", Rows::First, [21, FIRST.per_transaction]),
+        ("segments", Rows::Segments, [20, PRESENT.per_transaction]),
+    ] {
         for batch in batches {
             let cost = rows.cost(batch).log;
             let because = format!("{} units of one partition; a transaction takes {cost}", thousands(units));
@@ -39,7 +40,12 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
     }
     for batch in [20, 98] {
         let cost = Rows::Segments.cost(batch).counter;
-        add("the counter's units", batch, units / cost * batch as u64, format!("{} transactions a second", units / cost));
+        add(
+            "the counter's units",
+            batch,
+            units / cost * batch as u64,
+            format!("{} transactions a second", units / cost),
+        );
     }
     for ms in [5, 10, 20] {
         for batch in [20, 98] {
@@ -48,7 +54,12 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         }
     }
     let record = Rows::Segments.cost(1).record;
-    add("changes of one record", 98, units / record, format!("{} units of the partition of its history", thousands(units)));
+    add(
+        "changes of one record",
+        98,
+        units / record,
+        format!("{} units of the partition of its history", thousands(units)),
+    );
     for batch in [20, 98] {
         let each = Rows::Segments.units_a_change(batch);
         let because = format!("{} units of the feed's table by default, {each:.2} a change", thousands(TABLE_QUOTA));
@@ -72,7 +83,11 @@ mod tests {
     fn the_ceilings_are_those_of_the_specification() {
         let ceilings = all(&Parameters::default());
         let of = |what: &str, batch: usize| -> Vec<u64> {
-            ceilings.iter().filter(|found| found.what == what && found.batch == batch).map(|found| found.changes).collect()
+            ceilings
+                .iter()
+                .filter(|found| found.what == what && found.batch == batch)
+                .map(|found| found.changes)
+                .collect()
         };
         assert_eq!(of("the first form's rows", 49), [500]);
         assert_eq!(of("segments", 20), [5_000]);

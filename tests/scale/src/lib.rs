@@ -8,7 +8,9 @@
 pub mod ceilings;
 pub mod designs;
 pub mod dynamo;
+pub mod outcome;
 pub mod page;
 pub mod parameters;
 pub mod report;
 pub mod simulation;
+mod stream;

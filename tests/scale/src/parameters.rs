@@ -116,19 +116,39 @@ impl Parameters {
         let ms = |nanos: Nanos| format!("{} ms", thousands(nanos / MS));
         let row = |what: &str, value: String, source: &str| [what.to_owned(), value, source.to_owned()];
         vec![
-            row("write units of a partition, and so of an item", format!("{} a second", thousands(self.partition_units)), "AWS [1]"),
+            row(
+                "write units of a partition, and so of an item",
+                format!("{} a second", thousands(self.partition_units)),
+                "AWS [1]",
+            ),
             row(
                 "write units of the feed's table",
                 format!("{} a second", thousands(self.table_units)),
                 "the quota, 40,000 by default [2], as it has to be raised",
             ),
-            row("burst beyond a partition's units", format!("{} s", self.burst_seconds), "AWS [3]: none above a partition's limit"),
+            row(
+                "burst beyond a partition's units",
+                format!("{} s", self.burst_seconds),
+                "AWS [3]: none above a partition's limit",
+            ),
             row("a transaction's write units", "2 for each KB of each item".to_owned(), "AWS [4]"),
-            row("a transaction, and how long it holds the counter", format!("{} ± 20 %", ms(self.transaction)), "assumed"),
+            row(
+                "a transaction, and how long it holds the counter",
+                format!("{} ± 20 %", ms(self.transaction)),
+                "assumed",
+            ),
             row("a cancelled transaction", ms(self.rejection), "assumed"),
-            row("write units of a cancelled transaction", format!("{} %", self.cancelled_percent), "assumed: those of its first phase"),
+            row(
+                "write units of a cancelled transaction",
+                format!("{} %", self.cancelled_percent),
+                "assumed: those of its first phase, as others report [8]",
+            ),
             row("from a write to its record in the stream", ms(self.visible), "assumed"),
-            row("looks at a shard", "4 a second ± 10 %; at once after a full batch".to_owned(), "AWS [5]; at once is assumed"),
+            row(
+                "looks at a shard",
+                "4 a second ± 10 %; at once after a full batch".to_owned(),
+                "AWS [5]; at once is assumed",
+            ),
             row("batching window of the mapping", ms(self.window), "the module"),
             row("from a look to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
             row("a request that publishes ten changes", ms(self.publish), "assumed"),
@@ -137,10 +157,26 @@ impl Parameters {
                 format!("up to {}, doubling to {}", ms(self.backoff), ms(self.backoff_cap)),
                 "the code: full jitter",
             ),
-            row("shards", format!("{} at least; one splits above {} changes a second", self.shards, thousands(self.shard_changes)), "AWS [1] [6]; even splits are assumed"),
+            row(
+                "shards",
+                format!(
+                    "{} at least; one splits above {} changes a second",
+                    self.shards,
+                    thousands(self.shard_changes)
+                ),
+                "AWS [1] [6]; even splits are assumed",
+            ),
             row("records that are written", thousands(self.records.into()), "assumed, all alike"),
-            row("a read, or a write of one item that is no transaction", ms(self.single), "assumed: a single-digit number of ms [7]"),
-            row("pauses between attempts to take a turn", format!("up to {}, doubling to {}", ms(self.backoff), ms(self.turn_cap)), "the design"),
+            row(
+                "a read, or a write of one item that is no transaction",
+                ms(self.single),
+                "assumed: a single-digit number of ms [7]",
+            ),
+            row(
+                "pauses between attempts to take a turn",
+                format!("up to {}, doubling to {}", ms(self.backoff), ms(self.turn_cap)),
+                "the design",
+            ),
             row("a sequencer's cuts", format!("every {}", ms(self.cut)), "the design"),
         ]
     }

@@ -13,61 +13,11 @@ use fastrand::Rng;
 
 use crate::{
     designs::{Design, Publication, Sharing, cut_units},
-    dynamo::{FeedTable, Limit},
-    parameters::{Nanos, Parameters, SECOND},
+    dynamo::FeedTable,
+    outcome::{End, Measured, Outcome},
+    parameters::{Nanos, Parameters},
+    stream::{Change, Shard},
 };
-
-/// What came of a run. Rates and delays are those of its second half.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Changes a second that were written.
-    pub offered: u64,
-    /// Changes a second that became visible to readers.
-    pub sustained: f64,
-    /// By how many changes a second the backlog grew.
-    pub growth: f64,
-    /// Write units of the feed's table for each change, with those of cancelled transactions and of cuts.
-    pub units: f64,
-    /// Read units for each change: those of a sequencer.
-    pub reads: f64,
-    /// Changes in a transaction.
-    pub batch: f64,
-    /// Transactions a second that were applied, of all logs.
-    pub transactions: f64,
-    /// Transactions that were cancelled for each one that was applied.
-    pub cancelled: f64,
-    /// The median from a write to its visibility, in nanoseconds.
-    pub p50: Nanos,
-    /// The 99th percentile.
-    pub p99: Nanos,
-    /// The part of the time that the counter of the busiest log was in a transaction.
-    pub busy: f64,
-    /// What throttled most often, if anything did.
-    pub throttled: Option<Limit>,
-    /// All changes that were written.
-    pub arrived: u64,
-    /// All that became visible.
-    pub visible: u64,
-    /// All that wait: in the stream, at a consumer, in a log for a cut.
-    pub waiting: u64,
-    /// The last position: that of a sequencer, or the sum of those of all logs.
-    pub last_position: u64,
-    /// Changes that became visible after a later one of their record.
-    pub out_of_order: u64,
-}
-
-impl Outcome {
-    /// Returns whether the feed keeps up: the backlog grows by less than a hundredth of what is offered.
-    pub fn keeps_up(&self) -> bool {
-        self.growth < self.offered as f64 / 100.0
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Change {
-    at: Nanos,
-    record: u32,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -77,33 +27,6 @@ enum Event {
     Return { log: usize },
     LookAtCounters,
     Cut,
-}
-
-#[derive(Debug)]
-struct Shard {
-    random: Rng,
-    /// The mean time between two changes.
-    mean: Nanos,
-    next: Nanos,
-    waiting: VecDeque<Change>,
-    looked: Nanos,
-    /// Since when records are gathered for a batch.
-    gathering: Option<Nanos>,
-    batch: usize,
-    unfinished: usize,
-    logs: Vec<Appending>,
-}
-
-/// What a consumer appends to one log.
-#[derive(Debug, Default)]
-struct Appending {
-    chunks: VecDeque<Vec<Change>>,
-    /// The counter as it was last seen.
-    observed: u64,
-    /// Whether `observed` was read for this transaction, or comes with the turn.
-    fresh: bool,
-    has_turn: bool,
-    failures: u32,
 }
 
 #[derive(Debug, Default)]
@@ -133,39 +56,16 @@ pub struct Simulation<'a> {
     table: FeedTable,
     cutting: Vec<u64>,
     position: u64,
-    newest: Vec<Nanos>,
-    delays: Vec<Nanos>,
-    arrived_early: u64,
-    arrived: u64,
-    early: u64,
-    visible: u64,
-    units: u64,
-    reads: u64,
-    applied: u64,
-    appended: u64,
-    cancelled: u64,
-    throttles: [u64; 4],
-    out_of_order: u64,
+    measured: Measured,
 }
 
 impl<'a> Simulation<'a> {
     /// Creates a run with this many changes a second.
     pub fn new(parameters: &'a Parameters, design: Design, rate: u64) -> Self {
-        let count = if design.one_consumer { 1 } else { parameters.shards_at(rate) as usize };
+        let count = if design.one_consumer { 1 } else { parameters.shards_at(rate) };
         let mut seeds = Rng::with_seed(parameters.seed);
-        let mean = count as u64 * SECOND / rate.max(1);
-        let shard = |mut random: Rng| Shard {
-            mean,
-            next: random.u64(0..=2 * mean),
-            random,
-            waiting: VecDeque::new(),
-            looked: 0,
-            gathering: None,
-            batch: 0,
-            unfinished: 0,
-            logs: (0..design.logs).map(|_| Appending::default()).collect(),
-        };
-        let shards: Vec<_> = (0..count).map(|_| shard(Rng::with_seed(seeds.u64(..)))).collect();
+        let shards =
+            (0..count).map(|first| Shard::new(parameters, seeds.u64(..), first, count, rate, design.logs)).collect();
         let mut run = Self {
             parameters,
             design,
@@ -179,21 +79,9 @@ impl<'a> Simulation<'a> {
             table: FeedTable::new(parameters, design.logs),
             cutting: vec![0; design.logs],
             position: 0,
-            newest: vec![0; parameters.records as usize],
-            delays: Vec::new(),
-            arrived_early: 0,
-            arrived: 0,
-            early: 0,
-            visible: 0,
-            units: 0,
-            reads: 0,
-            applied: 0,
-            appended: 0,
-            cancelled: 0,
-            throttles: [0; 4],
-            out_of_order: 0,
+            measured: Measured::new(parameters.duration / 2, parameters.records),
         };
-        for shard in 0..count {
+        for shard in 0..run.shards.len() {
             let first = run.random.u64(0..=parameters.poll);
             run.schedule(first, Event::Poll(shard));
         }
@@ -228,10 +116,9 @@ impl<'a> Simulation<'a> {
             }
         }
         self.now = end;
-        for shard in 0..self.shards.len() {
-            self.arrive(shard, end);
-        }
-        self.outcome()
+        self.shards.iter_mut().for_each(|shard| shard.arrive(end));
+        let outcome = self.outcome();
+        (outcome, self.table)
     }
 
     fn schedule(&mut self, delay: Nanos, event: Event) {
@@ -239,33 +126,13 @@ impl<'a> Simulation<'a> {
         self.events.push(Reverse((self.now + delay, self.scheduled, event)));
     }
 
-    fn measured(&self) -> bool {
-        self.now >= self.parameters.duration / 2
-    }
-
-    /// Lets changes arrive in a shard until a time.
-    fn arrive(&mut self, shard: usize, until: Nanos) {
-        let (count, records) = (self.shards.len() as u32, self.parameters.records);
-        let middle = self.parameters.duration / 2;
-        let first = shard as u32;
-        let shard = &mut self.shards[shard];
-        while shard.next <= until {
-            let record = (first + count * shard.random.u32(..records.div_ceil(count).max(1))) % records;
-            shard.waiting.push_back(Change { at: shard.next, record });
-            self.arrived += 1;
-            self.arrived_early += u64::from(shard.next < middle);
-            shard.next += shard.random.u64(0..=2 * shard.mean);
-        }
-    }
-
     /// Looks at a shard, and begins a batch where there is one.
     fn poll(&mut self, shard: usize) {
         let Parameters { visible, poll, window, fetch, .. } = *self.parameters;
         if let Some(until) = self.now.checked_sub(visible) {
-            self.arrive(shard, until);
+            self.shards[shard].arrive(until);
         }
-        let (now, batch, logs, per) =
-            (self.now, self.design.batch, self.design.logs as u64, self.design.per_transaction);
+        let (now, batch, logs, per) = (self.now, self.design.batch, self.design.logs, self.design.per_transaction);
         let state = &mut self.shards[shard];
         state.looked = now;
         let found = state.waiting.len();
@@ -281,11 +148,9 @@ impl<'a> Simulation<'a> {
         }
         state.gathering = None;
         state.batch = found.min(batch);
-        let mut split = vec![Vec::new(); logs as usize];
+        let mut split = vec![Vec::new(); logs];
         for change in state.waiting.drain(..state.batch) {
-            // Fibonacci hashing: neighbours go into different logs, whatever shard they are in.
-            let hash = (u64::from(change.record) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            split[(hash % logs) as usize].push(change);
+            split[change.log(logs)].push(change);
         }
         for (log, changes) in split.into_iter().enumerate() {
             if !changes.is_empty() {
@@ -295,7 +160,7 @@ impl<'a> Simulation<'a> {
                 state.unfinished += 1;
             }
         }
-        for log in 0..logs as usize {
+        for log in 0..logs {
             if !self.shards[shard].logs[log].chunks.is_empty() {
                 self.schedule(fetch, Event::Attempt { shard, log });
             }
@@ -309,8 +174,8 @@ impl<'a> Simulation<'a> {
         match self.design.sharing {
             Sharing::Turns if !self.shards[shard].logs[log].has_turn => {
                 let written = self.table.charge_turn(now, log);
-                if self.measured() {
-                    self.units += u64::from(written);
+                if let Some(counted) = self.measured.at(now) {
+                    counted.units += u64::from(written);
                 }
                 let mut delay = single;
                 if written && !self.logs[log].taken {
@@ -324,8 +189,8 @@ impl<'a> Simulation<'a> {
                 false
             }
             Sharing::ReadFirst if !self.shards[shard].logs[log].fresh => {
-                if self.measured() {
-                    self.reads += 1;
+                if let Some(counted) = self.measured.at(now) {
+                    counted.reads += 1;
                 }
                 let appending = &mut self.shards[shard].logs[log];
                 (appending.fresh, appending.observed) = (true, n);
@@ -355,15 +220,15 @@ impl<'a> Simulation<'a> {
                 (appending.observed, appending.failures) = (n, 0);
             }
             let units = self.table.charge_cancelled(self.now, log, &cost, &records, cancelled_percent);
-            if self.measured() {
-                self.cancelled += 1;
-                self.units += units;
+            if let Some(counted) = self.measured.at(self.now) {
+                counted.cancelled += 1;
+                counted.units += units;
             }
             return self.schedule(rejection + pause, Event::Attempt { shard, log });
         }
         if let Err(limit) = self.table.charge(self.now, log, &cost, &records) {
-            if self.measured() {
-                self.throttles[limit as usize] += 1;
+            if let Some(counted) = self.measured.at(self.now) {
+                counted.throttles[limit as usize] += 1;
             }
             let pause = self.pause(shard, log, backoff_cap);
             return self.schedule(rejection + pause, Event::Attempt { shard, log });
@@ -371,9 +236,9 @@ impl<'a> Simulation<'a> {
         // A fifth more or less.
         let took = transaction * self.random.u64(800..=1_200) / 1_000;
         self.logs[log].held = self.now + took;
-        if self.measured() {
+        if let Some(counted) = self.measured.at(self.now) {
             self.logs[log].busy += took;
-            self.units += cost.total(records.len());
+            counted.units += cost.total(records.len());
         }
         self.schedule(took, Event::Commit { shard, log });
     }
@@ -389,15 +254,15 @@ impl<'a> Simulation<'a> {
     fn commit(&mut self, shard: usize, log: usize) {
         let Some(chunk) = self.shards[shard].logs[log].chunks.pop_front() else { return };
         self.logs[log].n += chunk.len() as u64;
-        if self.measured() {
-            self.applied += 1;
-            self.appended += chunk.len() as u64;
+        if let Some(counted) = self.measured.at(self.now) {
+            counted.applied += 1;
+            counted.appended += chunk.len() as u64;
         }
         if self.design.sequenced {
             self.logs[log].uncut.extend(chunk);
         } else {
             self.position += chunk.len() as u64;
-            chunk.into_iter().for_each(|change| self.show(change));
+            chunk.into_iter().for_each(|change| self.measured.show(self.now, change));
         }
         let state = &mut self.shards[shard];
         let appending = &mut state.logs[log];
@@ -409,8 +274,8 @@ impl<'a> Simulation<'a> {
         state.unfinished -= 1;
         if had_turn {
             self.table.charge_turn(self.now, log);
-            if self.measured() {
-                self.units += 1;
+            if let Some(counted) = self.measured.at(self.now) {
+                counted.units += 1;
             }
             self.schedule(self.parameters.single, Event::Return { log });
         }
@@ -426,26 +291,15 @@ impl<'a> Simulation<'a> {
         };
         // After a full batch at once.
         let (full, looked) = (state.batch == self.design.batch, state.looked);
-        let next = if full { 0 } else { (looked + poll * self.random.u64(900..=1_100) / 1_000).saturating_sub(self.now) };
+        let next =
+            if full { 0 } else { (looked + poll * self.random.u64(900..=1_100) / 1_000).saturating_sub(self.now) };
         self.schedule(publishing.max(next), Event::Poll(shard));
-    }
-
-    fn show(&mut self, change: Change) {
-        self.visible += 1;
-        if self.measured() {
-            self.delays.push(self.now - change.at);
-        } else {
-            self.early += 1;
-        }
-        let newest = &mut self.newest[change.record as usize];
-        self.out_of_order += u64::from(change.at < *newest);
-        *newest = change.at;
     }
 
     fn look_at_counters(&mut self) {
         self.cutting = self.logs.iter().map(|log| log.n).collect();
-        if self.measured() {
-            self.reads += self.logs.len() as u64;
+        if let Some(counted) = self.measured.at(self.now) {
+            counted.reads += self.logs.len() as u64;
         }
         let grown = self.logs.iter().filter(|log| log.n > log.cut).count();
         if grown == 0 {
@@ -453,8 +307,8 @@ impl<'a> Simulation<'a> {
         }
         let units = cut_units(grown);
         self.table.table.drain(self.now, units);
-        if self.measured() {
-            self.units += units;
+        if let Some(counted) = self.measured.at(self.now) {
+            counted.units += units;
         }
         let took = self.parameters.transaction * self.random.u64(800..=1_200) / 1_000;
         self.schedule(self.parameters.single + took, Event::Cut);
@@ -465,47 +319,27 @@ impl<'a> Simulation<'a> {
         for log in 0..self.logs.len() {
             let until = self.cutting[log];
             let grown = until - std::mem::replace(&mut self.logs[log].cut, until);
-            let changes: Vec<Change> = self.logs[log].uncut.drain(..grown as usize).collect();
             self.position += grown;
-            changes.into_iter().for_each(|change| self.show(change));
+            for change in self.logs[log].uncut.drain(..grown as usize) {
+                self.measured.show(self.now, change);
+            }
         }
         let took = self.parameters.single + self.parameters.transaction;
         self.schedule(self.parameters.cut.saturating_sub(took), Event::LookAtCounters);
     }
 
-    fn outcome(mut self) -> (Outcome, FeedTable) {
-        let half = (self.parameters.duration - self.parameters.duration / 2) as f64 / SECOND as f64;
-        let late = self.visible - self.early;
-        let each = |of: u64, by: u64| if by == 0 { 0.0 } else { of as f64 / by as f64 };
-        self.delays.sort_unstable();
-        let percentile = |of: usize| self.delays.get(self.delays.len().saturating_sub(1) * of / 100).copied();
-        let at_consumers = |shard: &Shard| {
-            let chunks = shard.logs.iter().flat_map(|appending| &appending.chunks);
-            shard.waiting.len() + chunks.map(Vec::len).sum::<usize>()
-        };
+    fn outcome(&mut self) -> Outcome {
+        let at_consumers: usize = self.shards.iter().map(Shard::waiting).sum();
         let uncut: usize = self.logs.iter().map(|log| log.uncut.len()).sum();
-        let limits = [Limit::Counter, Limit::Log, Limit::Record, Limit::Table];
-        let worst = limits.into_iter().max_by_key(|limit| self.throttles[*limit as usize]);
-        let arrived_late = self.arrived - self.arrived_early;
-        let outcome = Outcome {
+        let end = End {
             offered: self.rate,
-            sustained: late as f64 / half,
-            growth: (arrived_late as f64 - late as f64) / half,
-            units: each(self.units, self.appended),
-            reads: each(self.reads, self.appended),
-            batch: each(self.appended, self.applied),
-            transactions: self.applied as f64 / half,
-            cancelled: each(self.cancelled, self.applied),
-            p50: percentile(50).unwrap_or_default(),
-            p99: percentile(99).unwrap_or_default(),
-            busy: self.logs.iter().map(|log| log.busy as f64 / SECOND as f64 / half).fold(0.0, f64::max),
-            throttled: worst.filter(|limit| self.throttles[*limit as usize] > 0),
-            arrived: self.arrived,
-            visible: self.visible,
-            waiting: (self.shards.iter().map(at_consumers).sum::<usize>() + uncut) as u64,
+            duration: self.parameters.duration,
+            arrived: self.shards.iter().map(|shard| shard.arrived).sum(),
+            arrived_early: self.shards.iter().map(|shard| shard.arrived_early).sum(),
+            waiting: (at_consumers + uncut) as u64,
             last_position: self.position,
-            out_of_order: self.out_of_order,
+            busy: self.logs.iter().map(|log| log.busy).max().unwrap_or_default(),
         };
-        (outcome, self.table)
+        std::mem::replace(&mut self.measured, Measured::new(0, 0)).outcome(&end)
     }
 }

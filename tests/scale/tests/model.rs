@@ -3,8 +3,9 @@
 use nameservice_scale::{
     designs::{ALL, Design, FIRST, ONE_CONSUMER, PRESENT, Publication, Sharing, TURNS, cursors, sequenced},
     dynamo::{Bucket, Limit},
+    outcome::Outcome,
     parameters::{MS, Nanos, Parameters, SECOND},
-    simulation::{Outcome, Simulation},
+    simulation::Simulation,
 };
 
 fn run(parameters: &Parameters, design: Design, rate: u64) -> Outcome {
