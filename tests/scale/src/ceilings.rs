@@ -66,8 +66,10 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
     }
     let requests = PRESENT.per_transaction.div_ceil(10) as u64;
-    for (what, at_a_time) in [("a shard, publishing in turn", 1), ("a shard, publishing at once", requests)] {
-        let publishing = requests / at_a_time * parameters.publish;
+    for (what, at_once) in
+        [("a shard, publishing in turn", 1), ("a shard, publishing at once", parameters.publish_at_once)]
+    {
+        let publishing = requests.div_ceil(at_once) * parameters.publish;
         let took = parameters.fetch + parameters.transaction + publishing;
         let because = format!("{} ms a batch, {} of them publishing", took / MS, publishing / MS);
         add(what, PRESENT.per_transaction, PRESENT.per_transaction as u64 * SECOND / took, because);

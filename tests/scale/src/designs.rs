@@ -14,9 +14,9 @@ pub enum Rows {
 pub enum Publication {
     /// By the consumer, ten at a time, one request after the other.
     InTurn,
-    /// By the consumer, all requests at the same time.
+    /// By the consumer, [many](crate::parameters::Parameters::publish_at_once) requests at the same time.
     AtOnce,
-    /// By another function, which follows the feed.
+    /// By another function, which follows the feed, or not at all.
     Elsewhere,
 }
 
@@ -72,11 +72,11 @@ pub const FIRST: Design = Design {
 pub const PRESENT: Design =
     Design { name: "present form", rows: Rows::Segments, per_transaction: 98, batch: 98, ..FIRST };
 
-/// The same with one consumer for all shards, as `nameservice serve` has.
+/// The same with one consumer for all shards and without a topic, as `nameservice serve` has it.
 pub const ONE_CONSUMER: Design = Design {
     name: "present form, one consumer",
     batch: 980,
-    publication: Publication::AtOnce,
+    publication: Publication::Elsewhere,
     one_consumer: true,
     ..PRESENT
 };

@@ -13,7 +13,7 @@ use std::{fs, process::ExitCode};
 
 use clap::{Parser, ValueEnum};
 use nameservice_scale::{
-    designs::{Design, FIRST, ONE_CONSUMER, PRESENT, cursors, sequenced},
+    designs::{Design, FIRST, ONE_CONSUMER, PRESENT, Sharing, TURNS, cursors, sequenced},
     page,
     parameters::{MS, Parameters, SECOND},
     report,
@@ -25,6 +25,10 @@ enum Form {
     First,
     /// The feed as it is
     Present,
+    /// The same, with a read of the counter before a batch
+    ReadFirst,
+    /// The same, with turns
+    Turns,
     /// The same, with one consumer of all shards
     OneConsumer,
     /// Several logs, and cursors of as many positions
@@ -54,6 +58,9 @@ struct Arguments {
     /// How long a transaction takes
     #[arg(long, default_value_t = 10, requires = "design", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     transaction_ms: u64,
+    /// The part of its write units that a cancelled transaction consumes
+    #[arg(long, default_value_t = 50, requires = "design", value_parser = clap::value_parser!(u64).range(0..=100))]
+    cancelled_percent: u64,
     /// How long the mapping gathers records for a batch
     #[arg(long, default_value_t = 0, requires = "design", value_parser = clap::value_parser!(u64).range(0..=300))]
     window_seconds: u64,
@@ -110,6 +117,8 @@ fn one(form: Form, arguments: &Arguments) -> Result<(), String> {
     let design: Design = match form {
         Form::First => FIRST,
         Form::Present => PRESENT,
+        Form::ReadFirst => Design { sharing: Sharing::ReadFirst, ..PRESENT },
+        Form::Turns => TURNS,
         Form::OneConsumer => ONE_CONSUMER,
         Form::Cursors => cursors(arguments.logs),
         Form::Sequencer => sequenced(arguments.logs),
@@ -117,6 +126,7 @@ fn one(form: Form, arguments: &Arguments) -> Result<(), String> {
     let parameters = Parameters {
         transaction: arguments.transaction_ms * MS,
         rejection: arguments.transaction_ms * MS / 2,
+        cancelled_percent: arguments.cancelled_percent,
         window: arguments.window_seconds * SECOND,
         burst_seconds: arguments.burst_seconds,
         records: arguments.records,

@@ -37,6 +37,8 @@ pub struct Parameters {
     pub fetch: Nanos,
     /// A request that publishes up to ten changes.
     pub publish: Nanos,
+    /// How many of them a consumer has under way where it publishes at the same time.
+    pub publish_at_once: u64,
     /// The longest pause after a first conflict or throttle. It doubles with each; a pause is drawn evenly from nothing to it.
     pub backoff: Nanos,
     /// The longest pause of all.
@@ -86,6 +88,7 @@ impl Default for Parameters {
             window: 0,
             fetch: 15 * MS,
             publish: 10 * MS,
+            publish_at_once: 20,
             backoff: 25 * MS,
             backoff_cap: SECOND,
             cut: 50 * MS,
@@ -152,6 +155,11 @@ impl Parameters {
             row("batching window of the mapping", ms(self.window), "the module"),
             row("from a look to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
             row("a request that publishes ten changes", ms(self.publish), "assumed"),
+            row(
+                "such requests at the same time, where not one after the other",
+                self.publish_at_once.to_string(),
+                "the design",
+            ),
             row(
                 "pauses after conflicts and throttles",
                 format!("up to {}, doubling to {}", ms(self.backoff), ms(self.backoff_cap)),

@@ -283,10 +283,11 @@ impl<'a> Simulation<'a> {
         if state.unfinished > 0 {
             return;
         }
-        let Parameters { publish, poll, .. } = *self.parameters;
+        let Parameters { publish, publish_at_once, poll, .. } = *self.parameters;
+        let requests = state.batch.div_ceil(10) as u64;
         let publishing = match self.design.publication {
-            Publication::InTurn => state.batch.div_ceil(10) as u64 * publish,
-            Publication::AtOnce => publish,
+            Publication::InTurn => requests * publish,
+            Publication::AtOnce => requests.div_ceil(publish_at_once) * publish,
             Publication::Elsewhere => 0,
         };
         // After a full batch at once.
