@@ -1,4 +1,4 @@
-//! docs/scale.md shows what the program prints.
+//! docs/scale.md shows what the program prints, and the program models what is in the code.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use nameservice_scale::{
     designs::{Design, FIRST, PRESENT, Sharing, TURNS, cursors, sequenced},
     outcome::Outcome,
     page,
-    parameters::{MS, Parameters},
+    parameters::{DOLLARS_READS, DOLLARS_WRITES, MS, Parameters},
     report,
 };
 
@@ -44,4 +44,25 @@ fn what_the_text_says_is_simulated() {
     assert!((30 * MS..50 * MS).contains(&(with.p50 - without.p50)), "{with:?} {without:?}");
     let (with, without) = (one(sequenced(16), 20_000), one(cursors(16), 20_000));
     assert!(with.units - without.units < 0.08, "{with:?} {without:?}");
+}
+
+#[test]
+fn what_is_modelled_is_what_is_in_the_code() {
+    let has = |file: &str, text: String| {
+        let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
+        let found = fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(found.contains(&text), "{file} has no `{text}`: change the model with it");
+    };
+    let Parameters { backoff, backoff_cap, window, .. } = Parameters::default();
+    let mapping = "infra/modules/nameservice/stream.tf";
+    has(mapping, format!("batch_size = {}", PRESENT.batch));
+    has(mapping, "parallelization_factor = 1".to_owned());
+    assert_eq!(window, 0, "the mapping has no window");
+    has("shared/feed/src/append.rs", format!("MAX_TRANSACTION: usize = {};", PRESENT.per_transaction));
+    let policy = "shared/dynamo/src/sending.rs";
+    has(policy, format!("base: Duration::from_millis({})", backoff / MS));
+    has(policy, format!("cap: Duration::from_secs({})", backoff_cap / MS / 1_000));
+    has("functions/stream_consumer/src/topic.rs", "const MAX_BATCH: usize = 10;".to_owned());
+    let prices = format!("${DOLLARS_WRITES} per million write units and ${DOLLARS_READS} per million read units");
+    has("infra/README.md", prices);
 }
