@@ -43,6 +43,8 @@ pub struct Outcome {
     pub last_position: u64,
     /// Changes that became visible after a later one of their record.
     pub out_of_order: u64,
+    /// Transactions that were applied to another counter than they expected.
+    pub not_isolated: u64,
 }
 
 impl Outcome {
@@ -76,6 +78,8 @@ pub(crate) struct Measured {
     counted: Counted,
     visible: u64,
     out_of_order: u64,
+    /// Transactions that were applied to another counter than they expected.
+    pub(crate) not_isolated: u64,
     /// When the last visible change of each record was written.
     newest: Vec<Nanos>,
 }
@@ -95,7 +99,14 @@ pub(crate) struct End {
 
 impl Measured {
     pub(crate) fn new(from: Nanos, records: u32) -> Self {
-        Self { from, counted: Counted::default(), visible: 0, out_of_order: 0, newest: vec![0; records as usize] }
+        Self {
+            from,
+            counted: Counted::default(),
+            visible: 0,
+            out_of_order: 0,
+            not_isolated: 0,
+            newest: vec![0; records as usize],
+        }
     }
 
     /// Returns the counters, if what happens now counts.
@@ -140,6 +151,7 @@ impl Measured {
             waiting: end.waiting,
             last_position: end.last_position,
             out_of_order: self.out_of_order,
+            not_isolated: self.not_isolated,
         }
     }
 }

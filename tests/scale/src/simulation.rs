@@ -253,6 +253,7 @@ impl<'a> Simulation<'a> {
 
     fn commit(&mut self, shard: usize, log: usize) {
         let Some(chunk) = self.shards[shard].logs[log].chunks.pop_front() else { return };
+        self.measured.not_isolated += u64::from(self.shards[shard].logs[log].observed != self.logs[log].n);
         self.logs[log].n += chunk.len() as u64;
         if let Some(counted) = self.measured.at(self.now) {
             counted.applied += 1;

@@ -31,6 +31,7 @@ fn every_change_is_visible_or_waits_and_positions_are_dense() {
             assert_eq!(outcome.arrived, outcome.visible + outcome.waiting, "{name} at {rate}");
             assert_eq!(outcome.last_position, outcome.visible, "{name} at {rate}");
             assert_eq!(outcome.out_of_order, 0, "{name} at {rate}");
+            assert_eq!(outcome.not_isolated, 0, "{name} at {rate}");
             let written = outcome.arrived as f64 / (rate * 10) as f64;
             assert!((written - 1.0).abs() < 0.05, "{name} at {rate}: {written} of what is offered is written");
         }
