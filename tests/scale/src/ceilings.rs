@@ -66,13 +66,15 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
     }
     let requests = PRESENT.per_transaction.div_ceil(10) as u64;
-    for (what, at_once) in
-        [("a shard, publishing in turn", 1), ("a shard, publishing at once", parameters.publish_at_once)]
-    {
-        let publishing = requests.div_ceil(at_once) * parameters.publish;
-        let took = parameters.fetch + parameters.transaction + publishing;
-        let because = format!("{} ms a batch, {} of them publishing", took / MS, publishing / MS);
-        add(what, PRESENT.per_transaction, PRESENT.per_transaction as u64 * SECOND / took, because);
+    for (how, at_once) in [("in turn", 1), ("at once", parameters.publish_at_once)] {
+        for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
+            let publishing = requests.div_ceil(at_once) * parameters.publish;
+            let took = parameters.fetch + read + parameters.transaction + publishing;
+            let reading = if read > 0 { format!(", {} reading the counter", read / MS) } else { String::new() };
+            let because = format!("{} ms a batch, {} of them publishing{reading}", took / MS, publishing / MS);
+            let changes = PRESENT.per_transaction as u64 * SECOND / took;
+            add(&format!("{whose}, publishing {how}"), PRESENT.per_transaction, changes, because);
+        }
     }
     ceilings
 }
@@ -97,5 +99,6 @@ mod tests {
         assert_eq!(of("the counter's units", 98), [49_000]);
         assert_eq!(of("the counter, in turn", 20), [4_000, 2_000, 1_000]);
         assert_eq!(of("changes of one record", 98), [500]);
+        assert_eq!(of("one of several shards, publishing in turn", 98), [753]);
     }
 }

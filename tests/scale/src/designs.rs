@@ -24,9 +24,12 @@ pub enum Publication {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Each sends its transaction, expecting the counter as it last saw it. One succeeds; the others are cancelled.
-    Compete,
-    /// The same, after a read of the counter where others may have moved it.
+    Expecting,
+    /// The same. A consumer that was cancelled because another had moved the counter reads it before the first transaction of
+    /// each later chunk of its batches, until such a read finds it where it was.
     ReadFirst,
+    /// The same, also before it repeats a transaction that was cancelled because another was under way.
+    ReadAgain,
     /// Each first takes the turn, an item that one conditional write takes and another returns, and that shows the counter. Only
     /// advice: the transaction still has its condition.
     Turns,
@@ -63,14 +66,23 @@ pub const FIRST: Design = Design {
     per_transaction: 49,
     batch: 100,
     publication: Publication::InTurn,
-    sharing: Sharing::Compete,
+    sharing: Sharing::Expecting,
     sequenced: false,
     one_consumer: false,
 };
 
 /// The feed as it is.
-pub const PRESENT: Design =
-    Design { name: "present form", rows: Rows::Segments, per_transaction: 98, batch: 98, ..FIRST };
+pub const PRESENT: Design = Design {
+    name: "present form",
+    rows: Rows::Segments,
+    per_transaction: 98,
+    batch: 98,
+    sharing: Sharing::ReadFirst,
+    ..FIRST
+};
+
+/// The same, whose consumers never read the counter first.
+pub const EXPECTING: Design = Design { name: "present form, counter not read", sharing: Sharing::Expecting, ..PRESENT };
 
 /// The same with one consumer for all shards and without a topic, as `nameservice serve` has it.
 pub const ONE_CONSUMER: Design = Design {

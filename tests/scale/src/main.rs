@@ -13,7 +13,7 @@ use std::{fs, process::ExitCode};
 
 use clap::{Parser, ValueEnum};
 use nameservice_scale::{
-    designs::{Design, FIRST, ONE_CONSUMER, PRESENT, Sharing, TURNS, cursors, sequenced},
+    designs::{Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Sharing, TURNS, cursors, sequenced},
     page,
     parameters::{MS, Parameters, SECOND},
     report,
@@ -25,8 +25,10 @@ enum Form {
     First,
     /// The feed as it is
     Present,
-    /// The same, with a read of the counter before a batch
-    ReadFirst,
+    /// The same, whose consumers never read the counter first
+    Expecting,
+    /// The same, whose consumers read it again after a conflict
+    ReadAgain,
     /// The same, with turns
     Turns,
     /// The same, with one consumer of all shards
@@ -117,7 +119,8 @@ fn one(form: Form, arguments: &Arguments) -> Result<(), String> {
     let design: Design = match form {
         Form::First => FIRST,
         Form::Present => PRESENT,
-        Form::ReadFirst => Design { sharing: Sharing::ReadFirst, ..PRESENT },
+        Form::Expecting => EXPECTING,
+        Form::ReadAgain => Design { sharing: Sharing::ReadAgain, ..PRESENT },
         Form::Turns => TURNS,
         Form::OneConsumer => ONE_CONSUMER,
         Form::Cursors => cursors(arguments.logs),

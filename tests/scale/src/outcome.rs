@@ -17,7 +17,7 @@ pub struct Outcome {
     pub growth: f64,
     /// Write units of the feed's table for each change, with those of cancelled transactions and of cuts.
     pub units: f64,
-    /// Read units for each change: those of a sequencer.
+    /// Read units for each change: of counters that consumers or a sequencer read.
     pub reads: f64,
     /// Changes in a transaction.
     pub batch: f64,

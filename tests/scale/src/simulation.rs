@@ -2,7 +2,8 @@
 //!
 //! A record's changes arrive in one shard of the stream. A consumer takes a batch of a shard, splits it by logs, and appends to
 //! each log one transaction after the other, as `nameservice_feed::Feed::append` does: it expects the counter as it last saw it,
-//! goes on at once with the value that a failed condition returns, and pauses after a conflict or a throttle. Then it publishes.
+//! goes on at once with the value that a failed condition returns, and pauses after a conflict or a throttle. Where others move
+//! the counter it is read first. Then the consumer publishes.
 
 use std::{
     cmp::Reverse,
@@ -82,7 +83,7 @@ impl<'a> Simulation<'a> {
             measured: Measured::new(parameters.duration / 2, parameters.records),
         };
         for shard in 0..run.shards.len() {
-            let first = run.random.u64(0..=parameters.poll);
+            let first = run.random.u64(0..=parameters.poll + parameters.window);
             run.schedule(first, Event::Poll(shard));
         }
         if design.sequenced {
@@ -136,14 +137,16 @@ impl<'a> Simulation<'a> {
         let state = &mut self.shards[shard];
         state.looked = now;
         let found = state.waiting.len();
+        let mut pause = || poll * self.random.u64(900..=1_100) / 1_000;
         if found == 0 {
-            let pause = poll * self.random.u64(900..=1_100) / 1_000;
+            let pause = pause();
             return self.schedule(pause, Event::Poll(shard));
         }
         if window > 0 && found < batch {
             let until = *state.gathering.get_or_insert(now) + window;
             if now < until {
-                return self.schedule(poll.min(until - now), Event::Poll(shard));
+                let pause = pause().min(until - now);
+                return self.schedule(pause, Event::Poll(shard));
             }
         }
         state.gathering = None;
@@ -156,7 +159,7 @@ impl<'a> Simulation<'a> {
             if !changes.is_empty() {
                 let appending = &mut state.logs[log];
                 appending.chunks = changes.chunks(per).map(<[Change]>::to_vec).collect();
-                (appending.failures, appending.fresh) = (0, false);
+                (appending.failures, appending.has_begun) = (0, false);
                 state.unfinished += 1;
             }
         }
@@ -188,16 +191,20 @@ impl<'a> Simulation<'a> {
                 self.schedule(delay, Event::Attempt { shard, log });
                 false
             }
-            Sharing::ReadFirst if !self.shards[shard].logs[log].fresh => {
+            Sharing::ReadFirst | Sharing::ReadAgain => {
+                let appending = &mut self.shards[shard].logs[log];
+                let is_first = !std::mem::replace(&mut appending.has_begun, true);
+                if !is_first || !appending.is_shared {
+                    return true;
+                }
+                (appending.is_shared, appending.observed) = (n != appending.observed, n);
                 if let Some(counted) = self.measured.at(now) {
                     counted.reads += 1;
                 }
-                let appending = &mut self.shards[shard].logs[log];
-                (appending.fresh, appending.observed) = (true, n);
                 self.schedule(single, Event::Attempt { shard, log });
                 false
             }
-            _ => true,
+            Sharing::Turns | Sharing::Expecting => true,
         }
     }
 
@@ -215,9 +222,10 @@ impl<'a> Simulation<'a> {
             let conflict = held > self.now;
             let pause = if conflict { self.pause(shard, log, backoff_cap) } else { 0 };
             let appending = &mut self.shards[shard].logs[log];
-            appending.fresh = !conflict;
             if !conflict {
-                (appending.observed, appending.failures) = (n, 0);
+                (appending.is_shared, appending.observed, appending.failures) = (true, n, 0);
+            } else if self.design.sharing == Sharing::ReadAgain {
+                (appending.is_shared, appending.has_begun) = (true, false);
             }
             let units = self.table.charge_cancelled(self.now, log, &cost, &records, cancelled_percent);
             if let Some(counted) = self.measured.at(self.now) {
@@ -267,7 +275,7 @@ impl<'a> Simulation<'a> {
         }
         let state = &mut self.shards[shard];
         let appending = &mut state.logs[log];
-        (appending.observed, appending.failures) = (self.logs[log].n, 0);
+        (appending.observed, appending.failures, appending.has_begun) = (self.logs[log].n, 0, false);
         if !appending.chunks.is_empty() {
             return self.schedule(0, Event::Attempt { shard, log });
         }
@@ -343,5 +351,37 @@ impl<'a> Simulation<'a> {
             busy: self.logs.iter().map(|log| log.busy).max().unwrap_or_default(),
         };
         std::mem::replace(&mut self.measured, Measured::new(0, 0)).outcome(&end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{designs::PRESENT, parameters::SECOND};
+
+    /// What tests/stream/requests.rs asserts of the code.
+    #[test]
+    fn a_consumer_reads_the_counter_first_until_a_read_finds_it_where_it_was() {
+        let parameters = Parameters { duration: 0, ..Parameters::default() };
+        let mut run = Simulation::new(&parameters, PRESENT, 100);
+        // Reads and cancelled transactions of a chunk, before which others have moved the counter by so many.
+        let mut next = |moved: u64| {
+            run.now += SECOND;
+            run.logs[0].n += moved;
+            run.shards[0].unfinished = 1;
+            run.shards[0].logs[0].chunks.push_back(vec![Change { at: run.now, record: 0 }]);
+            while run.logs[0].held <= run.now {
+                run.attempt(0, 0);
+            }
+            run.commit(0, 0);
+            let counted = run.measured.at(run.now).map(std::mem::take).unwrap_or_default();
+            assert_eq!(counted.applied, 1);
+            (counted.reads, counted.cancelled)
+        };
+        assert_eq!([next(0), next(0)], [(0, 0); 2], "it is alone");
+        assert_eq!(next(5), (0, 1), "the answer of the cancelled transaction shows the counter");
+        assert_eq!([next(1), next(2)], [(1, 0); 2]);
+        assert_eq!([next(0), next(0)], [(1, 0), (0, 0)], "the read finds that nobody was in between");
+        assert_eq!([next(4), next(4)], [(0, 1), (1, 0)]);
     }
 }

@@ -57,8 +57,10 @@ pub(crate) struct Appending {
     pub(crate) chunks: VecDeque<Vec<Change>>,
     /// The counter as it was last seen.
     pub(crate) observed: u64,
-    /// Whether `observed` was read for this transaction.
-    pub(crate) fresh: bool,
+    /// Whether another consumer has moved the counter since then, when that was last seen.
+    pub(crate) is_shared: bool,
+    /// Whether this chunk's transaction was sent, or the counter read for it.
+    pub(crate) has_begun: bool,
     pub(crate) has_turn: bool,
     /// Conflicts, throttles and turns of others since the last success.
     pub(crate) failures: u32,

@@ -1,7 +1,7 @@
 //! The model keeps what it must keep: no change is lost, no limit is exceeded, and it saturates where arithmetic says.
 
 use nameservice_scale::{
-    designs::{ALL, Design, FIRST, ONE_CONSUMER, PRESENT, Publication, Sharing, TURNS, cursors, sequenced},
+    designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Publication, Sharing, TURNS, cursors, sequenced},
     dynamo::{Bucket, Limit},
     outcome::Outcome,
     parameters::{MS, Nanos, Parameters, SECOND},
@@ -24,7 +24,7 @@ fn shorter() -> Parameters {
 
 #[test]
 fn every_change_is_visible_or_waits_and_positions_are_dense() {
-    for design in ALL.into_iter().chain([ONE_CONSUMER, Design { sharing: Sharing::ReadFirst, ..PRESENT }]) {
+    for design in ALL.into_iter().chain([ONE_CONSUMER, EXPECTING, Design { sharing: Sharing::ReadAgain, ..PRESENT }]) {
         for rate in [100, 2_000, 20_000] {
             let outcome = run(&shorter(), design, rate);
             let name = design.name;
@@ -140,12 +140,24 @@ fn below_its_ceiling_every_design_keeps_up() {
 #[test]
 fn turns_end_the_cancelled_transactions_of_competing_consumers() {
     let parameters = Parameters::default();
-    assert!(run(&parameters, PRESENT, 1_000).cancelled > 1.0);
+    assert!(run(&parameters, EXPECTING, 1_000).cancelled > 1.0);
     for rate in [1_000, 20_000] {
         assert_eq!(run(&parameters, TURNS, rate).cancelled, 0.0);
     }
-    let alone = Parameters { shards: 1, ..Parameters::default() };
-    assert_eq!(run(&alone, PRESENT, 500).cancelled, 0.0);
+}
+
+#[test]
+fn consumers_of_several_shards_read_the_counter_before_a_transaction_and_one_alone_does_not() {
+    let a_transaction = |outcome: &Outcome| outcome.reads * outcome.batch;
+    let parameters = Parameters::default();
+    for rate in [100, 500, 1_000] {
+        let (present, expecting) = (run(&parameters, PRESENT, rate), run(&parameters, EXPECTING, rate));
+        assert!((0.98..=1.01).contains(&a_transaction(&present)), "{present:?}");
+        assert!(present.cancelled < expecting.cancelled / 3.0, "{present:?} {expecting:?}");
+        assert_eq!(expecting.reads, 0.0);
+    }
+    let alone = run(&Parameters { shards: 1, ..parameters }, PRESENT, 500);
+    assert_eq!((alone.cancelled, alone.reads), (0.0, 0.0));
 }
 
 #[test]
