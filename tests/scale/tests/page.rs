@@ -74,7 +74,12 @@ fn what_is_modelled_is_what_is_in_the_code() {
     has(mapping, format!("batch_size = {}", PRESENT.batch));
     has(mapping, "parallelization_factor = 1".to_owned());
     assert_eq!(window, 0, "the mapping has no window");
-    has("shared/feed/src/append.rs", format!("MAX_TRANSACTION: usize = {};", PRESENT.per_transaction));
+    let append = "shared/feed/src/append.rs";
+    has(append, format!("MAX_TRANSACTION: usize = {};", PRESENT.per_transaction));
+    assert_eq!(PRESENT.sharing, Sharing::ReadFirst);
+    has(append, "if self.is_shared.load(Ordering::Relaxed) { self.read_first().await?; } loop {".to_owned());
+    has(append, "self.is_shared.store(counter.n > n, Ordering::Relaxed);".to_owned());
+    has(append, "self.is_shared.store(n != last, Ordering::Relaxed);".to_owned());
     let policy = "shared/dynamo/src/sending.rs";
     has(policy, format!("base: Duration::from_millis({})", backoff / MS));
     has(policy, format!("cap: Duration::from_secs({})", backoff_cap / MS / 1_000));
