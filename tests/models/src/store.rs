@@ -13,78 +13,24 @@ use std::{
 
 use aws_sdk_dynamodb::Client as Dynamo;
 use nameservice_model::{
-    Call, Error, LeasePublisher as _, PushOutcome, Publisher as _, RefPublisher as _, Released, RequestId,
+    Call, Error, LeasePublisher as _, Publisher as _, PushOutcome, RefPublisher as _, Released, RequestId,
 };
 use nameservice_store::Store;
 use stateright::{Model, Property};
 
 use crate::{
-    expressions::{Attribute, Change, Item, Operand},
+    expressions::{Attribute, Item},
+    faults::Fault,
     machine::{address, answer_of, call_of, claim_of, lease_request, leased, push_of, unless_hidden},
     network::{Answer, CallName, Request, TIMES, Task},
     shared::Shared,
-    table::{Effect, Operation, Reply, Table},
+    table::{Operation, Reply, Table},
     truth::{Judged, Stored, Truth, properties},
     wire::{Asked, Next, RETRIES, Sent, run},
 };
 
 /// The names of the table's key.
 const KEYS: [&str; 2] = ["pk", "sk"];
-
-/// Where an item remembers the last calls.
-const RING: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
-
-/// What is taken out of the requests or their replies, so that it is seen to be missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// Nothing.
-    None,
-    /// The condition that the item does not remember the call.
-    RingUnread,
-    /// All calls that an item remembers.
-    RingUnwritten,
-    /// The two oldest of the calls that an item remembers.
-    ShortRing,
-    /// The conditions of the head's value.
-    HeadUnread,
-    /// The conditions of the lease in a push under one.
-    LeaseUnread,
-    /// The condition of the token in a push under a lease.
-    TokenUnread,
-    /// The next token: every lease has the first one.
-    TokenKept,
-    /// The doubt: a lost reply looks like a service that was never reached.
-    NoDoubt,
-    /// The identity: a call that is sent again has another id.
-    FreshIds,
-}
-
-impl Fault {
-    /// Takes out of a request what this fault is about.
-    fn strip(self, operation: &mut Operation) {
-        let is_transaction = matches!(operation, Operation::Transact(_));
-        let (conditions, changes): (&[&str], &[&str]) = match self {
-            Self::RingUnread => (&RING, &[]),
-            Self::RingUnwritten => (&[], &RING),
-            Self::ShortRing => (&[], &["request_id_2", "request_id_3"]),
-            Self::HeadUnread => (&["commit_id", "commit_t"], &[]),
-            Self::LeaseUnread if is_transaction => (&["lease", "lease_token"], &[]),
-            Self::TokenUnread if is_transaction => (&["lease_token"], &[]),
-            _ => (&[], &[]),
-        };
-        for write in operation.writes() {
-            write.condition = std::mem::take(&mut write.condition).without(conditions);
-            if let Effect::Update(of) = &mut write.effect {
-                of.retain(|change| !changes.contains(&change.attribute()));
-                for change in of.iter_mut().filter(|change| change.attribute() == "lease_token") {
-                    if let (Self::TokenKept, Change::Set(_, next)) = (self, change) {
-                        *next = Operand::Value(Attribute::N(1));
-                    }
-                }
-            }
-        }
-    }
-}
 
 /// How the record has come to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +65,7 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// A request as it was sent, how it was understood, and the token of its transaction.
+/// A call, and the replies that its code has had so far.
 type Run = (Request, Vec<Reply>);
 
 /// How far runs of the code have come: the same run is the same everywhere.

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    expressions::{Attribute, Change, Condition, Item, item_of, json_of},
+    expressions::{Attribute, Condition, Item, Update, item_of, json_of},
     shared::Shared,
 };
 
@@ -52,7 +52,7 @@ pub struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
     /// Changes attributes.
-    Update(Vec<Change>),
+    Update(Vec<Update>),
     /// Puts the item.
     Put(Item),
     /// Nothing: only the condition counts.
@@ -114,12 +114,20 @@ impl Operation {
             }
             "Query" => {
                 assert_eq!(request["ConsistentRead"], true);
-                assert!(request["IndexName"].is_null() && request["ExclusiveStartKey"].is_null() && request["ProjectionExpression"].is_null(), "not modelled");
+                assert!(
+                    request["IndexName"].is_null()
+                        && request["ExclusiveStartKey"].is_null()
+                        && request["ProjectionExpression"].is_null(),
+                    "not modelled"
+                );
                 let condition = request["KeyConditionExpression"].as_str().expect("a Query has a condition");
                 Self::Query {
                     condition: Condition::read(condition, request),
                     is_forward: request["ScanIndexForward"].as_bool().unwrap_or(true),
-                    limit: request["Limit"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
+                    limit: request["Limit"]
+                        .as_u64()
+                        .and_then(|limit| usize::try_from(limit).ok())
+                        .unwrap_or(usize::MAX),
                 }
             }
             other => panic!("the request {other} is not modelled"),
@@ -143,7 +151,7 @@ impl Write {
         let (key, effect) = match name {
             "Update" => {
                 let update = request["UpdateExpression"].as_str().expect("an update has an expression");
-                (item_of(&request["Key"]), Effect::Update(Change::read(update, request)))
+                (item_of(&request["Key"]), Effect::Update(Update::read(update, request)))
             }
             "Put" => (item_of(&request["Item"]), Effect::Put(item_of(&request["Item"]))),
             "ConditionCheck" => (item_of(&request["Key"]), Effect::Check),
@@ -213,7 +221,7 @@ impl<T: Ord + Clone> Table<T> {
                     let key = [&write.key.0, &write.key.1];
                     keys.into_iter().map(str::to_owned).zip(key.map(|part| Attribute::S(part.clone()))).collect()
                 });
-                Change::apply(changes, &mut item);
+                Update::apply(changes, &mut item);
                 item
             }
         };

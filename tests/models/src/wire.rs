@@ -32,11 +32,8 @@ use crate::{
 };
 
 /// The retries of the code: as many as there are lost replies, and no deadline that ends them.
-pub const RETRIES: RetryPolicy = RetryPolicy {
-    deadline: Duration::from_secs(3600),
-    base: Duration::from_millis(1),
-    cap: Duration::from_millis(1),
-};
+pub const RETRIES: RetryPolicy =
+    RetryPolicy { deadline: Duration::from_secs(3600), base: Duration::from_millis(1), cap: Duration::from_millis(1) };
 
 /// How far a run has come.
 #[derive(Clone, Debug)]

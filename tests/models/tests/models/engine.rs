@@ -43,7 +43,7 @@ impl Engine {
         let schema = [(keys[0], "HASH"), (keys[1], "RANGE")];
         let schema = schema.map(|(name, role)| json!({ "AttributeName": name, "KeyType": role }));
         let table = json!({
-            "TableName": "t",
+            "TableName": "records",
             "BillingMode": "PAY_PER_REQUEST",
             "AttributeDefinitions": keys.map(attribute),
             "KeySchema": schema,
@@ -59,25 +59,25 @@ impl Engine {
     fn set(&self, key: &Key, item: Option<&Item>) {
         match item {
             Some(item) => {
-                let put = json!({ "TableName": "t", "Item": json_of(item) });
+                let put = json!({ "TableName": "records", "Item": json_of(item) });
                 self.database.put_item(serde_json::from_value(put).unwrap()).unwrap();
             }
             None => {
-                let delete = json!({ "TableName": "t", "Key": self.key(key) });
+                let delete = json!({ "TableName": "records", "Key": self.key(key) });
                 self.database.delete_item(serde_json::from_value(delete).unwrap()).unwrap();
             }
         }
     }
 
     fn get(&self, key: &Key) -> Option<Item> {
-        let get = json!({ "TableName": "t", "Key": self.key(key), "ConsistentRead": true });
+        let get = json!({ "TableName": "records", "Key": self.key(key), "ConsistentRead": true });
         let found = sent(self.database.get_item(serde_json::from_value(get).unwrap()));
         found.get("Item").map(item_of)
     }
 
     fn answer(&self, (target, request): &Sent) -> Value {
         let mut request = request.clone();
-        request["TableName"] = json!("t");
+        request["TableName"] = json!("records");
         // What it costs is no part of what is compared, and each is meant to be evaluated.
         let members = request.as_object_mut().unwrap();
         members.remove("ReturnConsumedCapacity");
@@ -86,7 +86,11 @@ impl Engine {
             "UpdateItem" => sent(self.database.update_item(serde_json::from_value(request).unwrap())),
             "TransactWriteItems" => {
                 for action in request["TransactItems"].as_array_mut().unwrap() {
-                    action.as_object_mut().unwrap().values_mut().for_each(|action| action["TableName"] = json!("t"));
+                    action
+                        .as_object_mut()
+                        .unwrap()
+                        .values_mut()
+                        .for_each(|action| action["TableName"] = json!("records"));
                 }
                 sent(self.database.transact_write_items(serde_json::from_value(request).unwrap()))
             }
@@ -104,7 +108,8 @@ fn essence(answer: &Value) -> Value {
         let of = |reason: &Value| json!([reason["Code"], reason.get("Item").map(|item| json_of(&item_of(item)))]);
         reasons.iter().map(of).collect::<Vec<_>>()
     });
-    let found = answer["Items"].as_array().map(|found| found.iter().map(|item| json_of(&item_of(item))).collect::<Vec<_>>());
+    let found =
+        answer["Items"].as_array().map(|found| found.iter().map(|item| json_of(&item_of(item))).collect::<Vec<_>>());
     json!([answer["__type"], items("Attributes"), items("Item"), reasons, found])
 }
 
@@ -182,7 +187,9 @@ fn random_item((keys, key): ([&str; 2], &Key), sent: &Sent, choices: &mut impl I
 fn keys_of(operation: &mut Operation) -> Vec<Key> {
     match operation {
         Operation::Get(key) => vec![key.clone()],
-        Operation::Query { .. } => ["config", "head", "meta", "status"].map(|sort| ("mydb:main".to_owned(), sort.to_owned())).into(),
+        Operation::Query { .. } => {
+            ["config", "head", "meta", "status"].map(|sort| ("mydb:main".to_owned(), sort.to_owned())).into()
+        }
         writes => writes.writes().iter().map(|write| write.key.clone()).collect(),
     }
 }
@@ -191,34 +198,42 @@ fn keys_of(operation: &mut Operation) -> Vec<Key> {
 pub(crate) fn agrees(keys: [&'static str; 2], requests: &[Sent]) {
     let engine = Engine::new(keys);
     let mut applied = 0;
-    let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, cases: 2_000, ..ProptestConfig::default() });
+    let mut runner =
+        TestRunner::new(ProptestConfig { failure_persistence: None, cases: 2_000, ..ProptestConfig::default() });
     let applied_in = std::cell::RefCell::new(&mut applied);
-    let compared = runner.run(&(any::<Index>(), proptest::collection::vec(any::<u8>(), 256)), |(which, choices): (Index, Choices)| {
-        let sent = which.get(requests);
-        let mut operation = Operation::read(&sent.0, &sent.1, keys);
-        let mut choices = choices.into_iter();
-        let mut table: Table<()> = Table::default();
-        let touched = keys_of(&mut operation);
-        for key in &touched {
-            let item = random_item((keys, key), sent, &mut choices);
-            engine.set(key, item.as_ref());
-            if let Some(item) = item {
-                Arc::make_mut(&mut table.items).insert(key.clone(), Shared::new(item));
+    let compared = runner.run(
+        &(any::<Index>(), proptest::collection::vec(any::<u8>(), 256)),
+        |(which, choices): (Index, Choices)| {
+            let sent = which.get(requests);
+            let mut operation = Operation::read(&sent.0, &sent.1, keys);
+            let mut choices = choices.into_iter();
+            let mut table: Table<()> = Table::default();
+            let touched = keys_of(&mut operation);
+            for key in &touched {
+                let item = random_item((keys, key), sent, &mut choices);
+                engine.set(key, item.as_ref());
+                if let Some(item) = item {
+                    Arc::make_mut(&mut table.items).insert(key.clone(), Shared::new(item));
+                }
             }
-        }
-        let before = table.clone();
-        let (reply, _): (Reply, bool) = table.answer(&operation, None, keys);
-        let (_, ours) = reply.to_http(&operation).unwrap();
-        let theirs = engine.answer(sent);
-        assert_eq!(essence(&ours), essence(&theirs), "{sent:#?}\n{before:#?}");
-        for key in &touched {
-            assert_eq!(table.items.get(key).map(|item| (**item).clone()), engine.get(key), "{sent:#?}\n{before:#?}");
-            engine.set(key, None);
-        }
-        let writes = operation.writes().iter().any(|write| write.effect != Effect::Check);
-        **applied_in.borrow_mut() += usize::from(writes && matches!(reply, Reply::Written(_) | Reply::Committed));
-        Ok(())
-    });
+            let before = table.clone();
+            let (reply, _): (Reply, bool) = table.answer(&operation, None, keys);
+            let (_, ours) = reply.to_http(&operation).unwrap();
+            let theirs = engine.answer(sent);
+            assert_eq!(essence(&ours), essence(&theirs), "{sent:#?}\n{before:#?}");
+            for key in &touched {
+                assert_eq!(
+                    table.items.get(key).map(|item| (**item).clone()),
+                    engine.get(key),
+                    "{sent:#?}\n{before:#?}"
+                );
+                engine.set(key, None);
+            }
+            let writes = operation.writes().iter().any(|write| write.effect != Effect::Check);
+            **applied_in.borrow_mut() += usize::from(writes && matches!(reply, Reply::Written(_) | Reply::Committed));
+            Ok(())
+        },
+    );
     if let Err(TestError::Fail(reason, input)) = compared {
         panic!("{reason}\n{input:?}");
     }

@@ -3,14 +3,14 @@
 mod engine;
 
 use nameservice_models::{
-    Explored, depth, explore,
+    Explored, depth, explore, faults,
     machine::Machine,
     network::{
         Fault, Network, Service,
         Task::{self, Acquire, Push, PushOlder, PushUnderLease, Release},
     },
     replica::{self, Replication},
-    store::{self, Calls, Origin},
+    store::{Calls, Origin},
 };
 
 /// Clients that push one head, one of them more often than an item remembers.
@@ -23,6 +23,8 @@ const PAIR: &[&[Task]] = &[&[Push], &[PushOlder, PushOlder, PushOlder, PushOlder
 /// A holder with a push under way, the same holder started again, and another one.
 const SUCCESSION: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease], &[Acquire { holder: 1 }], &[Acquire { holder: 2 }]];
+/// The first push and the first lease of a record, at once.
+const FIRST: &[&[Task]] = &[&[Acquire { holder: 1 }, PushUnderLease], &[Push]];
 /// A holder that releases its lease, and a successor that pushes.
 const RELEASE: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease, Release { holder: 1 }], &[Acquire { holder: 2 }, PushUnderLease]];
@@ -97,16 +99,24 @@ fn the_store_answers_contending_clients_truly() {
 fn the_store_fences_overtaken_holders() {
     store_holds("store, succession", SUCCESSION, 2, |calls| calls.clock_steps = 1);
     store_holds("store, release", RELEASE, 2, |calls| calls.clock_steps = 1);
+    store_holds("store, succession, tokens forgotten", SUCCESSION, 2, |calls| {
+        (calls.clock_steps, calls.repeats, calls.remembers_tokens) = (1, 0, false);
+    });
+}
+
+#[test]
+fn the_store_completes_what_other_servers_have_left_out() {
+    store_holds("store, a meta item alone", FIRST, 2, |calls| calls.origin = Origin::Meta);
 }
 
 #[test]
 fn the_table_of_the_models_answers_as_an_engine_does() {
     let mut requests = Vec::new();
     let sets: [(&[&[Task]], Origin); 4] =
-        [(CONTENTION, Origin::Ours), (SUCCESSION, Origin::Ours), (RELEASE, Origin::Ours), (SUCCESSION, Origin::Meta)];
+        [(PAIR, Origin::Ours), (SUCCESSION, Origin::Ours), (RELEASE, Origin::Ours), (FIRST, Origin::Meta)];
     for (tasks, origin) in sets {
         let mut calls = Calls::new(tasks);
-        (calls.origin, calls.clock_steps, calls.repeats) = (origin, 1, 0);
+        (calls.origin, calls.clock_steps, calls.repeats) = (origin, usize::from(tasks == SUCCESSION), 0);
         explore("store, for its requests", calls.clone(), None);
         requests.extend(calls.sent());
     }
@@ -130,7 +140,7 @@ fn planted_bugs_of_the_state_machine_are_found() {
 
 #[test]
 fn planted_bugs_of_the_store_are_found() {
-    use store::Fault;
+    use faults::Fault;
     let found = |name: &str, tasks: &[&[Task]], fault: Fault, property: &'static str| {
         let mut calls = Calls::new(tasks);
         (calls.fault, calls.clock_steps) = (fault, 1);
