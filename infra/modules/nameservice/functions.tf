@@ -351,7 +351,7 @@ locals {
     feed                = aws_dynamodb_table.feed.arn
     topic               = aws_sns_topic.changes.arn
     dead_letters        = aws_sqs_queue.dead_letters.arn
-    views               = one(aws_dynamodb_table.views[*].arn)
+    views               = one(module.views[*].arn)
     doorbell            = one(aws_sqs_queue.doorbell[*].arn)
     search              = try("${var.search.domain_arn}/${var.search.index}/*", null)
     search_queue        = one(aws_sqs_queue.search[*].arn)

@@ -31,7 +31,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
       },
       var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
-      contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(aws_dynamodb_table.views[*].name) } : {},
+      contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(module.views[*].name) } : {},
       # Shows that there is a search.
       var.search != null && each.key == "health_get" ? { NAMESERVICE_SEARCH_URL = var.search.url } : {},
       var.search != null && contains(keys(each.value.actions), "search") ? {

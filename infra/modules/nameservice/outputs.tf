@@ -20,12 +20,12 @@ output "feed_table_name" {
 
 output "view_table_name" {
   description = "Name of the table of the read model, where there is one."
-  value       = one(aws_dynamodb_table.views[*].name)
+  value       = one(module.views[*].name)
 }
 
 output "view_table_arn" {
   description = "ARN of the table of the read model, where there is one."
-  value       = one(aws_dynamodb_table.views[*].arn)
+  value       = one(module.views[*].arn)
 }
 
 output "topic_arn" {

@@ -146,7 +146,7 @@ run "a_key_of_the_customer" {
   }
 
   assert {
-    condition     = aws_sqs_queue.doorbell[0].kms_master_key_id == var.kms_key_arn && aws_dynamodb_table.views[0].server_side_encryption[0].kms_key_arn == var.kms_key_arn
+    condition     = aws_sqs_queue.doorbell[0].kms_master_key_id == var.kms_key_arn && strcontains(module.views[0].writer_policy, var.kms_key_arn)
     error_message = "The read model is encrypted with the key, too: its policy must admit SNS."
   }
 
@@ -241,7 +241,7 @@ run "a_vpc_with_endpoints" {
   }
 
   assert {
-    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn, aws_dynamodb_table.views[0].arn] : [arn, "${arn}/*"]]))
+    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn, module.views[0].arn] : [arn, "${arn}/*"]]))
     error_message = "The endpoint admits the tables of this deployment."
   }
 

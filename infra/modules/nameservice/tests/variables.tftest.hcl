@@ -203,7 +203,7 @@ run "read_model" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["view_projector"].environment[0].variables["NAMESERVICE_VIEW_TABLE"] == "fluree-nameservice-views" && aws_dynamodb_table.views[0].name == "fluree-nameservice-views"
+    condition     = aws_lambda_function.this["view_projector"].environment[0].variables["NAMESERVICE_VIEW_TABLE"] == "fluree-nameservice-views" && module.views[0].name == "fluree-nameservice-views"
     error_message = "The projector writes the table of the read model."
   }
 
@@ -308,7 +308,7 @@ run "an_archive_with_a_slash_too_many" {
 
 run "no_read_model" {
   assert {
-    condition     = length(aws_dynamodb_table.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
+    condition     = length(module.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
     error_message = "What is off costs something."
   }
 }
