@@ -322,15 +322,16 @@ async fn streams(r: &mut Recorder) {
 }
 
 /// Actions on other resources than tables: those that the mapping needs to read the stream on the function's behalf
-/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`, and
-/// `SendMessage`.
-const BESIDE_TABLES: [(&str, &[&str]); 3] = [
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`,
+/// `SendMessage`, and the publication of an event.
+const BESIDE_TABLES: [(&str, &[&str]); 4] = [
     (
         "stream",
         &["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"],
     ),
     ("topic", &["sns:Publish"]),
     ("dead_letters", &["sqs:SendMessage"]),
+    ("event_channels", &["appsync:EventPublish"]),
 ];
 
 /// What the mapping needs to receive messages on the projector's behalf

@@ -33,6 +33,22 @@ output "topic_arn" {
   value       = aws_sns_topic.changes.arn
 }
 
+output "event_hosts" {
+  description = "Hosts of the AppSync Events API, or null without `event_channels`: `REALTIME` for subscribers (`wss://HOST/event/realtime`), `HTTP` for publishers."
+  value       = one(aws_appsync_api.events[*].dns)
+}
+
+output "event_subscriber_policy" {
+  description = "IAM policy, as JSON, of a role that subscribes to channels of records, or null without `event_channels`."
+  value = one([for api in aws_appsync_api.events[*] : jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      { Effect = "Allow", Action = "appsync:EventConnect", Resource = api.api_arn },
+      { Effect = "Allow", Action = "appsync:EventSubscribe", Resource = one(aws_appsync_channel_namespace.records[*].channel_namespace_arn) },
+    ]
+  })])
+}
+
 output "search_queue_url" {
   description = "URL of the queue that `search_sink` takes, or null without `search`: where its dead letters are replayed to."
   value       = one(aws_sqs_queue.search[*].id)

@@ -297,6 +297,15 @@ run "archive_at_the_root_of_its_bucket" {
   }
 }
 
+run "a_namespace_that_no_channel_can_begin_with" {
+  command = plan
+
+  variables {
+    event_channels = { namespace = "name_service" }
+  }
+  expect_failures = [var.event_channels]
+}
+
 run "an_archive_with_a_slash_too_many" {
   command = plan
 
