@@ -186,6 +186,8 @@ fn appsync() -> Signer {
 
 /// Makes an Event API with a namespace for signed callers; returns its hosts for publishers and for subscribers.
 async fn event_api(url: &str, namespace: &str) -> (String, String) {
+    // An error says that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
     let ask = async |path: &str, body: Value| -> Value {
         let url = format!("{url}{path}");
