@@ -1,6 +1,11 @@
 //! `GET /metrics`: what the service counts and measures, as text for Prometheus. docs/metrics.md has the table.
 
-use std::{io, sync::LazyLock, time::Duration};
+use std::{
+    io,
+    sync::{LazyLock, Once},
+    thread,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -12,7 +17,7 @@ use axum::{
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nameservice_http::App;
-use tokio::{net::TcpListener, time::interval};
+use tokio::net::TcpListener;
 
 use crate::upstream::Upstream;
 
@@ -113,19 +118,25 @@ impl Sampled {
 
 /// Returns the route of the metrics, and begins to measure.
 pub(crate) fn router(sampled: Sampled) -> Router {
-    if RECORDER.is_some() {
-        // Ends with the runtime.
-        tokio::spawn(async {
-            let mut due = interval(UPKEEP);
-            loop {
-                due.tick().await;
-                if let Some(recorder) = RECORDER.as_ref() {
-                    recorder.run_upkeep();
-                }
-            }
-        });
+    static BEGUN: Once = Once::new();
+    if let Some(recorder) = RECORDER.as_ref() {
+        BEGUN.call_once(|| keep_up(recorder));
     }
     Router::new().route("/metrics", get(text)).with_state(sampled)
+}
+
+/// Puts durations into their buckets for as long as the process runs, on a thread of its own: while the runtime of the service
+/// has any timer, its threads arm one of the kernel's whenever they wait for a request.
+fn keep_up(recorder: &'static PrometheusHandle) {
+    let run = || {
+        loop {
+            thread::sleep(UPKEEP);
+            recorder.run_upkeep();
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("metrics-upkeep".to_owned()).spawn(run) {
+        tracing::warn!(%error, "durations are put into their buckets only when they are read");
+    }
 }
 
 /// Serves the metrics alone, at a listener of their own.
