@@ -271,9 +271,11 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
     let mut position = 0;
     for t in 1..=3 {
         for address in [&others, &mine] {
-            match t {
-                1 => drop(table.store.create_ledger(&Call::fresh(), address, Some(&new_head(1)), None).await.unwrap()),
-                _ => drop(table.store.push_head(&Call::fresh(), address, &older(head(t))).await.unwrap().applied()),
+            let call = Call::fresh();
+            if t == 1 {
+                table.store.create_ledger(&call, address, Some(&new_head(1)), None).await.unwrap().applied();
+            } else {
+                table.store.push_head(&call, address, &older(head(t))).await.unwrap().applied();
             }
         }
         // All that the stream has had: what was delivered before rings again, with the position that it has.
