@@ -309,7 +309,7 @@ def cli(program):
 
 
 def terraform(_program):
-    modules = [ROOT / "infra/modules" / name for name in ("graphql", "nameservice")]
+    modules = [ROOT / "infra/modules" / name for name in ("graphql", "nameservice", "read-model")]
     return {module / "README.md": tables_of(module) for module in modules}
 
 

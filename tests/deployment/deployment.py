@@ -215,7 +215,7 @@ class Deployment:
     """The copy of the module, applied."""
 
     def __init__(self, folder, older_provider, tools, cloud, issuer):
-        self.folder, self.module = folder, folder / "module"
+        self.folder, self.module, self.older_provider = folder, folder / "module", older_provider
         self.module.mkdir()
         self.environment = {
             **os.environ,
@@ -243,8 +243,14 @@ class Deployment:
         (folder / "schema" / "main.tf").write_text(REQUIRED)
         self.terraform("init", folder="schema")
         (folder / "schema.json").write_text(self.terraform("providers", "schema", "-json", folder="schema"))
-        copy = [older_provider, ROOT / "infra" / "modules" / "nameservice", self.module, folder / "schema.json"]
-        self.dropped = subprocess.run(copy, check=True, capture_output=True, text=True).stdout
+        self.dropped = self.copy("nameservice", self.module) + self.copy("read-model", folder / "read-model")
+        (folder / "read-model" / "zz_test_override.tf").write_text(REQUIRED)
+
+    def copy(self, module, to):
+        """Copies a module for the older provider; returns what had to be left out, a line each."""
+        command = [self.older_provider, ROOT / "infra" / "modules" / module, to, self.folder / "schema.json"]
+        left_out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return "".join(f"{module}: {line}\n" for line in left_out.splitlines())
 
     def terraform(self, *arguments, folder="module"):
         command = ["terraform", f"-chdir={self.folder / folder}", *arguments]

@@ -52,12 +52,24 @@ fn main() -> Result<(), Box<dyn Error>> {
             !speaks
         });
         let name = path.file_name().ok_or("a file without a name")?;
-        fs::write(Path::new(copy).join(name), body.to_string())?;
+        fs::write(Path::new(copy).join(name), without(body.to_string(), &gone))?;
     }
     for name in dropped {
         println!("{name}");
     }
     Ok(())
+}
+
+/// What an option gives is `one(…)` of a resource that it makes: `null` where that resource is not there.
+fn without(mut text: String, gone: &BTreeSet<String>) -> String {
+    for address in gone {
+        let reference = format!("one({address}*].");
+        while let Some(start) = text.find(&reference) {
+            let end = text[start..].find(')').map_or(text.len(), |end| start + end + 1);
+            text.replace_range(start..end, "null");
+        }
+    }
+    text
 }
 
 /// Whether a block of a file stays; one that stays loses what is not known.

@@ -322,15 +322,16 @@ async fn streams(r: &mut Recorder) {
 }
 
 /// Actions on other resources than tables: those that the mapping needs to read the stream on the function's behalf
-/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`, and
-/// `SendMessage`.
-const BESIDE_TABLES: [(&str, &[&str]); 3] = [
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`,
+/// `SendMessage`, and the publication of an event.
+const BESIDE_TABLES: [(&str, &[&str]); 4] = [
     (
         "stream",
         &["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"],
     ),
     ("topic", &["sns:Publish"]),
     ("dead_letters", &["sqs:SendMessage"]),
+    ("event_channels", &["appsync:EventPublish"]),
 ];
 
 /// What the mapping needs to receive messages on the projector's behalf
@@ -441,6 +442,29 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     }
     assert!(recorder.seen.is_empty(), "not in local.functions: {:?}", recorder.seen.keys());
     assert!(differences.is_empty(), "infra/modules/nameservice/functions.tf:\n{}", differences.join("\n"));
+}
+
+/// The policies of `infra/modules/read-model` are for any projection: its writer does what the projector of records does.
+#[tokio::test]
+async fn the_policies_of_a_read_model_allow_what_its_writer_and_its_readers_do() {
+    let actions = |name: &str| infra::strings(infra::local_of(&infra::READ_MODEL, name));
+    assert_eq!(actions("writer_actions"), FUNCTIONS["view_projector"].actions["views"]);
+
+    let table = &Service::start().await.table;
+    let name = table_of(&table.name);
+    View::new(table.client.clone(), &name, &RECORDS).ensure_table().await.unwrap();
+    let rows: TableRows<RecordRow> = TableRows::new(View::new(endpoint_client(table.proxy.url()), &name, &RECORDS));
+    let passed = table.proxy.actions_passed();
+    rows.get(&at("mydb")).await.unwrap();
+    for index in RECORDS.indexes {
+        rows.page((index.name, "ledger"), "", None, 10).await.unwrap();
+    }
+    let seen = table.proxy.actions_after(passed);
+    let of = |indexed: bool| -> BTreeSet<String> {
+        let kept = seen.iter().filter(|action| action.index.is_some() == indexed);
+        kept.map(|action| action.name.clone()).collect()
+    };
+    assert_eq!((of(false), of(true)), (actions("reader_actions"), actions("index_reader_actions")));
 }
 
 /// There are no other policies than those that the module's own tests compare with the list.

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hcl_edit::{expr::Expression, structure::Body};
+use hcl_edit::{
+    expr::{Expression, Object},
+    structure::Body,
+};
 use nameservice_feed::{DESCRIPTION, Feed};
 use nameservice_model::ConcernKind;
 use nameservice_projector::records::{RECORDS, table_of};
 use nameservice_store::schema::{ATTR_PK, ATTR_SK, ATTR_TTL, INDEXES, SK_META, sk_of};
-use nameservice_tests::infra::{key, local, resource, strings};
+use nameservice_tests::infra::{MODULE, READ_MODEL, block_of, key, local, resource, strings};
 use nameservice_views::{self as feed, KeyType, Projection};
 
 /// Keys, indexes and expiry of a table.
@@ -45,9 +48,7 @@ fn keys(body: &Body) -> (String, String) {
 /// Returns the shape of a table in the module. Panics unless it is on demand by default, encrypted, and restorable.
 fn shape(name: &str) -> Shape {
     let table = resource("aws_dynamodb_table", name);
-    // A rebuild of the read model writes all rows at once, and nothing for weeks.
-    let mode = if name == "views" { r#""PAY_PER_REQUEST""# } else { "local.billing_mode" };
-    assert_eq!(table.get_attribute("billing_mode").unwrap().value.to_string().trim(), mode);
+    assert_eq!(written(table, "billing_mode"), "local.billing_mode");
     assert_eq!(
         local("billing_mode").to_string().trim(),
         r#"var.provisioned_capacity == null ? "PAY_PER_REQUEST" : "PROVISIONED""#
@@ -56,8 +57,7 @@ fn shape(name: &str) -> Shape {
     assert!(is_on(block("point_in_time_recovery"), "enabled"));
     assert!(is_on(block("server_side_encryption"), "enabled"));
     assert!(is_on(block("ttl"), "enabled"));
-    let protection = table.get_attribute("deletion_protection_enabled").unwrap().value.to_string();
-    assert_eq!(protection.trim(), "var.deletion_protection");
+    assert_eq!(written(table, "deletion_protection_enabled"), "var.deletion_protection");
     let index = |body: &Body| Index {
         keys: keys(body),
         carries: match text(body, "projection_type").as_str() {
@@ -81,6 +81,41 @@ fn shape(name: &str) -> Shape {
             .collect(),
         ttl: text(block("ttl"), "attribute_name"),
         stream,
+    }
+}
+
+/// An attribute, as it is written.
+fn written(body: &Body, name: &str) -> String {
+    body.get_attribute(name).unwrap_or_else(|| panic!("no {name}")).value.to_string().trim().to_owned()
+}
+
+/// The members of an object whose keys are names.
+fn members(object: &Object) -> BTreeMap<String, &Expression> {
+    object.iter().map(|(name, value)| (key(name), value.expr())).collect()
+}
+
+/// Returns the shape that a declaration for the module `read-model` has. Panics if it has what these tests do not read.
+fn declared(declaration: &Expression) -> Shape {
+    fn word(value: Option<&&Expression>) -> String {
+        value.and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+    }
+    let declaration = members(declaration.as_object().unwrap());
+    assert!(declaration.keys().all(|name| ["indexes", "partition_key", "ttl"].contains(&name.as_str())));
+    let indexes = members(declaration["indexes"].as_object().unwrap()).into_iter().map(|(name, index)| {
+        let index = members(index.as_object().unwrap());
+        assert!(index.keys().all(|name| ["partition_key", "sort_key"].contains(&name.as_str())));
+        // ALL is what the module projects by default.
+        (name, Index { keys: (word(index.get("partition_key")), word(index.get("sort_key"))), carries: None })
+    });
+    let indexes: BTreeMap<_, _> = indexes.collect();
+    let keys = (word(declaration.get("partition_key")), String::new());
+    let texts = indexes.values().map(|index| &index.keys).chain([&keys]);
+    Shape {
+        texts: texts.flat_map(|(hash, range)| [hash, range]).filter(|key| !key.is_empty()).cloned().collect(),
+        keys,
+        indexes,
+        ttl: word(declaration.get("ttl")),
+        stream: None,
     }
 }
 
@@ -149,9 +184,29 @@ fn the_table_of_the_feed_is_the_one_that_the_feed_has_drawn() {
 
 #[test]
 fn the_table_of_the_read_model_is_the_one_that_its_rows_are_for() {
-    assert_eq!(shape("views"), described(&RECORDS));
-    let name = resource("aws_dynamodb_table", "views").get_attribute("name").unwrap().value.to_string();
-    assert_eq!(name.trim().trim_matches('"'), table_of("${local.table.name}"));
+    let views = block_of(&MODULE, "module", &["views"]);
+    assert_eq!(declared(&views.get_attribute("declaration").unwrap().value), described(&RECORDS));
+    assert_eq!(text(views, "source"), "../read-model");
+    assert_eq!(written(views, "name").trim_matches('"'), table_of("${local.table.name}"));
+    for same in ["kms_key_arn", "recovery_period_in_days", "deletion_protection"] {
+        assert_eq!(written(views, same), format!("var.{same}"));
+    }
+    // A rebuild writes all rows at once, and nothing for weeks.
+    assert!(views.get_attribute("provisioned_capacity").is_none());
+}
+
+/// Everything that a declaration can have has come to the table: `terraform test` compares values, this the defaults.
+#[test]
+fn a_table_of_a_read_model_has_the_defaults_of_those_that_the_library_makes() {
+    let declaration = block_of(&READ_MODEL, "variable", &["declaration"]);
+    let defaults = written(declaration, "type").split_whitespace().collect::<Vec<_>>().join(" ");
+    for default in [
+        format!(r#"partition_key = optional(string, "{}")"#, RECORDS.partition_key),
+        r#"projection = optional(string, "ALL")"#.to_owned(),
+        "stream = optional(bool, false)".to_owned(),
+    ] {
+        assert!(defaults.contains(&default), "{default} is not in {defaults}");
+    }
 }
 
 /// Permissions name indexes: each name is that of one index of one table.
@@ -170,7 +225,8 @@ fn every_index_can_be_named_in_a_permission() {
         ("feed".to_owned(), "aws_dynamodb_table.feed.arn".to_owned()),
         ("topic".to_owned(), "aws_sns_topic.changes.arn".to_owned()),
         ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
-        ("views".to_owned(), "one(aws_dynamodb_table.views[*].arn)".to_owned()),
+        ("event_channels".to_owned(), "one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)".to_owned()),
+        ("views".to_owned(), "one(module.views[*].arn)".to_owned()),
         ("doorbell".to_owned(), "one(aws_sqs_queue.doorbell[*].arn)".to_owned()),
         ("search".to_owned(), r#"try("${var.search.domain_arn}/${var.search.index}/*", null)"#.to_owned()),
         ("search_queue".to_owned(), "one(aws_sqs_queue.search[*].arn)".to_owned()),

@@ -133,7 +133,7 @@ async fn requests_to_a_domain_are_signed() {
     let credentials =
         aws_sdk_sqs::config::Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
     let credentials = aws_sdk_sqs::config::SharedCredentialsProvider::new(credentials);
-    let signer = nameservice_opensearch::Signer::new(credentials, "eu-central-1");
+    let signer = nameservice_opensearch::Signer::new(credentials, "eu-central-1", nameservice_opensearch::SERVICE);
     let index = OpenSearch::new(&format!("http://{address}"), "names", Some(signer)).unwrap();
     index.create().await.unwrap();
     assert!(index.get(&at("tenant/a:main")).await.unwrap().is_none());

@@ -3,9 +3,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use aws_sdk_sns::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_sqs::types::QueueAttributeName;
+use aws_sdk_sqs::{config::SharedCredentialsProvider, types::QueueAttributeName};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use futures_util::{SinkExt as _, StreamExt as _};
+use nameservice_api::doorbell::{Ring, channel};
+use nameservice_signer::Signer;
 use nameservice_tests::prelude::*;
-use stream_consumer::{Consumer, QueueOfDeadLetters, SnsTopic};
+use stream_consumer::{Consumer, Doorbell, QueueOfDeadLetters, SnsTopic};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{Message, client::IntoClientRequest as _},
+};
 
 use super::{records, whole};
 
@@ -169,4 +178,117 @@ async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     assert!(reasons.contains("`kind` is not of type S"), "{reasons:?}");
     assert_eq!(good, 5);
     assert_eq!(whole(&table.feed).await.len(), 3);
+}
+
+fn appsync() -> Signer {
+    Signer::new(SharedCredentialsProvider::new(credentials()), "us-east-1", "appsync")
+}
+
+/// Makes an Event API with a namespace for signed callers; returns its hosts for publishers and for subscribers.
+async fn event_api(url: &str, namespace: &str) -> (String, String) {
+    // An error says that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::new();
+    let ask = async |path: &str, body: Value| -> Value {
+        let url = format!("{url}{path}");
+        let mut request = http::Request::post(&url).body(body.to_string().into_bytes()).unwrap();
+        appsync().sign(&mut request, std::time::SystemTime::now()).await.unwrap();
+        let (parts, body) = request.into_parts();
+        let answer = http.post(url).headers(parts.headers).body(body).send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let signed = json!([{ "authType": "AWS_IAM" }]);
+    let config = json!({
+        "authProviders": signed, "connectionAuthModes": signed,
+        "defaultPublishAuthModes": signed, "defaultSubscribeAuthModes": signed,
+    });
+    let api = ask("/v2/apis", json!({ "name": "names", "eventConfig": config })).await;
+    let id = api["api"]["apiId"].as_str().unwrap().to_owned();
+    ask(&format!("/v2/apis/{id}/channelNamespaces"), json!({ "name": namespace })).await;
+    let host = |kind: &str| api["api"]["dns"][kind].as_str().unwrap().to_owned();
+    (host("HTTP"), host("REALTIME"))
+}
+
+struct Subscriber(WebSocketStream<TcpStream>);
+
+impl Subscriber {
+    /// Subscribes to a channel, as AppSync's clients do.
+    async fn to(address: &str, host: &str, channel: &str) -> Self {
+        let authorization = json!({ "host": host, "authorization": "AWS4-HMAC-SHA256 of the subscriber" });
+        let header = BASE64_URL_SAFE_NO_PAD.encode(authorization.to_string());
+        let mut request = format!("ws://{host}/event/realtime").into_client_request().unwrap();
+        let protocols = format!("aws-appsync-event-ws, header-{header}");
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut subscriber = Self(client_async(request, stream).await.unwrap().0);
+        subscriber.say(json!({ "type": "connection_init" })).await;
+        assert_eq!(subscriber.hear().await["type"], "connection_ack");
+        let subscribe = json!({ "type": "subscribe", "id": "1", "channel": channel, "authorization": authorization });
+        subscriber.say(subscribe).await;
+        assert_eq!(subscriber.hear().await, json!({ "type": "subscribe_success", "id": "1" }));
+        subscriber
+    }
+
+    async fn say(&mut self, message: Value) {
+        self.0.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    /// The next message but `ka`, which keeps the connection.
+    async fn hear(&mut self) -> Value {
+        loop {
+            if let Message::Text(text) = self.0.next().await.unwrap().unwrap() {
+                let message: Value = serde_json::from_str(&text).unwrap();
+                if message["type"] != "ka" {
+                    return message;
+                }
+            }
+        }
+    }
+
+    async fn ring(&mut self) -> Ring {
+        let message = self.hear().await;
+        assert_eq!(message["type"], "data", "{message}");
+        serde_json::from_str(message["event"].as_str().unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
+    let Some(url) = endpoint() else { return };
+    let address = url.strip_prefix("http://").unwrap();
+    let (publish, subscribe) = event_api(&url, "names").await;
+    // The emulator finds an API by its host.
+    let (host, _) = publish.split_once(':').unwrap();
+    let http = reqwest::Client::builder().resolve(host, address.parse().unwrap()).build().unwrap();
+    let doorbell = Doorbell::over(http, &format!("http://{publish}/event"), "names", Some(appsync())).unwrap();
+    let service = Service::start().await;
+    let table = &service.table;
+    let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_doorbell(doorbell);
+    let (mine, others) = (at("tenant/a.b:main"), at("tenant/a-b:main"));
+    let mut subscriber = Subscriber::to(address, &subscribe, &channel("names", &mine)).await;
+    let mut position = 0;
+    for t in 1..=3 {
+        for address in [&others, &mine] {
+            let call = Call::fresh();
+            if t == 1 {
+                table.store.create_ledger(&call, address, Some(&new_head(1)), None).await.unwrap().applied();
+            } else {
+                table.store.push_head(&call, address, &older(head(t))).await.unwrap().applied();
+            }
+        }
+        // All that the stream has had: what was delivered before rings again, with the position that it has.
+        let answer = consumer.handle(json!({ "Records": records(table).await })).await;
+        assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
+        let ring = subscriber.ring().await;
+        assert!(ring.position > position);
+        assert_eq!(ring.change.as_ref().map(|change| change.address.as_str()), Some(mine.as_str()));
+        let path = format!("/v1/changes?after={position}&address={mine}");
+        let page = service.send(http::Method::GET, &path, &[], None).await.expect(200);
+        let found = page["changes"].as_array().unwrap();
+        assert_eq!(found.last().unwrap(), &json!(ring.change), "the ring names the newest of what is there");
+        assert!(found.iter().any(|change| change["concern"] == "head" && change["watermark"] == t));
+        position = page["position"].as_u64().unwrap();
+    }
 }

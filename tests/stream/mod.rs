@@ -4,6 +4,7 @@
 mod consumer;
 mod crashes;
 mod deliveries;
+mod doorbell;
 mod expected;
 mod identities;
 mod mapping;

@@ -1,4 +1,4 @@
-//! The Terraform module under `infra/modules/nameservice`, as far as Rust has to agree with it. It is parsed, never evaluated: what is looked
+//! The Terraform modules under `infra/modules`, as far as Rust has to agree with them. They are parsed, never evaluated: what is looked
 //! for here is written out there.
 
 use std::{
@@ -40,9 +40,14 @@ impl Function {
 /// IAM actions by the resource that they are for: `table`, `feed`, an index by its name, …
 pub type Actions = BTreeMap<String, BTreeSet<String>>;
 
-/// Every block of every file of the module.
-pub static MODULE: LazyLock<Vec<Block>> = LazyLock::new(|| {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/modules/nameservice");
+/// Every block of every file of the module `nameservice`.
+pub static MODULE: LazyLock<Vec<Block>> = LazyLock::new(|| blocks_of("nameservice"));
+
+/// The same of the module that makes tables of read models.
+pub static READ_MODEL: LazyLock<Vec<Block>> = LazyLock::new(|| blocks_of("read-model"));
+
+fn blocks_of(module: &str) -> Vec<Block> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/modules").join(module);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "tf"));
     files.sort();
@@ -52,7 +57,7 @@ pub static MODULE: LazyLock<Vec<Block>> = LazyLock::new(|| {
         body.into_blocks().collect::<Vec<_>>()
     };
     files.iter().flat_map(parse).collect()
-});
+}
 
 /// The list of functions.
 pub static FUNCTIONS: LazyLock<BTreeMap<String, Function>> = LazyLock::new(|| {
@@ -62,7 +67,12 @@ pub static FUNCTIONS: LazyLock<BTreeMap<String, Function>> = LazyLock::new(|| {
 
 /// A local value, as it is written.
 pub fn local(name: &str) -> &'static Expression {
-    let mut found = MODULE
+    local_of(&MODULE, name)
+}
+
+/// A local value of a module.
+pub fn local_of<'m>(module: &'m [Block], name: &str) -> &'m Expression {
+    let mut found = module
         .iter()
         .filter(|block| block.ident.as_str() == "locals")
         .filter_map(|block| block.body.get_attribute(name));
@@ -73,10 +83,15 @@ pub fn local(name: &str) -> &'static Expression {
 
 /// A resource, as it is written.
 pub fn resource(kind: &str, name: &str) -> &'static Body {
+    block_of(&MODULE, "resource", &[kind, name])
+}
+
+/// A block of a module with these labels.
+pub fn block_of<'m>(module: &'m [Block], ident: &str, labels: &[&str]) -> &'m Body {
     let labelled = |block: &&Block| {
-        block.ident.as_str() == "resource" && block.labels.iter().map(|label| label.as_str()).eq([kind, name])
+        block.ident.as_str() == ident && block.labels.iter().map(|label| label.as_str()).eq(labels.iter().copied())
     };
-    &MODULE.iter().find(labelled).unwrap_or_else(|| panic!("infra/ has no {kind}.{name}")).body
+    &module.iter().find(labelled).unwrap_or_else(|| panic!("infra/ has no {ident} {labels:?}")).body
 }
 
 /// The entry whose route takes a request, as the gateway would find it: an exact route before a greedy one.

@@ -1,7 +1,7 @@
 //! `search-index`: the OpenSearch index of a deployment.
 
 use clap::{Args, Subcommand};
-use nameservice_opensearch::{Created, DEFAULT_INDEX, OpenSearch, Rebuilt, Signer, rebuild};
+use nameservice_opensearch::{Created, DEFAULT_INDEX, OpenSearch, Rebuilt, SERVICE, Signer, rebuild};
 use serde_json::{Value, json};
 
 use super::copy::To;
@@ -48,14 +48,10 @@ impl SearchIndexArgs {
             false => None,
             true => {
                 let config = aws_config(None).await?;
-                let credentials = config.credentials_provider();
-                let region = config.region().map(|region| region.as_ref().to_owned());
-                match (credentials, region) {
-                    (Some(credentials), Some(region)) => Some(Signer::new(credentials, region)),
-                    _ => {
-                        return Err(Failure::Usage("--sign needs AWS credentials and a region: set AWS_REGION".into()));
-                    }
-                }
+                let signer = Signer::from_config(&config, SERVICE);
+                Some(signer.ok_or_else(|| {
+                    Failure::Usage("--sign needs AWS credentials and a region: set AWS_REGION".into())
+                })?)
             }
         };
         OpenSearch::new(&self.url, &self.index, signer).map_err(|error| Failure::Usage(error.to_string()))

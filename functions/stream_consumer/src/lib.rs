@@ -5,13 +5,15 @@
 //! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those behind them;
 //! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
 //! 3. changes that are not in the feed yet are appended;
-//! 4. all changes are published, also those that an earlier delivery appended: it may have ended in between.
+//! 4. all changes are published, also those that an earlier delivery appended: it may have ended in between. Meanwhile a
+//!    [`Doorbell`] rings for the records, whose rings may be lost.
 //!
 //! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
 //! changes of a record is their commit order (docs/specification.md, Change feed).
 
 mod dead_letters;
 mod delivery;
+mod doorbell;
 mod identities;
 mod topic;
 
@@ -29,10 +31,15 @@ use serde_json::Value;
 
 pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
 pub use delivery::Delivery;
+pub use doorbell::{Doorbell, NotRung, Rung};
 pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
 
 /// The ARN of the topic for changes. Without it they are only appended to the feed.
 const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
+/// The URL to publish events at, for the doorbell. Without it nothing rings.
+const DOORBELL: &str = "NAMESERVICE_DOORBELL_URL";
+/// The namespace of the doorbell's channels.
+const NAMESPACE: &str = "NAMESERVICE_DOORBELL_NAMESPACE";
 /// The URL of the dead-letter queue. Without it dead letters are stored in the feed's table.
 const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
 
@@ -42,6 +49,7 @@ pub struct Consumer {
     store: Store,
     feed: Feed,
     topic: Option<Arc<dyn Topic>>,
+    doorbell: Option<Doorbell>,
     dead_letters: Arc<dyn DeadLetters>,
 }
 
@@ -59,13 +67,20 @@ pub struct Consumed {
 impl Consumer {
     /// Creates a consumer of the store's stream into this feed. Dead letters go into the feed's table.
     pub fn new(store: Store, feed: Feed) -> Self {
-        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None }
+        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None, doorbell: None }
     }
 
     /// Also publishes the changes.
     #[must_use]
     pub fn with_topic(mut self, topic: Arc<dyn Topic>) -> Self {
         self.topic = Some(topic);
+        self
+    }
+
+    /// Also rings for readers that wait.
+    #[must_use]
+    pub fn with_doorbell(mut self, doorbell: Doorbell) -> Self {
+        self.doorbell = Some(doorbell);
         self
     }
 
@@ -100,7 +115,8 @@ impl Consumer {
             .iter()
             .map(|origin| batch[*origin].call().and_then(|call| call.traceparent()))
             .collect();
-        if let Some(published) = self.publish(&changes, &contexts).await {
+        let (published, ()) = tokio::join!(self.publish(&changes, &contexts), self.ring(&changes));
+        if let Some(published) = published {
             end = end.min(origins[published]);
         }
         measure(&changes, unreadable);
@@ -128,6 +144,17 @@ impl Consumer {
             }
         }
         (found, unreadable, batch.len())
+    }
+
+    /// Rings for the records of the changes. What is lost is counted, and no failure of the batch.
+    async fn ring(&self, changes: &[Change]) {
+        let Some(doorbell) = self.doorbell.as_ref().filter(|_| !changes.is_empty()) else { return };
+        let Rung { records, lost, error } = doorbell.ring(changes).await;
+        if lost > 0 {
+            let error = error.as_ref().map_or_else(|| "out of time".to_owned(), |error| chain(error));
+            tracing::warn!(lost, of = records, error, "rings were lost: readers find the changes when they next look");
+            counter!("nameservice_feed_rings_lost_total").increment(lost as u64);
+        }
     }
 
     /// Returns the number of published changes, where that is not all.
@@ -179,6 +206,12 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
     if let Some(queue) = variable(DEAD_LETTERS) {
         let queue = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), queue);
         consumer = consumer.with_dead_letters(Arc::new(queue));
+    }
+    match Doorbell::deployed() {
+        Ok(Some(doorbell)) => consumer = consumer.with_doorbell(doorbell),
+        Ok(None) => {}
+        // The feed goes on without it.
+        Err(error) => tracing::error!(error = chain(&error), "nothing rings"),
     }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let answer = consumer.handle(event.payload).await;

@@ -290,11 +290,12 @@ locals {
 
     stream_consumer = {
       actions = {
-        table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
-        stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
-        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
-        topic        = ["sns:Publish"]
-        dead_letters = ["sqs:SendMessage"]
+        table          = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        stream         = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
+        feed           = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        topic          = ["sns:Publish"]
+        dead_letters   = ["sqs:SendMessage"]
+        event_channels = ["appsync:EventPublish"]
       }
       timeout = 60
     }
@@ -351,7 +352,8 @@ locals {
     feed                = aws_dynamodb_table.feed.arn
     topic               = aws_sns_topic.changes.arn
     dead_letters        = aws_sqs_queue.dead_letters.arn
-    views               = one(aws_dynamodb_table.views[*].arn)
+    event_channels      = one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)
+    views               = one(module.views[*].arn)
     doorbell            = one(aws_sqs_queue.doorbell[*].arn)
     search              = try("${var.search.domain_arn}/${var.search.index}/*", null)
     search_queue        = one(aws_sqs_queue.search[*].arn)

@@ -6,6 +6,7 @@ locals {
     for resource in keys(local.resources) : resource => lookup({
       views               = var.read_model
       doorbell            = var.read_model
+      event_channels      = var.event_channels != null
       archive             = var.archive != null
       archive_objects     = var.archive != null
       search              = var.search != null

@@ -3,7 +3,7 @@
 resource "aws_lambda_function" "this" {
   #checkov:skip=CKV_AWS_50:Traces are sent if x_ray is set. The gateway's request id is in every log line.
   #checkov:skip=CKV_AWS_116:All are invoked synchronously; the consumer has its own queue for records that it cannot read.
-  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS, SQS, S3 and OpenSearch only. They are in a VPC if vpc is set.
+  #checkov:skip=CKV_AWS_117:They call DynamoDB, SNS, SQS, S3, OpenSearch and AppSync only. They are in a VPC if vpc is set.
   #checkov:skip=CKV_AWS_173:The environment holds names and public keys, no secrets.
   #checkov:skip=CKV_AWS_272:Signing needs a profile of the account. The artifacts are built where they are deployed from.
   for_each = local.function
@@ -31,7 +31,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
       },
       var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
-      contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(aws_dynamodb_table.views[*].name) } : {},
+      contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(module.views[*].name) } : {},
       # Shows that there is a search.
       var.search != null && each.key == "health_get" ? { NAMESERVICE_SEARCH_URL = var.search.url } : {},
       var.search != null && contains(keys(each.value.actions), "search") ? {
@@ -44,6 +44,10 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_ARCHIVE_PREFIX = var.archive.prefix
       } : {},
       contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
+      var.event_channels != null && contains(keys(each.value.actions), "event_channels") ? {
+        NAMESERVICE_DOORBELL_URL       = "https://${try(local.event_hosts["HTTP"], "")}/event"
+        NAMESERVICE_DOORBELL_NAMESPACE = var.event_channels.namespace
+      } : {},
       contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},
       each.value.verifies_tokens && local.by_token ? {
         NAMESERVICE_JWKS     = var.jwks

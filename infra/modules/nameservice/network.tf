@@ -21,7 +21,7 @@ resource "aws_vpc_endpoint" "dynamodb" {
       Effect    = "Allow"
       Principal = "*"
       Action    = "dynamodb:*"
-      Resource  = flatten([for arn in concat([local.table.arn, aws_dynamodb_table.feed.arn], aws_dynamodb_table.views[*].arn) : [arn, "${arn}/*"]])
+      Resource  = flatten([for arn in concat([local.table.arn, aws_dynamodb_table.feed.arn], module.views[*].arn) : [arn, "${arn}/*"]])
     }]
   })
 }

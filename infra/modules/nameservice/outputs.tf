@@ -20,17 +20,33 @@ output "feed_table_name" {
 
 output "view_table_name" {
   description = "Name of the table of the read model, where there is one."
-  value       = one(aws_dynamodb_table.views[*].name)
+  value       = one(module.views[*].name)
 }
 
 output "view_table_arn" {
   description = "ARN of the table of the read model, where there is one."
-  value       = one(aws_dynamodb_table.views[*].arn)
+  value       = one(module.views[*].arn)
 }
 
 output "topic_arn" {
   description = "SNS topic of all changes; subscribe with a filter policy."
   value       = aws_sns_topic.changes.arn
+}
+
+output "event_hosts" {
+  description = "Hosts of the AppSync Events API, or null without `event_channels`: `REALTIME` for subscribers (`wss://HOST/event/realtime`), `HTTP` for publishers."
+  value       = one(aws_appsync_api.events[*].dns)
+}
+
+output "event_subscriber_policy" {
+  description = "IAM policy, as JSON, of a role that subscribes to channels of records, or null without `event_channels`."
+  value = one([for api in aws_appsync_api.events[*] : jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      { Effect = "Allow", Action = "appsync:EventConnect", Resource = api.api_arn },
+      { Effect = "Allow", Action = "appsync:EventSubscribe", Resource = one(aws_appsync_channel_namespace.records[*].channel_namespace_arn) },
+    ]
+  })])
 }
 
 output "search_queue_url" {

@@ -1,99 +1,36 @@
 # The read model of records, where `read_model` is on: its table, and what invokes its projector.
-resource "aws_dynamodb_table" "views" {
-  #checkov:skip=CKV_AWS_119:See the table whose records it shows.
-  count = var.read_model ? 1 : 0
+module "views" {
+  source = "../read-model"
+  count  = var.read_model ? 1 : 0
 
   # On demand, also where the others are provisioned: a rebuild writes all rows at once, and nothing for weeks.
-  name                        = "${local.table.name}-views"
-  billing_mode                = "PAY_PER_REQUEST"
-  hash_key                    = "address"
-  deletion_protection_enabled = var.deletion_protection
+  name                    = "${local.table.name}-views"
+  kms_key_arn             = var.kms_key_arn
+  recovery_period_in_days = var.recovery_period_in_days
+  deletion_protection     = var.deletion_protection
+  tags                    = local.tags
 
-  attribute {
-    name = "address"
-    type = "S"
+  declaration = {
+    partition_key = "address"
+    indexes = {
+      by-kind  = { partition_key = "kind", sort_key = "address" }
+      by-state = { partition_key = "state", sort_key = "address" }
+      # Graph sources alone.
+      by-type = { partition_key = "source_type", sort_key = "address" }
+      # Records with a lease alone.
+      by-holder = { partition_key = "holder", sort_key = "address" }
+      # Records whose index is behind alone.
+      by-due = { partition_key = "due", sort_key = "address" }
+    }
+    # What remains of removed rows, for a day.
+    ttl = "ttl"
   }
+}
 
-  attribute {
-    name = "kind"
-    type = "S"
-  }
-
-  attribute {
-    name = "state"
-    type = "S"
-  }
-
-  attribute {
-    name = "source_type"
-    type = "S"
-  }
-
-  attribute {
-    name = "holder"
-    type = "S"
-  }
-
-  attribute {
-    name = "due"
-    type = "S"
-  }
-
-  global_secondary_index {
-    name            = "by-kind"
-    hash_key        = "kind"
-    range_key       = "address"
-    projection_type = "ALL"
-  }
-
-  global_secondary_index {
-    name            = "by-state"
-    hash_key        = "state"
-    range_key       = "address"
-    projection_type = "ALL"
-  }
-
-  # Graph sources alone.
-  global_secondary_index {
-    name            = "by-type"
-    hash_key        = "source_type"
-    range_key       = "address"
-    projection_type = "ALL"
-  }
-
-  # Records with a lease alone.
-  global_secondary_index {
-    name            = "by-holder"
-    hash_key        = "holder"
-    range_key       = "address"
-    projection_type = "ALL"
-  }
-
-  # Records whose index is behind alone.
-  global_secondary_index {
-    name            = "by-due"
-    hash_key        = "due"
-    range_key       = "address"
-    projection_type = "ALL"
-  }
-
-  # What remains of removed rows, for a day.
-  ttl {
-    attribute_name = "ttl"
-    enabled        = true
-  }
-
-  point_in_time_recovery {
-    enabled                 = true
-    recovery_period_in_days = var.recovery_period_in_days
-  }
-
-  server_side_encryption {
-    enabled     = true
-    kms_key_arn = var.kms_key_arn
-  }
-
-  tags = local.tags
+# The table of a deployment that exists is kept.
+moved {
+  from = aws_dynamodb_table.views[0]
+  to   = module.views[0].aws_dynamodb_table.this
 }
 
 # The doorbell of the projector. It reads changes from the feed, in order, and not from the messages: one that is lost or late

@@ -143,6 +143,19 @@ variable "read_model" {
   nullable    = false
 }
 
+variable "event_channels" {
+  description = "AppSync Events API that rings for readers: each change of a record is published to the record's channel, `/<namespace>/<name>/<branch>`, and readers read `/v1/changes`. Subscribers sign their requests; the output `event_subscriber_policy` is what they need. Functions in a VPC reach it through a NAT gateway alone."
+  type = object({
+    namespace = optional(string, "nameservice")
+  })
+  default = null
+
+  validation {
+    condition     = var.event_channels == null || can(regex("^[A-Za-z0-9]([A-Za-z0-9-]{0,48}[A-Za-z0-9])?$", var.event_channels.namespace))
+    error_message = "A namespace has at most 50 letters, digits and hyphens, and begins and ends with none of the latter."
+  }
+}
+
 variable "search" {
   description = "Domain of Amazon OpenSearch Service that answers `GET /v1/search`, and the index in it, which `nameservice search-index init` creates. The domain exists already, and its access policy admits the roles of `search_get` and `search_sink`. `url` is its endpoint, https://…."
   type = object({

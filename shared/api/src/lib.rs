@@ -1,5 +1,5 @@
 //! The JSON of the service in both directions: [`requests`], answers ([`Record`], the concerns, [`PushAnswer`]),
-//! [`leases`], [`transactions`], the change feed ([`changes`]), [`problem`] documents, and the wire that Fluree's servers
+//! [`leases`], [`transactions`], the change feed ([`changes`]) and its [`doorbell`], [`problem`] documents, and the wire that Fluree's servers
 //! and tools use ([`fluree`]).
 //!
 //! Conversions from and to the model are here, and with them every rule on the contents of a body; one that does not
@@ -8,6 +8,7 @@
 mod answers;
 pub mod changes;
 mod check;
+pub mod doorbell;
 pub mod fluree;
 mod from_model;
 mod invalid;

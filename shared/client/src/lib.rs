@@ -5,6 +5,8 @@
 //! - Conflicts, stale writes and unknown records are outcomes, as with every backend.
 //! - [`Client::follow`] follows the change feed over server-sent events and resumes where a stream ended, by long polls
 //!   where events are not served.
+//! - [`doorbell`] has the channels and events of AppSync Events, for a reader that waits there, and on a ring reads the
+//!   changes after its position.
 //! - [`Client::send`] and [`Client::events`] are the layer below: requests and answers as `nameservice-api` has them.
 
 mod backend;
@@ -21,5 +23,6 @@ mod transport;
 pub use client::{Client, ClientBuilder, Events, Retries};
 pub use error::RequestError;
 pub use follow::{ChangeFilter, Event, Follow};
+pub use nameservice_api::doorbell;
 pub use request::Request;
 pub use transport::{Body, Http, Transport, TransportError, http_client};

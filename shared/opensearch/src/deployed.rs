@@ -2,7 +2,7 @@
 
 use nameservice_dynamo::{lambda_config, variable};
 
-use crate::{DEFAULT_INDEX, OpenSearch, RequestError, Signer};
+use crate::{DEFAULT_INDEX, OpenSearch, RequestError, SERVICE, Signer};
 
 /// The URL of the OpenSearch; without it there is no index.
 pub const SEARCH_URL: &str = "NAMESERVICE_SEARCH_URL";
@@ -18,9 +18,7 @@ pub fn is_deployed() -> bool {
 /// it names none.
 pub fn deployed() -> Result<Option<OpenSearch>, RequestError> {
     let Some(url) = variable(SEARCH_URL) else { return Ok(None) };
-    let config = lambda_config();
-    let region = config.region().map(|region| region.as_ref().to_owned()).unwrap_or_default();
-    let signer = config.credentials_provider().map(|credentials| Signer::new(credentials, region));
+    let signer = Signer::from_config(&lambda_config(), SERVICE);
     let name = variable(SEARCH_INDEX).unwrap_or_else(|| DEFAULT_INDEX.to_owned());
     OpenSearch::new(&url, &name, signer).map(Some)
 }

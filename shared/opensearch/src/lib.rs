@@ -14,16 +14,17 @@ mod deployed;
 mod document;
 mod query;
 mod rebuild;
-mod signing;
 
 use std::time::Duration;
 
 pub use client::{Action, Applied, Created, OpenSearch, RequestError};
 pub use deployed::{SEARCH_URL, deployed, is_deployed};
 pub use document::{Document, mapping};
+pub use nameservice_signer::Signer;
 pub use rebuild::{Rebuilt, rebuild};
-pub use signing::Signer;
 
+/// The service that requests to a domain of Amazon OpenSearch Service are signed for.
+pub const SERVICE: &str = "es";
 /// The default name of the index.
 pub const DEFAULT_INDEX: &str = "nameservice";
 /// How long the index remembers the versions of deleted documents.

@@ -24,6 +24,11 @@ run "no_option" {
   }
 
   assert {
+    condition     = length(aws_appsync_api.events) + length(aws_appsync_channel_namespace.records) == 0 && output.event_hosts == null && output.event_subscriber_policy == null && !strcontains(join("", [for policy in aws_iam_role_policy.this : policy.policy]), "appsync")
+    error_message = "By default nothing rings."
+  }
+
+  assert {
     condition     = alltrue([for table in [aws_dynamodb_table.this[0], aws_dynamodb_table.feed] : table.billing_mode == "PAY_PER_REQUEST"])
     error_message = "By default the tables are on demand."
   }
@@ -41,6 +46,69 @@ run "no_option" {
   assert {
     condition     = aws_sqs_queue.dead_letters.sqs_managed_sse_enabled && aws_sns_topic.changes.kms_master_key_id == "alias/aws/sns"
     error_message = "Queue and topic are encrypted by default."
+  }
+}
+
+run "a_doorbell" {
+  state_key = "a_doorbell"
+
+  variables {
+    event_channels = {}
+  }
+
+  override_resource {
+    target = aws_appsync_api.events
+    values = {
+      api_id  = "events1"
+      api_arn = "arn:aws:appsync:eu-central-1:123456789012:apis/events1"
+      dns     = { HTTP = "events1.appsync-api.eu-central-1.amazonaws.com", REALTIME = "events1.appsync-realtime-api.eu-central-1.amazonaws.com" }
+    }
+  }
+
+  override_resource {
+    target = aws_appsync_channel_namespace.records
+    values = { channel_namespace_arn = "arn:aws:appsync:eu-central-1:123456789012:apis/events1/channelNamespace/nameservice" }
+  }
+
+  assert {
+    condition     = aws_appsync_channel_namespace.records[0].name == "nameservice" && aws_appsync_channel_namespace.records[0].api_id == "events1"
+    error_message = "The namespace is one of the API."
+  }
+
+  assert {
+    condition = alltrue([
+      for mode in flatten([
+        for config in aws_appsync_api.events[0].event_config :
+        [config.auth_provider[*].auth_type, config.connection_auth_mode[*].auth_type, config.default_publish_auth_mode[*].auth_type, config.default_subscribe_auth_mode[*].auth_type]
+      ]) : mode == "AWS_IAM"
+    ]) && length(aws_appsync_api.events[0].event_config[0].default_subscribe_auth_mode) == 1
+    error_message = "Somebody may call the API without a signature."
+  }
+
+  assert {
+    condition = {
+      for name, function in aws_lambda_function.this : name => [function.environment[0].variables["NAMESERVICE_DOORBELL_URL"], function.environment[0].variables["NAMESERVICE_DOORBELL_NAMESPACE"]]
+      if contains(keys(function.environment[0].variables), "NAMESERVICE_DOORBELL_URL")
+    } == { stream_consumer = ["https://events1.appsync-api.eu-central-1.amazonaws.com/event", "nameservice"] }
+    error_message = "The consumer rings, and nothing else."
+  }
+
+  assert {
+    condition = flatten([
+      for name, policy in aws_iam_role_policy.this : [
+        for statement in jsondecode(policy.policy).Statement : [name, statement.Action, statement.Resource]
+        if strcontains(jsonencode(statement), "appsync")
+      ]
+    ]) == ["stream_consumer", "appsync:EventPublish", "arn:aws:appsync:eu-central-1:123456789012:apis/events1/channelNamespace/nameservice"]
+    error_message = "The consumer may publish to the namespace, and nobody may do anything else."
+  }
+
+  assert {
+    condition = jsondecode(output.event_subscriber_policy).Statement == [
+      { Effect = "Allow", Action = "appsync:EventConnect", Resource = "arn:aws:appsync:eu-central-1:123456789012:apis/events1" },
+      { Effect = "Allow", Action = "appsync:EventSubscribe", Resource = "arn:aws:appsync:eu-central-1:123456789012:apis/events1/channelNamespace/nameservice" },
+    ] && output.event_hosts["REALTIME"] == "events1.appsync-realtime-api.eu-central-1.amazonaws.com"
+    error_message = "Subscribers may connect and subscribe, and not publish."
   }
 }
 
@@ -146,7 +214,7 @@ run "a_key_of_the_customer" {
   }
 
   assert {
-    condition     = aws_sqs_queue.doorbell[0].kms_master_key_id == var.kms_key_arn && aws_dynamodb_table.views[0].server_side_encryption[0].kms_key_arn == var.kms_key_arn
+    condition     = aws_sqs_queue.doorbell[0].kms_master_key_id == var.kms_key_arn && strcontains(module.views[0].writer_policy, var.kms_key_arn)
     error_message = "The read model is encrypted with the key, too: its policy must admit SNS."
   }
 
@@ -241,7 +309,7 @@ run "a_vpc_with_endpoints" {
   }
 
   assert {
-    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn, aws_dynamodb_table.views[0].arn] : [arn, "${arn}/*"]]))
+    condition     = toset(jsondecode(aws_vpc_endpoint.dynamodb[0].policy).Statement[0].Resource) == toset(flatten([for arn in [aws_dynamodb_table.this[0].arn, aws_dynamodb_table.feed.arn, module.views[0].arn] : [arn, "${arn}/*"]]))
     error_message = "The endpoint admits the tables of this deployment."
   }
 

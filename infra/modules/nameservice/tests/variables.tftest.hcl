@@ -203,7 +203,7 @@ run "read_model" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["view_projector"].environment[0].variables["NAMESERVICE_VIEW_TABLE"] == "fluree-nameservice-views" && aws_dynamodb_table.views[0].name == "fluree-nameservice-views"
+    condition     = aws_lambda_function.this["view_projector"].environment[0].variables["NAMESERVICE_VIEW_TABLE"] == "fluree-nameservice-views" && module.views[0].name == "fluree-nameservice-views"
     error_message = "The projector writes the table of the read model."
   }
 
@@ -297,6 +297,15 @@ run "archive_at_the_root_of_its_bucket" {
   }
 }
 
+run "a_namespace_that_no_channel_can_begin_with" {
+  command = plan
+
+  variables {
+    event_channels = { namespace = "name_service" }
+  }
+  expect_failures = [var.event_channels]
+}
+
 run "an_archive_with_a_slash_too_many" {
   command = plan
 
@@ -308,7 +317,7 @@ run "an_archive_with_a_slash_too_many" {
 
 run "no_read_model" {
   assert {
-    condition     = length(aws_dynamodb_table.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
+    condition     = length(module.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
     error_message = "What is off costs something."
   }
 }

@@ -1,0 +1,45 @@
+# A deployment whose state has the table of the read model at its former address keeps the table.
+
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { id = "eu-central-1" }
+  }
+}
+
+variables {
+  authorization = "AWS_IAM"
+  read_model    = true
+}
+
+run "before" {
+  state_key = "moved"
+
+  module {
+    source = "./tests/before"
+  }
+}
+
+# A table that is made gets other values of what the provider computes.
+run "the_table_is_kept" {
+  state_key = "moved"
+
+  assert {
+    condition     = module.views[0].arn == run.before.table.arn && module.views[0].name == run.before.table.name
+    error_message = "The table of the read model is replaced, and loses its rows."
+  }
+
+  assert {
+    condition     = output.view_table_arn == run.before.table.arn
+    error_message = "The output is another table."
+  }
+}
+
+# What is computed is new where there was none: the comparison above can fail.
+run "one_that_is_made" {
+  state_key = "made"
+
+  assert {
+    condition     = module.views[0].name == run.before.table.name && module.views[0].arn != run.before.table.arn
+    error_message = "Two tables have one ARN: the test above compares nothing."
+  }
+}
