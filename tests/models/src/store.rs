@@ -68,9 +68,12 @@ impl fmt::Debug for Calls {
 /// A call, and the replies that its code has had so far.
 type Run = (Request, Vec<Reply>);
 
+/// How far it has come, and the request that it waits for, as it was sent.
+type Reached = (Next<Answer>, Option<Sent>);
+
 /// How far runs of the code have come: the same run is the same everywhere.
 #[derive(Default)]
-struct Runs(Mutex<HashMap<Run, (Next<Answer>, Option<Sent>)>>);
+struct Runs(Mutex<HashMap<Run, Reached>>);
 
 /// A client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -6,6 +6,7 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     pin::pin,
     sync::{Arc, Mutex},
     task::Poll,
@@ -60,7 +61,7 @@ pub type Sent = (String, Value);
 #[derive(Debug, Default)]
 struct Script {
     keys: [&'static str; 2],
-    replies: std::vec::IntoIter<Reply>,
+    replies: VecDeque<Reply>,
     tokens: Vec<String>,
     asked: Option<(Asked, Sent)>,
 }
@@ -82,7 +83,7 @@ impl HttpConnector for Network {
         let body: Value = serde_json::from_slice(body).expect("requests of DynamoDB are JSON");
         let mut script = self.0.lock().expect("no run panics");
         let asked = script.read(&target, &body);
-        match script.replies.next() {
+        match script.replies.pop_front() {
             Some(Reply::Lost) => HttpConnectorFuture::ready(Err(ConnectorError::timeout("no reply".into()))),
             Some(Reply::Unreachable) => {
                 let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
@@ -156,6 +157,6 @@ pub fn run<F: Future>(
     thread_local! {
         static RIG: RefCell<Option<Rig>> = const { RefCell::new(None) };
     }
-    let script = Script { keys, replies: replies.to_vec().into_iter(), ..Script::default() };
+    let script = Script { keys, replies: replies.iter().cloned().collect(), ..Script::default() };
     RIG.with_borrow_mut(|rig| rig.get_or_insert_with(Rig::new).run(script, code))
 }

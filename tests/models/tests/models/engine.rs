@@ -1,5 +1,6 @@
 //! The model's table against an engine: each request that the models have sent, on random items, is answered the same and leaves the
 //! same.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a comparison that cannot be set up has failed")]
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -165,7 +166,7 @@ fn attribute(name: &str, values: &[Attribute], choices: &mut impl Iterator<Item 
 
 /// A random item of a request's attributes, or none.
 fn random_item((keys, key): ([&str; 2], &Key), sent: &Sent, choices: &mut impl Iterator<Item = u8>) -> Option<Item> {
-    if choices.next().unwrap_or(0) % 5 == 0 {
+    if choices.next().unwrap_or(0).is_multiple_of(5) {
         return None;
     }
     let (mut names, mut values) = (BTreeSet::new(), BTreeSet::from([Attribute::Bool(false)]));
@@ -174,7 +175,7 @@ fn random_item((keys, key): ([&str; 2], &Key), sent: &Sent, choices: &mut impl I
     let values: Vec<Attribute> = values.into_iter().collect();
     let mut item: Item =
         names.iter().filter_map(|name| Some((name.clone(), attribute(name, &values, choices)?))).collect();
-    if names.contains("lease") && choices.next().unwrap_or(0) % 4 > 0 {
+    if names.contains("lease") && !choices.next().unwrap_or(0).is_multiple_of(4) {
         let members = ["name", "holder", "expires_at"];
         let lease = members.iter().filter_map(|name| Some(((*name).to_owned(), attribute(name, &values, choices)?)));
         item.insert("lease".to_owned(), Attribute::M(lease.collect()));
