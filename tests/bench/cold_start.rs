@@ -30,7 +30,10 @@ struct Start {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).map_or_else(|| PathBuf::from("target/release"), PathBuf::from);
+    let folder = match std::env::args().nth(1) {
+        Some(folder) => PathBuf::from(folder),
+        None => built()?,
+    };
     let functions = functions(&folder)?;
     if functions.is_empty() {
         return Err(format!("no functions under {}: run `cargo lambdas` first", folder.display()).into());
@@ -51,6 +54,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
+}
+
+/// Returns where `cargo lambdas` puts the binaries.
+fn built() -> Result<PathBuf, Box<dyn Error>> {
+    let host = Command::new("rustc").args(["--print", "host-tuple"]).output()?.stdout;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    Ok(target.join(String::from_utf8(host)?.trim()).join("release"))
 }
 
 /// Returns the binaries that are named like a folder under `functions/`.

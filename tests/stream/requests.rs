@@ -56,6 +56,39 @@ async fn a_new_process_reads_the_counter_once() {
 }
 
 #[tokio::test]
+async fn consumers_of_several_shards_read_the_counter_first_and_one_alone_does_not() {
+    let (table, first) = warm(&["a:main", "b:main"]).await;
+    let feed = nameservice_feed::Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+    let second = Consumer::new(table.store.clone(), feed);
+    let before = whole(&table.feed).await.len();
+    table.proxy.take_requests();
+    let mut t = 1;
+    let mut next = async |address: &str, consumer: &Consumer| {
+        t += 1;
+        let seen = pump::deliveries(&table).await.len();
+        table.direct().push_head(&Call::fresh(), &at(address), &older(head(t))).await.unwrap().applied();
+        handle(consumer, &after(&table, seen).await).await;
+        table.proxy.take_operations()
+    };
+    let (appended, read_first) = (vec!["TransactWriteItems"], vec!["GetItem", "TransactWriteItems"]);
+    assert_eq!(next("a:main", &first).await, appended);
+    assert_eq!(next("b:main", &second).await, read_first, "a new process");
+    assert_eq!(
+        next("a:main", &first).await,
+        ["TransactWriteItems", "TransactWriteItems"],
+        "the first one is cancelled"
+    );
+    assert_eq!(next("b:main", &second).await, ["TransactWriteItems", "TransactWriteItems"]);
+    for _ in 0..3 {
+        assert_eq!(next("a:main", &first).await, read_first);
+        assert_eq!(next("b:main", &second).await, read_first);
+    }
+    assert_eq!(next("b:main", &second).await, read_first, "nobody was in between");
+    assert_eq!(next("b:main", &second).await, appended);
+    assert_eq!(whole(&table.feed).await.len(), before + 12);
+}
+
+#[tokio::test]
 async fn unknown_kinds_of_many_records_are_one_read() {
     let addresses: Vec<String> = (0..20).map(|n| format!("db{n}:main")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();

@@ -64,6 +64,9 @@ impl Feed {
     async fn append_chunk(&self, chunk: &[Entry]) -> Result<Vec<Change>> {
         let mut places: HashMap<&str, Place> = HashMap::new();
         let mut backoff = self.view.backoff();
+        if self.is_shared.load(Ordering::Relaxed) {
+            self.read_first().await?;
+        }
         loop {
             let mut pending: Vec<&Entry> = Vec::new();
             for entry in chunk {
@@ -93,7 +96,10 @@ impl Feed {
                     let explained = counter.is_some() || !seen.is_empty();
                     match counter {
                         Some(counter) if counter.is_former() => self.observed.store(u64::MAX, Ordering::Relaxed),
-                        Some(counter) => self.observe(counter.n),
+                        Some(counter) => {
+                            self.is_shared.store(counter.n > n, Ordering::Relaxed);
+                            self.observe(counter.n);
+                        }
                         None => {}
                     }
                     places.extend(seen.into_iter().map(|(i, place)| (pending[i].event_id.as_str(), place)));
@@ -115,6 +121,15 @@ impl Feed {
             Some(rows::change(&entry.difference, identity, *at, *recorded_at))
         };
         Ok(chunk.iter().filter_map(change).collect())
+    }
+
+    /// Reads the counter, which another writer has probably moved: a read costs less than a cancelled transaction.
+    async fn read_first(&self) -> Result<()> {
+        let last = self.observed.load(Ordering::Relaxed);
+        let n = self.begun().await?;
+        self.is_shared.store(n != last, Ordering::Relaxed);
+        self.observe(n);
+        Ok(())
     }
 
     /// Returns the last position of a feed that can be appended to. One of the first form is taken over: a new epoch begins.

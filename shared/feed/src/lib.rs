@@ -39,7 +39,7 @@ mod segments;
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -74,6 +74,8 @@ pub struct Feed {
     moved: Arc<watch::Sender<u64>>,
     /// The counter as the writer in this process last observed it; `u64::MAX` before its first read.
     observed: Arc<AtomicU64>,
+    /// Another writer has moved the counter since then, when that was last seen.
+    is_shared: Arc<AtomicBool>,
     /// Why nothing comes through, where a consumer in this process has found that out.
     outage: Arc<Mutex<Option<String>>>,
 }
@@ -86,6 +88,7 @@ impl Feed {
             retention: DEFAULT_RETENTION,
             moved: Arc::new(watch::Sender::new(0)),
             observed: Arc::new(AtomicU64::new(u64::MAX)),
+            is_shared: Arc::default(),
             outage: Arc::default(),
         }
     }

@@ -1,16 +1,30 @@
-//! Model checking of the code itself: every interleaving of a few clients over the embedded backend's state machine
-//! (docs/proofs.md).
+//! Model checking of the code itself: every interleaving of a few clients over the embedded backend's state machine, and over the
+//! DynamoDB backend (docs/proofs.md).
 //!
-//! - [`network`]: clients, calls, a network that loses, delays and repeats, and the properties of what is answered;
+//! - [`network`]: clients, calls, and a network that loses, delays and repeats;
+//! - [`truth`]: what has really become of the calls, and the properties of what is answered;
 //! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
-//! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order.
+//! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order;
+//! - [`store`]: clients, and the DynamoDB backend between two lossy networks;
+//! - [`shared`]: what makes many states cheap;
+//! - [`faults`]: what is taken out of its requests, so that it is seen to be missed;
+//! - [`wire`]: the backend's code, run up to the next request that it sends;
+//! - [`table`], [`expressions`]: DynamoDB, as far as that code uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a model that cannot be set up has failed")]
 
+pub mod expressions;
+pub mod faults;
 pub mod machine;
 pub mod network;
+mod reader;
 pub mod replica;
+pub mod shared;
+pub mod store;
+pub mod table;
+pub mod truth;
+pub mod wire;
 
-use std::{hash::Hash, thread::available_parallelism};
+use std::{hash::Hash, thread::available_parallelism, time::Instant};
 
 use stateright::{Checker as _, HasDiscoveries, Model};
 
@@ -39,6 +53,7 @@ where
     M::State: Clone + std::fmt::Debug + PartialEq + Hash + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
+    let begun = Instant::now();
     let threads = available_parallelism().map_or(1, usize::from);
     let enough = match until {
         Some(property) => HasDiscoveries::AnyOf([property].into()),
@@ -58,6 +73,7 @@ where
     explored.violated.sort();
     explored.possible.sort_unstable();
     let violated: Vec<&str> = explored.violated.iter().map(|(property, _)| *property).collect();
-    println!("{name}: {} states, {} deep; violated: {violated:?}", explored.states, checker.max_depth());
+    let seconds = begun.elapsed().as_secs();
+    println!("{name}: {} states, {} deep, {seconds} s; violated: {violated:?}", explored.states, checker.max_depth());
     explored
 }

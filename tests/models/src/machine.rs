@@ -105,9 +105,7 @@ fn id_of(call: CallName) -> ContentId {
 
 /// The call that brought a head.
 pub fn writer_of(head: &Head) -> Option<(i64, CallName)> {
-    let id = head.payload.as_ref()?;
-    let (client, n) = id.as_str().split_once('.')?;
-    Some((head.v, CallName { client: client.parse().ok()?, n: n.parse().ok()? }))
+    Some((head.v, CallName::read(head.payload.as_ref()?.as_str())?))
 }
 
 /// The push of a request.
@@ -141,6 +139,17 @@ fn lease_name() -> LeaseName {
 
 fn holder_name(holder: usize) -> String {
     format!("holder {holder}")
+}
+
+/// The rule of the HTTP client: after an attempt without an answer, a rejection counts only where the item would still show that the
+/// attempt was applied.
+pub fn unless_hidden(answer: Answer, request: &Request, in_doubt: bool) -> Answer {
+    match answer {
+        Answer::Rejected(Some((t, _))) if in_doubt && t >= request.new_t() + REMEMBERED => Answer::Unknown,
+        // The lease had not expired yet when the earlier attempt began: that may be under way, or be applied and forgotten.
+        Answer::LeaseLost if in_doubt && request.task.is_push() => Answer::Unknown,
+        answer => answer,
+    }
 }
 
 /// The answer that the outcome of a push is.
@@ -192,12 +201,7 @@ impl Service for Machine {
             Err(nameservice_model::Error::OutcomeUnknown { .. }) => Answer::Unknown,
             other => Answer::Strange(format!("{:?}", other.map(|outcome| discriminant(&outcome)))),
         };
-        // The rule of the HTTP client.
-        let answer = match answer {
-            Answer::Rejected(Some((t, _))) if in_doubt && t >= request.new_t() + REMEMBERED => Answer::Unknown,
-            answer => answer,
-        };
-        Arrival { answer, wrote }
+        Arrival { answer: unless_hidden(answer, request, in_doubt), wrote }
     }
 
     fn head(&self) -> Option<(i64, CallName)> {

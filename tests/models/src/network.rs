@@ -8,8 +8,10 @@ use std::{fmt::Debug, hash::Hash, marker::PhantomData};
 
 use stateright::{Model, Property};
 
+use crate::truth::{Judged, REMEMBERED, Truth, properties};
+
 /// Which call: of which client, and its how-manieth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallName {
     /// The client.
     pub client: usize,
@@ -17,8 +19,16 @@ pub struct CallName {
     pub n: usize,
 }
 
+impl CallName {
+    /// Reads the id of a head that a call has brought.
+    pub fn read(id: &str) -> Option<Self> {
+        let (client, n) = id.split_once('.')?;
+        Some(Self { client: client.parse().ok()?, n: n.parse().ok()? })
+    }
+}
+
 /// What a client has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Task {
     /// Push a head, expecting the one that the client knows.
     Push,
@@ -41,11 +51,11 @@ pub enum Task {
 impl Task {
     /// For how many writes of others an applied call is answered as such. Of a lease the token that it was given is known
     /// only until the next.
-    fn shown_for(self) -> u8 {
+    pub(crate) fn shown_for(self) -> u8 {
         if self.is_push() { REMEMBERED } else { 1 }
     }
 
-    fn is_push(self) -> bool {
+    pub(crate) fn is_push(self) -> bool {
         matches!(self, Self::Push | Self::PushOlder | Self::PushUnderLease)
     }
 }
@@ -150,15 +160,6 @@ pub struct Client {
     answers: Vec<Answer>,
 }
 
-/// What has become of a call, for the properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Fate {
-    /// How often it was applied.
-    applied: u8,
-    /// How many writes of others came after it.
-    since: u8,
-}
-
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World<S> {
@@ -168,20 +169,7 @@ pub struct World<S> {
     clients: Vec<Client>,
     /// What was sent, for ever.
     sent: Vec<Request>,
-    fates: Vec<(CallName, Fate)>,
-    /// The client that was given the lease last; `None` after it was released.
-    owner: Option<usize>,
-    /// What went wrong on the way.
-    wrong: Vec<Wrong>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Wrong {
-    AppliedTwice,
-    UnknownTooEarly,
-    OvertakenPush,
-    HeadWentBack,
-    TokenWentBack,
+    truth: Truth,
 }
 
 /// A step.
@@ -218,20 +206,13 @@ pub struct Network<S> {
     service: PhantomData<S>,
 }
 
-/// How many writes of others a call is remembered for.
-const REMEMBERED: u8 = 4;
-
 /// The times that the clock is set to, in milliseconds: a lease lasts a second.
-const TIMES: [i64; 3] = [0, 900, 5_000];
+pub const TIMES: [i64; 3] = [0, 900, 5_000];
 
 impl<S: Service> Network<S> {
     /// Clients with these tasks, a clock that is set so often, a bug.
     pub fn new(tasks: &[&[Task]], clock_steps: usize, fault: Fault) -> Self {
         Self { tasks: tasks.iter().map(|tasks| tasks.to_vec()).collect(), clock_steps, fault, service: PhantomData }
-    }
-
-    fn task(&self, call: CallName) -> Task {
-        self.tasks[call.client][call.n]
     }
 
     fn begin(&self, world: &mut World<S>, index: usize) {
@@ -258,7 +239,7 @@ impl<S: Service> Network<S> {
             return;
         }
         world.sent.push(Request { call, task, known: client.known, claim, began: world.now });
-        world.fates.push((call, Fate::default()));
+        world.truth.begin(call, task);
     }
 
     fn arrive(&self, world: &mut World<S>, call: CallName, reply: Reply) {
@@ -274,16 +255,15 @@ impl<S: Service> Network<S> {
         }
         let Arrival { answer, wrote } = world.service.take(&sent, world.now, in_doubt);
         if wrote {
-            self.note_write(world, &request, before);
+            let after = (world.service.head(), world.service.token());
+            world.truth.note_write(call, request.task, before, after);
         }
-        let (fate, client) = (world.fate(call), &mut world.clients[call.client]);
+        let client = &mut world.clients[call.client];
         match reply {
             Reply::Lost => client.in_doubt |= awaited,
             Reply::Received => {
                 match &answer {
-                    Answer::Unknown if fate.applied > 0 && fate.since < request.task.shown_for() => {
-                        wrong(&mut world.wrong, Wrong::UnknownTooEarly);
-                    }
+                    Answer::Unknown => world.truth.note_unknown(call, request.task),
                     Answer::Rejected(actual) => client.known = *actual,
                     Answer::Held(token) => {
                         if let Task::Acquire { holder } = request.task {
@@ -299,59 +279,16 @@ impl<S: Service> Network<S> {
             }
         }
     }
-
-    fn note_write(&self, world: &mut World<S>, request: &Request, before: (Option<(i64, CallName)>, i64)) {
-        let (head, token) = before;
-        for (call, fate) in &mut world.fates {
-            if call != &request.call {
-                // A head and a status remember their calls each for itself.
-                let is_same_part = self.task(*call).is_push() == request.task.is_push();
-                fate.since = fate.since.saturating_add(u8::from(is_same_part));
-                continue;
-            }
-            // A lease may be acquired or released again by a duplicate that nothing remembers any more.
-            if fate.applied > 0 && (request.task.is_push() || fate.since < REMEMBERED) {
-                wrong(&mut world.wrong, Wrong::AppliedTwice);
-            }
-            *fate = Fate { applied: fate.applied.saturating_add(1), since: 0 };
-        }
-        if world.service.head().map(|(t, _)| t) < head.map(|(t, _)| t) {
-            wrong(&mut world.wrong, Wrong::HeadWentBack);
-        }
-        if world.service.token() < token {
-            wrong(&mut world.wrong, Wrong::TokenWentBack);
-        }
-        match request.task {
-            Task::Acquire { .. } => world.owner = Some(request.call.client),
-            Task::Release { .. } => world.owner = None,
-            Task::PushUnderLease if world.owner != Some(request.call.client) => {
-                wrong(&mut world.wrong, Wrong::OvertakenPush);
-            }
-            _ => {}
-        }
-    }
 }
 
-fn wrong(all: &mut Vec<Wrong>, what: Wrong) {
-    if !all.contains(&what) {
-        all.push(what);
-        all.sort_unstable();
-    }
-}
-
-impl<S> World<S> {
-    fn fate(&self, call: CallName) -> Fate {
-        self.fates.iter().find(|(of, _)| *of == call).map(|(_, fate)| fate.clone()).unwrap_or_default()
+impl<S> Judged for World<S> {
+    fn truth(&self) -> &Truth {
+        &self.truth
     }
 
-    fn is_right(&self, what: Wrong) -> bool {
-        !self.wrong.contains(&what)
-    }
-
-    /// Every answer with the fate of its call.
-    fn answers(&self) -> impl Iterator<Item = (&Answer, Fate)> {
-        self.clients.iter().enumerate().flat_map(move |(client, of)| {
-            of.answers.iter().enumerate().map(move |(n, answer)| (answer, self.fate(CallName { client, n })))
+    fn answers(&self) -> impl Iterator<Item = (CallName, &Answer)> {
+        self.clients.iter().enumerate().flat_map(|(client, of)| {
+            of.answers.iter().enumerate().map(move |(n, answer)| (CallName { client, n }, answer))
         })
     }
 }
@@ -367,9 +304,7 @@ impl<S: Service> Model for Network<S> {
             clock_steps: 0,
             clients: vec![Client::default(); self.tasks.len()],
             sent: Vec::new(),
-            fates: Vec::new(),
-            owner: None,
-            wrong: Vec::new(),
+            truth: Truth::default(),
         }]
     }
 
@@ -407,51 +342,14 @@ impl<S: Service> Model for Network<S> {
         }
         // The order in which requests were sent is of no account: one state for all of them.
         next.sent.sort_unstable_by_key(|request| (request.call.client, request.call.n));
-        next.fates.sort_unstable_by_key(|(call, _)| (call.client, call.n));
         (next != *world).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::<Self>::always("a call is applied at most once", |_, world| world.is_right(Wrong::AppliedTwice)),
-            Property::<Self>::always("a rejected push was not applied, and never is", |_, world| {
-                let rejects = |answer: &Answer| matches!(answer, Answer::Rejected(_) | Answer::LeaseLost);
-                world.answers().all(|(answer, fate)| !rejects(answer) || fate.applied == 0)
-            }),
-            Property::<Self>::always("an updated call was applied", |_, world| {
-                let is_done = |answer: &Answer| matches!(answer, Answer::Updated | Answer::Held(_));
-                world.answers().all(|(answer, fate)| !is_done(answer) || fate.applied > 0)
-            }),
-            Property::<Self>::always("an applied push is unknown only after four writes of others", |_, world| {
-                world.is_right(Wrong::UnknownTooEarly)
-            }),
-            Property::<Self>::always("no push is applied under an overtaken token", |_, world| {
-                world.is_right(Wrong::OvertakenPush)
-            }),
-            Property::<Self>::always("watermarks and tokens only grow", |_, world| {
-                world.is_right(Wrong::HeadWentBack) && world.is_right(Wrong::TokenWentBack)
-            }),
-            Property::<Self>::always("changes are dense, and explain the record", |_, world| {
-                world.service.is_explained()
-            }),
-            Property::<Self>::always("every answer is one that the request can have", |_, world| {
-                world.answers().all(|(answer, _)| !matches!(answer, Answer::Strange(_)))
-            }),
-        ];
-        let can = |task: fn(&Task) -> bool| self.tasks.iter().flatten().any(task);
-        properties.push(Property::<Self>::sometimes("a push is applied", |_, world| {
-            world.answers().any(|(answer, _)| *answer == Answer::Updated)
+        let mut properties = properties(&self.tasks);
+        properties.push(Property::<Self>::always("changes are dense, and explain the record", |_, world| {
+            world.service.is_explained()
         }));
-        if can(|task| matches!(task, Task::Push)) {
-            properties.push(Property::<Self>::sometimes("a push is rejected", |_, world| {
-                world.answers().any(|(answer, _)| matches!(answer, Answer::Rejected(_)))
-            }));
-        }
-        if can(|task| matches!(task, Task::PushUnderLease)) {
-            properties.push(Property::<Self>::sometimes("a lease is lost", |_, world| {
-                world.clients.iter().any(|client| client.claim.is_some() && client.answers.contains(&Answer::LeaseLost))
-            }));
-        }
         properties
     }
 }

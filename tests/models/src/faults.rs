@@ -1,0 +1,61 @@
+//! Bugs that are planted in what the store sends, or is answered.
+
+use crate::{
+    expressions::{Attribute, Operand, Update},
+    table::{Effect, Operation},
+};
+
+/// Where an item remembers the last calls.
+const RING: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
+
+/// What is taken out of the requests or their replies, so that it is seen to be missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// The condition that the item does not remember the call.
+    RingUnread,
+    /// All calls that an item remembers.
+    RingUnwritten,
+    /// The two oldest of the calls that an item remembers.
+    ShortRing,
+    /// The conditions of the head's value.
+    HeadUnread,
+    /// The conditions of the lease in a push under one.
+    LeaseUnread,
+    /// The condition of the token in a push under a lease.
+    TokenUnread,
+    /// The next token: every lease has the first one.
+    TokenKept,
+    /// The doubt: a lost reply looks like a service that was never reached.
+    NoDoubt,
+    /// The identity: a call that is sent again has another id.
+    FreshIds,
+}
+
+impl Fault {
+    /// Takes out of a request what this fault is about.
+    pub(crate) fn strip(self, operation: &mut Operation) {
+        let is_transaction = matches!(operation, Operation::Transact(_));
+        let (conditions, changes): (&[&str], &[&str]) = match self {
+            Self::RingUnread => (&RING, &[]),
+            Self::RingUnwritten => (&[], &RING),
+            Self::ShortRing => (&[], &["request_id_2", "request_id_3"]),
+            Self::HeadUnread => (&["commit_id", "commit_t"], &[]),
+            Self::LeaseUnread if is_transaction => (&["lease", "lease_token"], &[]),
+            Self::TokenUnread if is_transaction => (&["lease_token"], &[]),
+            _ => (&[], &[]),
+        };
+        for write in operation.writes() {
+            write.condition = std::mem::take(&mut write.condition).without(conditions);
+            if let Effect::Update(of) = &mut write.effect {
+                of.retain(|change| !changes.contains(&change.attribute()));
+                for change in of.iter_mut().filter(|change| change.attribute() == "lease_token") {
+                    if let (Self::TokenKept, Update::Set(_, next)) = (self, change) {
+                        *next = Operand::Value(Attribute::N(1));
+                    }
+                }
+            }
+        }
+    }
+}

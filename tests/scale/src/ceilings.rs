@@ -1,0 +1,104 @@
+//! Ceilings that follow from one limit each.
+
+use crate::{
+    designs::{FIRST, PRESENT, Rows},
+    parameters::{MS, Parameters, SECOND, thousands},
+};
+
+/// Write units a second of a table that an account has without asking.
+pub const TABLE_QUOTA: u64 = 40_000;
+
+/// The most changes a second that one limit allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ceiling {
+    /// What is limited.
+    pub what: String,
+    /// Changes in a transaction.
+    pub batch: usize,
+    /// Changes a second.
+    pub changes: u64,
+    /// How it follows.
+    pub because: String,
+}
+
+/// Returns the ceilings of a feed on DynamoDB.
+pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
+    let units = parameters.partition_units;
+    let mut ceilings = Vec::new();
+    let mut add = |what: &str, batch: usize, changes: u64, because: String| {
+        ceilings.push(Ceiling { what: what.to_owned(), batch, changes, because });
+    };
+    for (form, rows, batches) in [
+        ("the first form's rows", Rows::First, [21, FIRST.per_transaction]),
+        ("segments", Rows::Segments, [20, PRESENT.per_transaction]),
+    ] {
+        for batch in batches {
+            let cost = rows.cost(batch).log;
+            let because = format!("{} units of one partition; a transaction takes {cost}", thousands(units));
+            add(form, batch, units * batch as u64 / cost, because);
+        }
+    }
+    for batch in [20, 98] {
+        let cost = Rows::Segments.cost(batch).counter;
+        add(
+            "the counter's units",
+            batch,
+            units / cost * batch as u64,
+            format!("{} transactions a second", units / cost),
+        );
+    }
+    for ms in [5, 10, 20] {
+        for batch in [20, 98] {
+            let because = format!("{} transactions a second of {ms} ms, one after the other", SECOND / (ms * MS));
+            add("the counter, in turn", batch, SECOND / (ms * MS) * batch as u64, because);
+        }
+    }
+    let record = Rows::Segments.cost(1).record;
+    add(
+        "changes of one record",
+        98,
+        units / record,
+        format!("{} units of the partition of its history", thousands(units)),
+    );
+    for batch in [20, 98] {
+        let each = Rows::Segments.units_a_change(batch);
+        let because = format!("{} units of the feed's table by default, {each:.2} a change", thousands(TABLE_QUOTA));
+        add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
+    }
+    let requests = PRESENT.per_transaction.div_ceil(10) as u64;
+    for (how, at_once) in [("in turn", 1), ("at once", parameters.publish_at_once)] {
+        for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
+            let publishing = requests.div_ceil(at_once) * parameters.publish;
+            let took = parameters.fetch + read + parameters.transaction + publishing;
+            let reading = if read > 0 { format!(", {} reading the counter", read / MS) } else { String::new() };
+            let because = format!("{} ms a batch, {} of them publishing{reading}", took / MS, publishing / MS);
+            let changes = PRESENT.per_transaction as u64 * SECOND / took;
+            add(&format!("{whose}, publishing {how}"), PRESENT.per_transaction, changes, because);
+        }
+    }
+    ceilings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceilings_are_those_of_the_specification() {
+        let ceilings = all(&Parameters::default());
+        let of = |what: &str, batch: usize| -> Vec<u64> {
+            ceilings
+                .iter()
+                .filter(|found| found.what == what && found.batch == batch)
+                .map(|found| found.changes)
+                .collect()
+        };
+        assert_eq!(of("the first form's rows", 49), [500]);
+        assert_eq!(of("segments", 20), [5_000]);
+        assert_eq!(of("segments", 98), [9_800]);
+        assert_eq!(of("the counter's units", 98), [49_000]);
+        assert_eq!(of("the counter, in turn", 20), [4_000, 2_000, 1_000]);
+        assert_eq!(of("changes of one record", 98), [500]);
+        assert_eq!(of("one of several shards, publishing in turn", 98), [753]);
+    }
+}
