@@ -70,8 +70,6 @@ pub(super) struct Judged {
     /// Those of them that were never answered.
     pub(super) open: usize,
     pub(super) transactions: usize,
-    /// Those that the second judge has judged as well.
-    pub(super) by_both: usize,
 }
 
 impl Judged {
@@ -80,7 +78,6 @@ impl Judged {
         self.operations += other.operations;
         self.open += other.open;
         self.transactions += other.transactions;
-        self.by_both += other.by_both;
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! It shares no judgement with `judge.rs` and `spec.rs`, so that a mistake in one of them does not hide a mistake of the service: the
 //! search is that of Wing and Gong with Lowe's memory of configurations, as Porcupine makes it, over single calls instead of
-//! the clients' sequences; the specification (`objects.rs`) is of typed values. It leaves out leases: calls that are connected
-//! with a lease are the first judge's alone.
+//! the clients' sequences; the specification (`objects.rs`, `leases.rs`) is of typed values.
 
+mod leases;
 mod objects;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt::Write as _,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
@@ -35,15 +35,10 @@ struct Call {
     answered: Option<(u64, Arc<Answered>)>,
 }
 
-/// Judges a history; returns the number of calls that it has judged. The error shows how far an order can go.
-pub(super) fn judge(entries: &[Entry]) -> Result<usize, String> {
-    let mut judged = 0;
+/// Judges a history. The error shows how far an order can go.
+pub(super) fn judge(entries: &[Entry], leases_end: bool) -> Result<(), String> {
     for part in parts(entries) {
-        if part.iter().any(|entry| has_lease(&entry.asked)) {
-            continue;
-        }
-        judged += part.len();
-        let mut search = Search::of(calls(&part));
+        let mut search = Search::of(calls(&part), leases_end);
         let why = match search.run() {
             Some(true) => continue,
             Some(false) => "there is no order".to_owned(),
@@ -51,17 +46,7 @@ pub(super) fn judge(entries: &[Entry]) -> Result<usize, String> {
         };
         return Err(format!("the second judge: {why}:\n{}", search.shown()));
     }
-    Ok(judged)
-}
-
-/// Returns whether a call is about a lease, or under one.
-fn has_lease(asked: &Asked) -> bool {
-    match asked {
-        Asked::Read(_) => false,
-        Asked::Push(_, body) => body.get("lease").is_some(),
-        Asked::Transaction(operations) => operations.iter().any(|operation| operation.get("lease").is_some()),
-        Asked::Lease(..) | Asked::Release(..) => true,
-    }
+    Ok(())
 }
 
 /// Divides a history into parts that share no concern.
@@ -90,7 +75,8 @@ fn parts(entries: &[Entry]) -> Vec<Vec<&Entry>> {
 }
 
 /// Returns the calls of a part. One that was sent more than once and rejected may have been applied all the same, where
-/// enough others wrote meanwhile for its item to forget it: then its answer says nothing.
+/// enough others wrote meanwhile for its item to forget it: then its answer says nothing. A lease may then have been acquired or
+/// refreshed a second time.
 fn calls(part: &[&Entry]) -> Vec<Call> {
     let rejects = |answer: &Answered| answer.status == 409 || answer.body["status"] == "stale";
     let end = |entry: &Entry| entry.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
@@ -104,14 +90,31 @@ fn calls(part: &[&Entry]) -> Vec<Call> {
             part.iter().filter(wrote).filter(meanwhile).count() >= REMEMBERED
         })
     };
-    part.iter()
-        .map(|entry| {
-            let is_rejected = entry.returned.as_ref().is_some_and(|(_, answer)| rejects(answer));
-            let says_nothing = entry.repeated && entry.asked.writes() && is_rejected && is_forgotten(entry);
-            let answered = entry.returned.clone().filter(|_| !says_nothing);
-            Call { asked: entry.asked.clone(), invoked: entry.invoked, answered }
-        })
-        .collect()
+    let mut calls = Vec::new();
+    for entry in part {
+        let is_rejected = entry.returned.as_ref().is_some_and(|(_, answer)| rejects(answer));
+        let is_forgotten = entry.returned.is_some() && is_forgotten(entry);
+        let says_nothing = entry.repeated && entry.asked.writes() && is_rejected && is_forgotten;
+        let answered = entry.returned.clone().filter(|_| !says_nothing);
+        let call = Call { asked: entry.asked.clone(), invoked: entry.invoked, answered };
+        if let Asked::Lease(record, asked) = &*entry.asked
+            && is_forgotten
+            && !is_rejected
+            && (asked.get("token").is_some() || lacks_a_token(part, record))
+        {
+            calls.push(Call { answered: None, ..call.clone() });
+        }
+        calls.push(call);
+    }
+    calls
+}
+
+/// Returns whether some token of a record is in no answer although a later one is.
+fn lacks_a_token(part: &[&Entry], record: &str) -> bool {
+    let of_record = part.iter().filter(|entry| matches!(&*entry.asked, Asked::Lease(of, _) if of == record));
+    let shown = of_record.filter_map(|entry| entry.returned.as_ref()?.1.body["token"].as_i64());
+    let tokens: BTreeSet<i64> = shown.collect();
+    tokens.iter().zip(1..).any(|(token, expected)| *token != expected)
 }
 
 /// A place in the search: the objects after some of the calls, and what can come next.
@@ -128,8 +131,8 @@ struct Search {
 }
 
 impl Search {
-    fn of(calls: Vec<Call>) -> Self {
-        Self { calls, furthest: (Vec::new(), Objects::default()) }
+    fn of(calls: Vec<Call>, leases_end: bool) -> Self {
+        Self { calls, furthest: (Vec::new(), Objects::new(leases_end)) }
     }
 
     /// Returns whether there is an order; `None` where the search is too long.
@@ -138,7 +141,7 @@ impl Search {
         let all = self.answered(&vec![true; self.calls.len()]);
         let mut known: HashSet<u64> = HashSet::new();
         let none = vec![false; self.calls.len()];
-        let options = self.options(&none, &Objects::default());
+        let options = self.options(&none, &self.furthest.1);
         let mut way = vec![Place { made: none, options: options.into_iter() }];
         let (mut order, mut best) = (Vec::new(), 0);
         loop {
@@ -179,7 +182,7 @@ impl Search {
     /// The calls that can come next, and the objects after each: those that began before any other had to have ended, and whose
     /// answer is what the objects give.
     fn options(&self, made: &[bool], objects: &Objects) -> Vec<(usize, Objects)> {
-        let left = || self.calls.iter().enumerate().filter(|(at, _)| !made[*at]);
+        let left = || self.calls.iter().enumerate().filter(move |(at, _)| !made[*at]);
         let deadline = left().filter_map(|(_, call)| call.answered.as_ref()).map(|(at, _)| *at).min();
         let deadline = deadline.unwrap_or(u64::MAX);
         let mut options = Vec::new();

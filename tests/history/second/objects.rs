@@ -1,9 +1,10 @@
-//! What the concerns of records are to a single caller, without leases (docs/specification.md: Pushes, Answers).
+//! What the concerns of records are to a single caller (docs/specification.md: Pushes, Answers).
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::leases::{self, Fence};
 use crate::history::spec::{Answered, Asked, Concern, Spot, spot_of};
 
 /// The value of a concern.
@@ -23,9 +24,10 @@ impl Cell {
                 t: value.get("t")?.as_i64()?,
                 rev: value.get("rev").and_then(Value::as_i64).unwrap_or(0),
             },
-            Concern::Status | Concern::Config => {
-                Self::Document { v: value.get("v")?.as_i64()?, payload: value.get("payload")?.clone() }
+            Concern::Status => {
+                Self::Document { v: value.get("v")?.as_i64()?, payload: leases::without(value.get("payload")?) }
             }
+            Concern::Config => Self::Document { v: value.get("v")?.as_i64()?, payload: value.get("payload")?.clone() },
         })
     }
 }
@@ -40,15 +42,25 @@ enum Pushed {
     Conflict,
 }
 
-/// All concerns that were written; the others are as they are in a new record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Objects(BTreeMap<Spot, Cell>);
+/// All that was written; the rest is as it is in a new record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Objects {
+    cells: BTreeMap<Spot, Cell>,
+    /// The leases of records.
+    fences: BTreeMap<String, Fence>,
+    /// The service's clock may pass the end of a lease.
+    leases_end: bool,
+}
 
 impl Objects {
+    pub(super) fn new(leases_end: bool) -> Self {
+        Self { cells: BTreeMap::new(), fences: BTreeMap::new(), leases_end }
+    }
+
     fn cell(&self, spot: &Spot) -> Cell {
-        self.0.get(spot).cloned().unwrap_or_else(|| match spot.concern {
+        self.cells.get(spot).cloned().unwrap_or_else(|| match spot.concern {
             Concern::Head | Concern::Index => Cell::Reference { id: None, t: 0, rev: 0 },
-            Concern::Status => Cell::Document { v: 1, payload: serde_json::json!({ "state": "ready" }) },
+            Concern::Status => Cell::Document { v: 1, payload: json!({ "state": "ready" }) },
             Concern::Config => Cell::Document { v: 0, payload: Value::Null },
         })
     }
@@ -89,13 +101,17 @@ impl Objects {
             }
             Cell::Document { v, payload } => {
                 let Some(expected) = expected else { return Pushed::Conflict };
-                let as_expected = match (&expected["payload"], spot.concern) {
+                let wanted = match spot.concern {
+                    Concern::Status => leases::without(&expected["payload"]),
+                    _ => expected["payload"].clone(),
+                };
+                let as_expected = match (&wanted, spot.concern) {
                     (Value::Null, _) => true,
                     // A status that is expected to have a state, and nothing is said of its other members.
                     (Value::Object(members), Concern::Status) if members.len() == 1 => {
                         members.get("state") == payload.get("state")
                     }
-                    (expected, _) => *expected == payload,
+                    (wanted, _) => *wanted == payload,
                 };
                 let next = new["v"].as_i64().or_else(|| Some(expected["v"].as_i64()? + 1));
                 match next {
@@ -119,7 +135,24 @@ impl Objects {
                     self.effect(&spot, operation).map(|cell| (spot, cell))
                 })
                 .collect(),
-            Asked::Read(_) | Asked::Lease(..) | Asked::Release(..) => None,
+            Asked::Read(_) => None,
+            Asked::Lease(record, asked) => {
+                let fence = self.fence(record);
+                if asked.get("token").is_some() {
+                    if fence.is_current(asked) {
+                        self.refresh(record, None);
+                    }
+                } else if self.leases_end || fence.may_be_taken(&asked["holder"], None) {
+                    self.acquire(record, asked, None);
+                }
+                None
+            }
+            Asked::Release(record, claim) => {
+                if self.fence(record).is_current(claim) {
+                    self.release(record);
+                }
+                None
+            }
         };
         self.write(written.unwrap_or_default());
     }
@@ -130,6 +163,7 @@ impl Objects {
             return self.passes(spot, &operation["expected"]).then_some(None);
         }
         match self.push(spot, operation) {
+            _ if !self.is_under_its_lease(spot, operation) => None,
             Pushed::Written(cell) => Some(Some(cell)),
             Pushed::There => Some(None),
             Pushed::Stale | Pushed::Conflict => None,
@@ -138,13 +172,16 @@ impl Objects {
 
     fn write(&mut self, written: Vec<(Spot, Option<Cell>)>) {
         let written = written.into_iter().filter_map(|(spot, cell)| Some((spot, cell?)));
-        self.0.extend(written);
+        self.cells.extend(written);
     }
 
     /// Returns whether a call has this answer now, and makes it.
     pub(super) fn answers(&mut self, asked: &Asked, answer: &Answered) -> bool {
         match asked {
-            Asked::Read(spot) => self.holds(spot, &answer.body),
+            Asked::Read(spot) => {
+                let lease_fits = spot.concern != Concern::Status || self.fence(&spot.record).shows_in(&answer.body);
+                self.holds(spot, &answer.body) && lease_fits
+            }
             Asked::Push(spot, body) => self.pushes(spot, body, answer),
             Asked::Transaction(operations) => {
                 let Some(results) = answer.body["results"].as_array().filter(|all| all.len() == operations.len())
@@ -159,12 +196,95 @@ impl Objects {
                     _ => false,
                 }
             }
-            Asked::Lease(..) | Asked::Release(..) => false,
+            Asked::Lease(record, asked) => self.leases(record, asked, answer),
+            Asked::Release(record, claim) => self.releases(record, claim, answer),
+        }
+    }
+
+    /// Returns whether a push carries no lease, or the current one.
+    fn is_under_its_lease(&self, spot: &Spot, body: &Value) -> bool {
+        body.get("lease").is_none_or(|claim| self.fence(&spot.record).is_current(claim))
+    }
+
+    /// Returns whether a push can be rejected for its lease, and the rejection shows the current one.
+    fn is_fenced_off(&self, spot: &Spot, body: &Value, shown: &Value) -> bool {
+        let may_be = body.get("lease").is_some() && (self.leases_end || !self.is_under_its_lease(spot, body));
+        may_be && self.fence(&spot.record).shows(shown)
+    }
+
+    fn fence(&self, record: &str) -> Fence {
+        self.fences.get(record).cloned().unwrap_or_default()
+    }
+
+    /// Counts a status on. Its state becomes another one, where one is given and it is `from`, or any.
+    fn restate(&mut self, record: &str, from: Option<&str>, state: Option<&str>) {
+        let spot = Spot::status_of(record);
+        if let Cell::Document { v, mut payload } = self.cell(&spot) {
+            if let Some(state) = state.filter(|_| from.is_none_or(|from| payload["state"] == from)) {
+                payload["state"] = json!(state);
+            }
+            self.cells.insert(spot, Cell::Document { v: v + 1, payload });
+        }
+    }
+
+    fn acquire(&mut self, record: &str, asked: &Value, expires_at: Option<i64>) {
+        let state = self.fences.entry(record.to_owned()).or_default().acquire(asked, expires_at);
+        self.restate(record, None, Some(state));
+    }
+
+    fn refresh(&mut self, record: &str, expires_at: Option<i64>) {
+        self.fences.entry(record.to_owned()).or_default().refresh(expires_at);
+        self.restate(record, None, None);
+    }
+
+    /// Ends the current lease. A state that was set meanwhile stays.
+    fn release(&mut self, record: &str) {
+        let set = self.fences.entry(record.to_owned()).or_default().release();
+        self.restate(record, set, Some("ready"));
+    }
+
+    /// Returns whether a lease can be acquired or refreshed with this answer now, and does so.
+    fn leases(&mut self, record: &str, asked: &Value, answer: &Answered) -> bool {
+        let (fence, body) = (self.fence(record), &answer.body);
+        let shown = &body["lease"];
+        let fits = match (asked.get("token"), answer.status, answer.problem()) {
+            (None, 200, _) => {
+                let at = self.leases_end.then_some(&shown["acquired_at"]);
+                self.acquire(record, asked, shown["expires_at"].as_i64());
+                fence.may_be_taken(&asked["holder"], at) && body["token"] == fence.next_token()
+            }
+            (None, 409, "lease-held") => !fence.may_be_taken(&asked["holder"], None),
+            (Some(claimed), 200, _) => {
+                self.refresh(record, shown["expires_at"].as_i64());
+                fence.is_current(asked) && body["token"] == *claimed
+            }
+            (Some(_), 409, "lease-lost") => !fence.is_current(asked),
+            _ => false,
+        };
+        fits && self.fence(record).shows(shown)
+    }
+
+    /// Returns whether a lease can be released with this answer now, and does so.
+    fn releases(&mut self, record: &str, claim: &Value, answer: &Answered) -> bool {
+        let fence = self.fence(record);
+        match (answer.status, answer.problem()) {
+            (204, _) => {
+                self.release(record);
+                fence.is_current(claim)
+            }
+            (409, "lease-lost") => !fence.is_current(claim) && fence.shows(&answer.body["lease"]),
+            _ => false,
         }
     }
 
     fn pushes(&mut self, spot: &Spot, body: &Value, answer: &Answered) -> bool {
         let shown = &answer.body;
+        if answer.problem() == "lease-lost" {
+            return self.is_fenced_off(spot, body, &shown["lease"]);
+        }
+        if !self.is_under_its_lease(spot, body) {
+            return false;
+        }
         match (self.push(spot, body), answer.status, shown["status"].as_str()) {
             (Pushed::Written(cell), 200, Some("updated")) => {
                 let fits = Cell::shown(spot.concern, &shown["value"]).as_ref() == Some(&cell);
@@ -208,6 +328,10 @@ impl Objects {
             let is_check = operation["op"] == "check";
             let fits = match result["status"].as_str() {
                 Some("passed") => continue,
+                Some("lease-lost") if self.is_fenced_off(&spot, operation, &result["lease"]) => {
+                    rejected = true;
+                    continue;
+                }
                 Some("conflict") if is_check => !self.passes(&spot, &operation["expected"]),
                 Some("conflict") => matches!(self.push(&spot, operation), Pushed::Conflict),
                 Some("stale") if !is_check => matches!(self.push(&spot, operation), Pushed::Stale),

@@ -43,11 +43,11 @@ fn index(id: &str, t: i64, rev: i64) -> Value {
 /// Accepts a sequence, and rejects it once the last answer is this one.
 fn only_as_it_is(calls: Vec<(Asked, u16, Value)>, instead: (u16, Value)) {
     let mut entries = sequence(calls);
-    assert_eq!(judge(&entries), Ok(entries.len()));
+    assert_eq!(judge(&entries, false), Ok(()));
     let last = entries.last_mut().unwrap();
     let answer = Answered { status: instead.0, body: instead.1 };
     last.returned = Some((last.invoked + 1, Arc::new(answer)));
-    let why = judge(&entries).unwrap_err();
+    let why = judge(&entries, false).unwrap_err();
     assert!(why.contains("there is no order"), "{why}");
 }
 
@@ -128,18 +128,68 @@ fn a_rejected_call_that_was_sent_twice_may_have_been_applied_after_four_others()
     let (asked, status, body) = reads(Concern::Head, at("h1", 1));
     let read = Entry { client: 1, asked: Arc::new(asked), invoked: 1, ..entries[0].clone() };
     entries[6] = Entry { returned: Some((2, Arc::new(Answered { status, body }))), ..read };
-    assert!(judge(&entries).is_err());
+    assert!(judge(&entries, false).is_err());
     entries[0].repeated = true;
-    assert_eq!(judge(&entries), Ok(7));
+    assert_eq!(judge(&entries, false), Ok(()));
+}
+
+fn lease(holder: &str, token: i64, acquired_at: i64) -> Value {
+    let lease =
+        json!({ "name": "index_lock", "holder": holder, "acquired_at": acquired_at, "expires_at": acquired_at + 10 });
+    json!({ "lease": lease, "token": token })
+}
+
+fn acquires(holder: &str) -> Asked {
+    Asked::Lease("a".into(), json!({ "name": "index_lock", "holder": holder }))
+}
+
+fn lost(lease: &Value) -> Value {
+    json!({ "type": "x/lease-lost", "lease": lease["lease"] })
 }
 
 #[test]
-fn what_is_connected_with_a_lease_is_left_to_the_first_judge() {
-    let lease = Asked::Lease("a".into(), json!({ "name": "index_lock", "holder": "h" }));
-    let calls = vec![
-        (lease, 200, json!({ "token": 1 })),
-        reads(Concern::Status, json!({ "v": 2, "payload": { "state": "indexing" } })),
-        reads(Concern::Config, json!({ "v": 0, "payload": null })),
-    ];
-    assert_eq!(judge(&sequence(calls)), Ok(1));
+fn a_lease_has_one_holder_and_its_token_only_grows() {
+    let first = || (acquires("h"), 200, lease("h", 1, 100));
+    let held = json!({ "type": "x/lease-held", "lease": lease("h", 1, 100)["lease"] });
+    only_as_it_is(vec![first(), (acquires("i"), 409, held)], (200, lease("i", 2, 105)));
+    only_as_it_is(vec![first(), (acquires("h"), 200, lease("h", 2, 105))], (200, lease("h", 1, 105)));
+    let status = |state: &str, v: i64, lease: Value| {
+        reads(Concern::Status, json!({ "v": v, "payload": { "state": state, "index_lock": lease } }))
+    };
+    let shown = lease("h", 1, 100)["lease"].clone();
+    only_as_it_is(
+        vec![first(), status("indexing", 2, shown)],
+        (200, json!({ "v": 2, "payload": { "state": "indexing" } })),
+    );
+    let release = Asked::Release("a".into(), json!({ "name": "index_lock", "holder": "h", "token": 1 }));
+    only_as_it_is(
+        vec![
+            first(),
+            (release, 204, Value::Null),
+            reads(Concern::Status, json!({ "v": 3, "payload": { "state": "ready" } })),
+        ],
+        (200, json!({ "v": 3, "payload": { "state": "indexing" } })),
+    );
+}
+
+#[test]
+fn a_push_under_a_superseded_token_is_rejected() {
+    let push = |token: i64| {
+        let claim = json!({ "name": "index_lock", "holder": "h", "token": token });
+        pushes(Concern::Head, json!({ "new": at("h", 1), "lease": claim }))
+    };
+    let both = || vec![(acquires("h"), 200, lease("h", 1, 100)), (acquires("h"), 200, lease("h", 2, 101))];
+    let with = |last: (Asked, u16, Value)| [both(), vec![last]].concat();
+    let was_lost = lost(&lease("h", 2, 101));
+    only_as_it_is(with((push(1), 409, was_lost.clone())), (200, updated(at("h", 1))));
+    only_as_it_is(with((push(2), 200, updated(at("h", 1)))), (409, was_lost));
+}
+
+#[test]
+fn a_lease_is_taken_from_another_holder_only_where_the_clock_may_have_passed_its_end() {
+    let after =
+        |at: i64| sequence(vec![(acquires("h"), 200, lease("h", 1, 100)), (acquires("i"), 200, lease("i", 2, at))]);
+    assert!(judge(&after(110), false).is_err());
+    assert_eq!(judge(&after(110), true), Ok(()));
+    assert!(judge(&after(109), true).is_err());
 }
