@@ -366,7 +366,7 @@ impl<'a> History<'a> {
 fn versions((record, seen): &(String, Seen)) -> impl Iterator<Item = (&str, &Version)> {
     let versions = match seen {
         Seen::Last(version) => std::slice::from_ref(version),
-        Seen::All(list) => list,
+        Seen::All(list) => list.as_slice(),
     };
     versions.iter().map(move |version| (record.as_str(), version))
 }
