@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-enum Sent {
+pub(super) enum Sent {
     Answered(Answered),
     /// The connection was refused: it was not sent.
     Rejected,
@@ -78,10 +78,10 @@ enum Sent {
 
 /// One client.
 pub(super) struct Client {
-    number: u32,
-    random: StdRng,
+    pub(super) number: u32,
+    pub(super) random: StdRng,
     http: Http<HttpConnector, Full<Bytes>>,
-    world: Arc<World>,
+    pub(super) world: Arc<World>,
     /// The last value of each concern that it received.
     known: BTreeMap<Spot, Value>,
     /// The claims of the leases that it was granted.
@@ -131,15 +131,15 @@ impl Client {
         }
     }
 
-    fn record(&mut self) -> String {
+    pub(super) fn record(&mut self) -> String {
         self.world.records.choose(&mut self.random).unwrap().clone()
     }
 
-    fn known(&self, spot: &Spot) -> Value {
+    pub(super) fn known(&self, spot: &Spot) -> Value {
         self.known.get(spot).cloned().unwrap_or_else(|| spot.concern.unborn())
     }
 
-    fn number(&self) -> i64 {
+    pub(super) fn number(&self) -> i64 {
         self.world.ids.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    fn learn(&mut self, spot: &Spot, shown: &Value) {
+    pub(super) fn learn(&mut self, spot: &Spot, shown: &Value) {
         if shown.is_object() {
             self.known.insert(spot.clone(), shown.clone());
         }
@@ -315,7 +315,13 @@ impl Client {
     // ---- sending ----
 
     /// Makes a call, sometimes again with the same key where no answer came, and records it. `None`: no answer.
-    async fn call(&mut self, asked: Asked, method: Method, path: &str, body: Option<Value>) -> Option<Answered> {
+    pub(super) async fn call(
+        &mut self,
+        asked: Asked,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Option<Answered> {
         let asked = Arc::new(asked);
         let key = Uuid::new_v4().to_string();
         let (invoked, mut lost, mut repeated) = (self.world.recorder.tick(), false, false);
@@ -346,7 +352,7 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Sent {
+    pub(super) async fn send(&mut self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Sent {
         let urls = match method == Method::GET && !self.world.readable.is_empty() {
             true => &self.world.readable,
             false => &self.world.urls,

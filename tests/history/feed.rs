@@ -21,7 +21,7 @@ use super::{
 /// The deadline of the feed to catch up after the last write.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-async fn get(url: &str, path: &str) -> Option<Value> {
+pub(super) async fn get(url: &str, path: &str) -> Option<Value> {
     let answer = client().request(Request::get(format!("{url}{path}")).body(Default::default()).unwrap()).await.ok()?;
     assert!([200, 503].contains(&answer.status().as_u16()), "{path}: {answer:?}");
     let ok = answer.status() == 200;

@@ -1,16 +1,21 @@
-//! Histories: clients push, read, lease and commit concurrently, while requests, replies and processes are lost; then a checker
-//! searches for an order that explains every answer (linearizability; of transactions, strict serializability).
+//! Histories: clients push, read, lease and commit concurrently, while requests, replies and processes are lost; then two judges
+//! search for an order that explains every answer (linearizability; of transactions, strict serializability), and Elle's check
+//! looks for cycles of dependencies between transactions.
 //!
 //! `cargo histories` prints figures; `NAMESERVICE_HISTORY_SECONDS` sets the duration of each test (4 seconds).
 //! `NAMESERVICE_TEST_SEED` repeats a seed that a failure has printed: the same operations and faults, as far as the scheduler
 //! allows.
 
+mod appends;
+mod checkers;
 mod clients;
+mod elle;
 mod feed;
 mod found;
 mod judge;
 pub(crate) mod process;
 mod replicas;
+mod second;
 pub(crate) mod spec;
 
 use std::{
@@ -31,7 +36,6 @@ use self::{
     clients::{Client, Mix, World},
     judge::{Entry, Judged, judge},
     process::Process,
-    spec::{Answered, Asked, Concern, Spot},
 };
 
 /// How many seconds of histories each test runs.
@@ -62,7 +66,7 @@ impl Figures {
     fn print(&self, name: &str) {
         let Judged { histories, operations, open, transactions } = self.judged;
         println!(
-            "{name}: {histories} histories accepted, {operations} operations ({open} never answered, {transactions} transactions)"
+            "{name}: {histories} histories accepted by both judges, {operations} operations ({open} never answered, {transactions} transactions)"
         );
         let faults: Vec<_> = self.faults.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
         println!("  faults: {}", if faults.is_empty() { "none".to_owned() } else { faults.join(", ") });
@@ -94,9 +98,16 @@ async fn run(world: World, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) 
         client.unwrap_or_else(|error| panic!("{SEED}={seed}: {error}"));
     }
     let entries = world.recorder.take();
-    let to_judge = entries.clone();
-    let judged = tokio::task::spawn_blocking(move || judge(to_judge, leases_end)).await.unwrap();
-    (judged.unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}")), entries)
+    (both_judge(entries.clone(), leases_end, seed).await, entries)
+}
+
+/// Judges a history twice. Both judges must accept it.
+async fn both_judge(entries: Vec<Entry>, leases_end: bool, seed: u64) -> Judged {
+    let judged = tokio::task::spawn_blocking(move || {
+        second::judge(&entries, leases_end)?;
+        judge(entries, leases_end)
+    });
+    judged.await.unwrap().unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}"))
 }
 
 async fn create(service: &str, names: &[String]) {
@@ -298,183 +309,4 @@ async fn a_clock_that_steps_back_and_forth_gives_no_lease_twice() {
         service.table.proxy.take_requests();
     }
     figures.print("a clock that steps");
-}
-
-// ---- the checker itself ----
-
-fn entry(client: u32, from: u64, to: u64, asked: Asked, answer: (u16, Value)) -> Entry {
-    let answer = Answered { status: answer.0, body: answer.1 };
-    Entry { client, asked: Arc::new(asked), invoked: from, returned: Some((to, Arc::new(answer))), repeated: false }
-}
-
-fn open(client: u32, from: u64, asked: Asked) -> Entry {
-    Entry { client, asked: Arc::new(asked), invoked: from, returned: None, repeated: false }
-}
-
-fn at_t(n: i64) -> Value {
-    json!({ "id": cid(n).as_str(), "t": n })
-}
-
-fn reads_head(client: u32, from: u64, to: u64, n: i64) -> Entry {
-    let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
-    entry(client, from, to, Asked::Read(Spot::new("a", Concern::Head)), (200, shown))
-}
-
-fn pushes_head(n: i64) -> Asked {
-    Asked::Push(Spot::new("a", Concern::Head), json!({ "new": at_t(n) }))
-}
-
-fn was_updated(n: i64) -> (u16, Value) {
-    (200, json!({ "status": "updated", "value": at_t(n) }))
-}
-
-fn was_rejected(n: i64) -> (u16, Value) {
-    (409, json!({ "type": "x/conflict", "actual": at_t(n) }))
-}
-
-fn expects(before: i64, n: i64) -> Asked {
-    Asked::Push(Spot::new("a", Concern::Head), json!({ "expected": at_t(before), "new": at_t(n) }))
-}
-
-fn leases(holder: &str) -> Asked {
-    Asked::Lease("a".into(), json!({ "name": "index_lock", "holder": holder }))
-}
-
-fn was_leased(holder: &str, token: i64) -> (u16, Value) {
-    let lease = json!({ "name": "index_lock", "holder": holder, "acquired_at": 100, "expires_at": 200 });
-    (200, json!({ "lease": lease, "token": token }))
-}
-
-#[test]
-fn the_checker_takes_histories_that_some_order_explains() {
-    let fine: [(&str, Vec<Entry>); 4] = [
-        ("a read of what a lost push has written", vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 1)]),
-        (
-            "a read beside a push, of either value",
-            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
-        ),
-        (
-            "a lost push that is applied late",
-            vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
-        ),
-        (
-            "the token after a lost acquisition",
-            vec![open(0, 0, leases("a")), entry(1, 1, 2, leases("a"), was_leased("a", 2))],
-        ),
-    ];
-    for (name, history) in fine {
-        judge(history, false).unwrap_or_else(|why| panic!("{name}: {why}"));
-    }
-}
-
-#[test]
-fn the_checker_rejects_histories_that_no_order_explains() {
-    let two = |results: Value| Asked::Transaction(serde_json::from_value(results).unwrap());
-    let both = two(json!([
-        { "op": "push_head", "address": "a", "new": at_t(1) },
-        { "op": "push_head", "address": "b", "new": at_t(1) },
-    ]));
-    let written = json!({ "status": "updated", "value": at_t(1) });
-    let committed = (200, json!({ "results": [written, written] }));
-    let reads_b = |n: i64| {
-        let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
-        Asked::Read(Spot::new("b", Concern::Head)).into_read(shown)
-    };
-    let broken: [(&str, Vec<Entry>); 11] = [
-        ("an acknowledged push is lost", vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), reads_head(0, 2, 3, 0)]),
-        (
-            "a read goes back",
-            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 1), reads_head(2, 3, 4, 0)],
-        ),
-        ("a value from nowhere", vec![reads_head(0, 0, 1, 7)]),
-        (
-            "a conflict that was applied",
-            vec![
-                entry(0, 0, 1, pushes_head(1), was_updated(1)),
-                entry(1, 2, 3, expects(1, 2), was_rejected(1)),
-                reads_head(1, 4, 5, 2),
-            ],
-        ),
-        (
-            "two winners over one expectation",
-            vec![
-                entry(0, 0, 1, pushes_head(1), was_updated(1)),
-                entry(0, 2, 9, expects(1, 2), was_updated(2)),
-                entry(1, 3, 8, expects(1, 3), was_updated(3)),
-            ],
-        ),
-        (
-            "a stale push that was answered as updated",
-            vec![entry(0, 0, 1, pushes_head(5), was_updated(5)), entry(1, 2, 3, pushes_head(4), was_updated(4))],
-        ),
-        (
-            "a matching expectation, rejected",
-            vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_rejected(1))],
-        ),
-        (
-            "a token given twice",
-            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("a"), was_leased("a", 1))],
-        ),
-        (
-            "two holders at once",
-            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("b"), was_leased("b", 2))],
-        ),
-        (
-            "half a transaction",
-            vec![
-                entry(0, 0, 1, both.clone(), committed.clone()),
-                reads_head(1, 2, 3, 1),
-                entry(1, 4, 5, reads_b(0).0, reads_b(0).1),
-            ],
-        ),
-        (
-            "a transaction that is seen in two halves",
-            vec![entry(0, 0, 9, both, committed), reads_head(1, 1, 2, 1), entry(1, 3, 4, reads_b(0).0, reads_b(0).1)],
-        ),
-    ];
-    for (name, history) in broken {
-        assert!(judge(history, false).is_err(), "accepted: {name}");
-    }
-}
-
-impl Asked {
-    fn into_read(self, shown: Value) -> (Self, (u16, Value)) {
-        (self, (200, shown))
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_checker_rejects_what_was_answered_to_clients_once_an_answer_is_changed() {
-    let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
-    let mut rejected = 0;
-    for round in 0..3 {
-        let names = vec![format!("c{round}:main")];
-        create(service.url(), &names).await;
-        let world = Arc::new(World::new(vec![service.url().to_owned()], names, Mix::PUSHES));
-        let clients = (0..CLIENTS).map(|number| Client::new(number, round, world.clone()).run(STEPS));
-        join_all(clients).await;
-        let entries = world.recorder.take();
-        judge(entries.clone(), false).unwrap();
-        // Each applied push is reported as not applied: then a client has read, or expected, a value that no client wrote.
-        for (at, entry) in entries.iter().enumerate() {
-            let Asked::Push(spot, body) = &*entry.asked else { continue };
-            let seen_later = |other: &Entry| {
-                let shown = other.returned.as_ref().map(|(_, answer)| answer.body.to_string()).unwrap_or_default();
-                matches!(spot.concern, Concern::Head | Concern::Index)
-                    && shown.contains(body["new"]["id"].as_str().unwrap_or("never"))
-            };
-            let (_, answer) = entry.returned.as_ref().unwrap();
-            let read = entries.iter().enumerate().any(|(other, entry)| other != at && seen_later(entry));
-            if answer.body["status"] != "updated" || answer.body["replayed"] == true || !read {
-                continue;
-            }
-            let mut changed = entries.clone();
-            let changed_answer =
-                Answered { status: 409, body: json!({ "type": "x/conflict", "actual": Concern::Head.unborn() }) };
-            changed[at].returned = Some((entry.returned.as_ref().unwrap().0, Arc::new(changed_answer)));
-            assert!(judge(changed, false).is_err(), "{entry:?} may have been rejected");
-            rejected += 1;
-        }
-    }
-    assert!(rejected > 5, "only {rejected} answers could be changed");
 }

@@ -173,7 +173,7 @@ fn without_times(records: &str) -> Value {
     records
 }
 
-async fn is_ready(url: &str) {
+pub(super) async fn is_ready(url: &str) {
     let begun = Instant::now();
     while snapshot(url).await.is_none() {
         assert!(begun.elapsed() < DEADLINE, "{url} does not begin");

@@ -48,6 +48,7 @@ const EMBEDDED_HEAD: &str = "shared/embedded/src/state/head.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
 const EMBEDDED_PUSHES: &str = "shared/embedded/src/state/pushes.rs";
 const EMBEDDED_LEASES: &str = "shared/embedded/src/state/leases.rs";
+const EMBEDDED_TRANSACTIONS: &str = "shared/embedded/src/state/transactions.rs";
 const EMBEDDED_RETRACTIONS: &str = "shared/embedded/src/state/retractions.rs";
 const EMBEDDED_PURGES: &str = "shared/embedded/src/state/purges.rs";
 const EMBEDDED_LEDGERS: &str = "shared/embedded/src/state/ledgers.rs";
@@ -227,6 +228,13 @@ pub(crate) const BUGS: &[Bug] = &[
         "            if remembered && false {",
         &["transactions::", "model::", "faults::"],
     ),
+    bug(
+        "a transaction is applied in part",
+        TRANSACTIONS,
+        "            let actions = slots\n                .into_iter()\n",
+        "            let actions = slots\n                .into_iter()\n                .take(1)\n",
+        &["appends::over_dynamodb"],
+    ),
     // ---- references ----
     bug(
         "a dependency is not counted",
@@ -391,6 +399,20 @@ pub(crate) const BUGS: &[Bug] = &[
         "            Some(record) if record.protected => Purged::Protected,\n",
         "",
         &["contract::protection", "model::"],
+    ),
+    bug(
+        "embedded: a transaction is applied in part",
+        EMBEDDED_TRANSACTIONS,
+        "        for record in written {\n",
+        "        for record in written.into_iter().take(1) {\n",
+        &["appends::over_the_embedded"],
+    ),
+    bug(
+        "embedded: a check of a transaction is not made",
+        EMBEDDED_TRANSACTIONS,
+        "        if matches { Judgement::Admissible } else { Judgement::Conflict }",
+        "        if matches || true { Judgement::Admissible } else { Judgement::Conflict }",
+        &["appends::over_the_embedded"],
     ),
     bug(
         "embedded: a branch is not counted at its source",

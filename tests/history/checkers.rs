@@ -1,0 +1,275 @@
+//! Histories that were written by hand, for both judges: they take what some order explains, and nothing else.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use nameservice_http::Auth;
+use nameservice_tests::{in_process::InProcess, prelude::*};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use super::{
+    CLIENTS, STEPS,
+    clients::{Client, Mix, World},
+    create, elle,
+    judge::{Entry, judge},
+    second,
+    spec::{Answered, Asked, Concern, Spot},
+};
+
+fn entry(client: u32, from: u64, to: u64, asked: Asked, answer: (u16, Value)) -> Entry {
+    let answer = Answered { status: answer.0, body: answer.1 };
+    Entry { client, asked: Arc::new(asked), invoked: from, returned: Some((to, Arc::new(answer))), repeated: false }
+}
+
+fn open(client: u32, from: u64, asked: Asked) -> Entry {
+    Entry { client, asked: Arc::new(asked), invoked: from, returned: None, repeated: false }
+}
+
+fn at_t(n: i64) -> Value {
+    json!({ "id": cid(n).as_str(), "t": n })
+}
+
+fn reads_head(client: u32, from: u64, to: u64, n: i64) -> Entry {
+    let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
+    entry(client, from, to, Asked::Read(Spot::new("a", Concern::Head)), (200, shown))
+}
+
+fn pushes_head(n: i64) -> Asked {
+    Asked::Push(Spot::new("a", Concern::Head), json!({ "new": at_t(n) }))
+}
+
+fn was_updated(n: i64) -> (u16, Value) {
+    (200, json!({ "status": "updated", "value": at_t(n) }))
+}
+
+fn was_rejected(n: i64) -> (u16, Value) {
+    (409, json!({ "type": "x/conflict", "actual": at_t(n) }))
+}
+
+fn expects(before: i64, n: i64) -> Asked {
+    Asked::Push(Spot::new("a", Concern::Head), json!({ "expected": at_t(before), "new": at_t(n) }))
+}
+
+fn leases(holder: &str) -> Asked {
+    Asked::Lease("a".into(), json!({ "name": "index_lock", "holder": holder }))
+}
+
+fn was_leased(holder: &str, token: i64) -> (u16, Value) {
+    let lease = json!({ "name": "index_lock", "holder": holder, "acquired_at": 100, "expires_at": 200 });
+    (200, json!({ "lease": lease, "token": token }))
+}
+
+fn fine() -> [(&'static str, Vec<Entry>); 4] {
+    [
+        ("a read of what a lost push has written", vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 1)]),
+        (
+            "a read beside a push, of either value",
+            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
+        ),
+        (
+            "a lost push that is applied late",
+            vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 0), reads_head(1, 3, 4, 1)],
+        ),
+        (
+            "the token after a lost acquisition",
+            vec![open(0, 0, leases("a")), entry(1, 1, 2, leases("a"), was_leased("a", 2))],
+        ),
+    ]
+}
+
+fn broken() -> [(&'static str, Vec<Entry>); 11] {
+    let two = |results: Value| Asked::Transaction(serde_json::from_value(results).unwrap());
+    let both = two(json!([
+        { "op": "push_head", "address": "a", "new": at_t(1) },
+        { "op": "push_head", "address": "b", "new": at_t(1) },
+    ]));
+    let written = json!({ "status": "updated", "value": at_t(1) });
+    let committed = (200, json!({ "results": [written, written] }));
+    let reads_b = |n: i64| {
+        let shown = if n == 0 { Concern::Head.unborn() } else { at_t(n) };
+        Asked::Read(Spot::new("b", Concern::Head)).into_read(shown)
+    };
+    [
+        ("an acknowledged push is lost", vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), reads_head(0, 2, 3, 0)]),
+        (
+            "a read goes back",
+            vec![entry(0, 0, 9, pushes_head(1), was_updated(1)), reads_head(1, 1, 2, 1), reads_head(2, 3, 4, 0)],
+        ),
+        ("a value from nowhere", vec![reads_head(0, 0, 1, 7)]),
+        (
+            "a conflict that was applied",
+            vec![
+                entry(0, 0, 1, pushes_head(1), was_updated(1)),
+                entry(1, 2, 3, expects(1, 2), was_rejected(1)),
+                reads_head(1, 4, 5, 2),
+            ],
+        ),
+        (
+            "two winners over one expectation",
+            vec![
+                entry(0, 0, 1, pushes_head(1), was_updated(1)),
+                entry(0, 2, 9, expects(1, 2), was_updated(2)),
+                entry(1, 3, 8, expects(1, 3), was_updated(3)),
+            ],
+        ),
+        (
+            "a stale push that was answered as updated",
+            vec![entry(0, 0, 1, pushes_head(5), was_updated(5)), entry(1, 2, 3, pushes_head(4), was_updated(4))],
+        ),
+        (
+            "a matching expectation, rejected",
+            vec![entry(0, 0, 1, pushes_head(1), was_updated(1)), entry(1, 2, 3, expects(1, 2), was_rejected(1))],
+        ),
+        (
+            "a token given twice",
+            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("a"), was_leased("a", 1))],
+        ),
+        (
+            "two holders at once",
+            vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("b"), was_leased("b", 2))],
+        ),
+        (
+            "half a transaction",
+            vec![
+                entry(0, 0, 1, both.clone(), committed.clone()),
+                reads_head(1, 2, 3, 1),
+                entry(1, 4, 5, reads_b(0).0, reads_b(0).1),
+            ],
+        ),
+        (
+            "a transaction that is seen in two halves",
+            vec![entry(0, 0, 9, both, committed), reads_head(1, 1, 2, 1), entry(1, 3, 4, reads_b(0).0, reads_b(0).1)],
+        ),
+    ]
+}
+
+#[test]
+fn the_checker_takes_histories_that_some_order_explains() {
+    for (name, history) in fine() {
+        judge(history, false).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+}
+
+#[test]
+fn the_checker_rejects_histories_that_no_order_explains() {
+    for (name, history) in broken() {
+        assert!(judge(history, false).is_err(), "accepted: {name}");
+    }
+}
+
+#[test]
+fn the_second_judge_takes_and_rejects_the_same_histories() {
+    for (name, history) in fine() {
+        second::judge(&history, false).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    for (name, history) in broken() {
+        assert!(second::judge(&history, false).is_err(), "accepted: {name}");
+    }
+}
+
+#[test]
+fn elles_check_names_what_it_rejects_of_the_same_histories() {
+    let name_of = |history: &[Entry]| {
+        let transactions: Vec<_> = history.iter().flat_map(elle::transactions_of).collect();
+        elle::check(&transactions).err().map(|anomaly| anomaly.name)
+    };
+    for (name, history) in fine() {
+        assert_eq!(name_of(&history), None, "{name}");
+    }
+    let found: Vec<_> = broken().iter().map(|(name, history)| (*name, name_of(history))).collect();
+    let expected = [
+        ("an acknowledged push is lost", Some("G-single-realtime")),
+        ("a read goes back", Some("G-single-realtime")),
+        ("a value from nowhere", Some("garbage read")),
+        ("a conflict that was applied", Some("G1a")),
+        ("two winners over one expectation", Some("G-single")),
+        ("a stale push that was answered as updated", Some("G0-realtime")),
+        // It knows nothing of conditions, nor of leases.
+        ("a matching expectation, rejected", None),
+        ("a token given twice", None),
+        ("two holders at once", None),
+        ("half a transaction", Some("G-single-realtime")),
+        ("a transaction that is seen in two halves", Some("G-single-realtime")),
+    ];
+    assert_eq!(found, expected.map(|(name, anomaly)| (name, anomaly.map(str::to_owned))));
+}
+
+impl Asked {
+    fn into_read(self, shown: Value) -> (Self, (u16, Value)) {
+        (self, (200, shown))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_checker_rejects_what_was_answered_to_clients_once_an_answer_is_changed() {
+    let service = Service::on(Table::without_stream().await.proxied().await, Auth::Open).await;
+    let mut rejected = 0;
+    for round in 0..3 {
+        let names = vec![format!("c{round}:main")];
+        create(service.url(), &names).await;
+        let world = Arc::new(World::new(vec![service.url().to_owned()], names, Mix::PUSHES));
+        let clients = (0..CLIENTS).map(|number| Client::new(number, round, world.clone()).run(STEPS));
+        join_all(clients).await;
+        let entries = world.recorder.take();
+        judge(entries.clone(), false).unwrap();
+        second::judge(&entries, false).unwrap();
+        // Each applied push is reported as not applied: then a client has read, or expected, a value that no client wrote.
+        for (at, entry) in entries.iter().enumerate() {
+            let Asked::Push(spot, body) = &*entry.asked else { continue };
+            let seen_later = |other: &Entry| {
+                let shown = other.returned.as_ref().map(|(_, answer)| answer.body.to_string()).unwrap_or_default();
+                matches!(spot.concern, Concern::Head | Concern::Index)
+                    && shown.contains(body["new"]["id"].as_str().unwrap_or("never"))
+            };
+            let (_, answer) = entry.returned.as_ref().unwrap();
+            let read = entries.iter().enumerate().any(|(other, entry)| other != at && seen_later(entry));
+            if answer.body["status"] != "updated" || answer.body["replayed"] == true || !read {
+                continue;
+            }
+            let mut changed = entries.clone();
+            let changed_answer =
+                Answered { status: 409, body: json!({ "type": "x/conflict", "actual": Concern::Head.unborn() }) };
+            changed[at].returned = Some((entry.returned.as_ref().unwrap().0, Arc::new(changed_answer)));
+            assert!(second::judge(&changed, false).is_err(), "{entry:?} may have been rejected, says the second judge");
+            assert!(judge(changed, false).is_err(), "{entry:?} may have been rejected");
+            rejected += 1;
+        }
+    }
+    assert!(rejected > 5, "only {rejected} answers could be changed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_judges_agree_on_real_histories_in_which_answers_were_exchanged() {
+    let service = InProcess::new();
+    let url = service.serve().await;
+    let mut random = StdRng::seed_from_u64(1);
+    let (mut accepted, mut rejected) = (0, 0);
+    for round in 0..3 {
+        let names = vec![format!("x{round}:main")];
+        create(&url, &names).await;
+        let world = Arc::new(World::new(vec![url.clone()], names, Mix::PUSHES));
+        join_all((0..CLIENTS).map(|number| Client::new(number, round, world.clone()).run(STEPS))).await;
+        let entries = world.recorder.take();
+        for _ in 0..20 {
+            let one = random.random_range(0..entries.len());
+            let alike = |other: &usize| {
+                let (one, other) = (&*entries[one].asked, &*entries[*other].asked);
+                one.spots() == other.spots() && one.writes() == other.writes()
+            };
+            let alike: Vec<usize> = (0..entries.len()).filter(alike).collect();
+            let other = alike[random.random_range(0..alike.len())];
+            let mut changed = entries.clone();
+            let answer_of = |at: usize| entries[at].returned.as_ref().map(|(_, answer)| answer.clone());
+            for (at, answer) in [(one, answer_of(other)), (other, answer_of(one))] {
+                changed[at].returned = entries[at].returned.as_ref().map(|(end, _)| *end).zip(answer);
+            }
+            let (second, first) = (second::judge(&changed, false), judge(changed, false));
+            assert_eq!(first.is_ok(), second.is_ok(), "the first judge: {first:?}\nthe second judge: {second:?}");
+            match first {
+                Ok(_) => accepted += 1,
+                Err(_) => rejected += 1,
+            }
+        }
+    }
+    assert!(accepted > 0 && rejected > 0, "{accepted} accepted, {rejected} rejected");
+}
