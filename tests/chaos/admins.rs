@@ -144,3 +144,27 @@ impl PushesOf {
         pushes.len() as u64
     }
 }
+
+#[test]
+fn a_lost_a_rejected_and_a_forbidden_push_are_noticed() {
+    let change = |concern: &str, kind: &str, watermark: i64| json!({ "address": "a:main", "concern": concern, "change": kind, "watermark": watermark });
+    let is_right = |outcome: Outcome, changes: &[Value]| {
+        let of_record = PushesOf { record: "a:main".into(), pushes: Pushes::from([(1, outcome)]) };
+        let seen = Seen { changes: changes.to_vec(), ..Seen::default() };
+        std::panic::catch_unwind(move || of_record.judge(&seen)).is_ok()
+    };
+    let (pushed, retracted, restored) =
+        (change("head", "updated", 1), change("head", "retracted", 0), change("head", "restored", 0));
+    assert!(is_right(Outcome::Applied, std::slice::from_ref(&pushed)));
+    assert!(is_right(Outcome::Rejected, &[retracted.clone(), restored.clone()]));
+    assert!(is_right(Outcome::Unknown, &[]));
+    for (name, outcome, changes) in [
+        ("lost", Outcome::Applied, vec![]),
+        ("applied twice", Outcome::Applied, vec![pushed.clone(), pushed.clone()]),
+        ("rejected, and applied", Outcome::Rejected, vec![pushed.clone()]),
+        ("applied to a retracted record", Outcome::Applied, vec![retracted.clone(), pushed.clone(), restored.clone()]),
+        ("restored though it was live", Outcome::Applied, vec![pushed, restored]),
+    ] {
+        assert!(!is_right(outcome, &changes), "accepted: {name}");
+    }
+}

@@ -104,3 +104,35 @@ impl Received {
         events.gaps += gaps;
     }
 }
+
+#[test]
+fn a_reader_that_misses_a_change_or_receives_another_one_is_noticed() {
+    let change = |position: u64, watermark: i64| Change {
+        position,
+        address: at("a"),
+        identity: Identity { kind: RecordKind::Ledger, source_type: None },
+        part: ChangedPart::Concern(ConcernKind::Head),
+        kind: ChangeKind::Updated,
+        watermark,
+        previous: None,
+        payload: ChangePayload::None,
+        occurred_at: jiff::Timestamp::UNIX_EPOCH,
+        recorded_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let in_feed =
+        |n: i64| json!({ "position": n, "address": "a:main", "concern": "head", "change": "updated", "watermark": n });
+    let is_right = |changes: Vec<Change>| {
+        let received = Received { url: "here".to_owned(), changes, gaps: 0 };
+        let seen = Seen { changes: (1..4).map(in_feed).collect(), ..Seen::default() };
+        let judged = move || {
+            let feed: BTreeMap<u64, &Value> = (1..).zip(&seen.changes).collect();
+            received.judge(&feed, &seen, &mut Events::default());
+        };
+        std::panic::catch_unwind(judged).is_ok()
+    };
+    assert!(is_right(vec![change(1, 1), change(2, 2), change(3, 3)]));
+    assert!(!is_right(vec![change(1, 1), change(3, 3)]), "one is missing");
+    assert!(!is_right(vec![change(1, 1), change(2, 3)]), "one is another one");
+    assert!(!is_right(vec![change(2, 2), change(2, 2)]), "one came twice");
+    assert!(!is_right(vec![change(3, 3), change(4, 4)]), "one is not in the feed");
+}
