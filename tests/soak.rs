@@ -3,7 +3,6 @@
 //! `cargo soak` runs 30 seconds of it, `NAMESERVICE_SOAK_SECONDS=3600 cargo soak` an hour.
 
 use std::{
-    fs,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -36,13 +35,6 @@ struct Stretch {
     p50: Duration,
     p99: Duration,
     memory: f64,
-}
-
-/// The memory of a process that is its own, in MiB.
-fn memory(process: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
 struct Load {
@@ -167,7 +159,7 @@ async fn memory_and_latency_stay_flat() {
         let mut latencies = std::mem::take(&mut *load.latencies.lock().unwrap());
         latencies.sort_unstable();
         let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-        let stretch = Stretch { requests: latencies.len(), p50: at(0.5), p99: at(0.99), memory: memory(process.id()) };
+        let stretch = Stretch { requests: latencies.len(), p50: at(0.5), p99: at(0.99), memory: process.memory() };
         let Stretch { requests, p50, p99, memory } = stretch;
         println!("  {requests:8} {p50:8.1?} {p99:8.1?} {memory:4.1} MiB");
         stretches.push(stretch);

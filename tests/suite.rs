@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod archive;
+mod chaos;
 mod contract;
 mod doctor;
 mod dynamodb;

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::{Method, Request, header};
@@ -28,41 +28,41 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Weights of the operations that clients call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mix {
-    pub(super) reads: u32,
-    pub(super) pushes: u32,
-    pub(super) leases: u32,
-    pub(super) fenced: u32,
-    pub(super) transactions: u32,
+pub(crate) struct Mix {
+    pub(crate) reads: u32,
+    pub(crate) pushes: u32,
+    pub(crate) leases: u32,
+    pub(crate) fenced: u32,
+    pub(crate) transactions: u32,
 }
 
 impl Mix {
     /// Many on one concern.
-    pub(super) const PUSHES: Self = Self { reads: 3, pushes: 8, leases: 0, fenced: 0, transactions: 0 };
+    pub(crate) const PUSHES: Self = Self { reads: 3, pushes: 8, leases: 0, fenced: 0, transactions: 0 };
     /// Lease holders that lose their leases to one another.
-    pub(super) const LEASES: Self = Self { reads: 3, pushes: 2, leases: 5, fenced: 4, transactions: 0 };
+    pub(crate) const LEASES: Self = Self { reads: 3, pushes: 2, leases: 5, fenced: 4, transactions: 0 };
     /// Operations that connect concerns.
-    pub(super) const TRANSACTIONS: Self = Self { reads: 3, pushes: 3, leases: 0, fenced: 0, transactions: 5 };
+    pub(crate) const TRANSACTIONS: Self = Self { reads: 3, pushes: 3, leases: 0, fenced: 0, transactions: 5 };
     /// All of it.
-    pub(super) const EVERYTHING: Self = Self { reads: 3, pushes: 5, leases: 2, fenced: 2, transactions: 2 };
+    pub(crate) const EVERYTHING: Self = Self { reads: 3, pushes: 5, leases: 2, fenced: 2, transactions: 2 };
 }
 
 /// State that all clients of a history share.
-pub(super) struct World {
+pub(crate) struct World {
     /// URLs of the service; the first may be behind faults, the last never is.
-    pub(super) urls: Vec<String>,
+    pub(crate) urls: Vec<String>,
     /// URLs that reads go to, where not every service answers them linearizably; empty for all.
-    pub(super) readable: Vec<String>,
-    pub(super) records: Vec<String>,
-    pub(super) mix: Mix,
-    pub(super) lease_seconds: (i64, i64),
-    pub(super) recorder: Recorder,
+    pub(crate) readable: Vec<String>,
+    pub(crate) records: Vec<String>,
+    pub(crate) mix: Mix,
+    pub(crate) lease_seconds: (i64, i64),
+    pub(crate) recorder: Recorder,
     /// Makes every pushed id unique.
     ids: AtomicI64,
 }
 
 impl World {
-    pub(super) fn new(urls: Vec<String>, records: Vec<String>, mix: Mix) -> Self {
+    pub(crate) fn new(urls: Vec<String>, records: Vec<String>, mix: Mix) -> Self {
         let (recorder, ids) = (Recorder::default(), AtomicI64::new(0));
         Self { urls, readable: Vec::new(), records, mix, lease_seconds: (300, 301), recorder, ids }
     }
@@ -77,7 +77,7 @@ pub(super) enum Sent {
 }
 
 /// One client.
-pub(super) struct Client {
+pub(crate) struct Client {
     pub(super) number: u32,
     pub(super) random: StdRng,
     http: Http<HttpConnector, Full<Bytes>>,
@@ -89,13 +89,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(number: u32, seed: u64, world: Arc<World>) -> Self {
+    pub(crate) fn new(number: u32, seed: u64, world: Arc<World>) -> Self {
         let random = StdRng::seed_from_u64(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self { number, random, http: client(), world, known: BTreeMap::new(), claims: Vec::new() }
     }
 
     /// Makes this many calls, one after the other.
-    pub(super) async fn run(mut self, steps: usize) {
+    pub(crate) async fn run(mut self, steps: usize) {
         for _ in 0..steps {
             self.step().await;
         }
@@ -367,6 +367,7 @@ impl Client {
         }
         let body = body.map(|body| serde_json::to_vec(body).unwrap()).unwrap_or_default();
         let request = request.body(Full::new(body.into())).unwrap();
+        let begun = Instant::now();
         let exchange = async {
             let (parts, body) = match self.http.request(request).await {
                 Ok(response) => response.into_parts(),
@@ -376,6 +377,7 @@ impl Client {
             let Ok(body) = body.collect().await else { return Sent::Lost };
             let body = body.to_bytes();
             let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+            self.world.recorder.answered(begun.elapsed());
             Sent::Answered(Answered { status: parts.status.as_u16(), body })
         };
         tokio::time::timeout(DEADLINE, exchange).await.unwrap_or(Sent::Lost)

@@ -22,15 +22,15 @@ const REMEMBERED: usize = 4;
 
 /// A call, from before it was sent until its answer arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The client. It makes one call at a time.
-    pub(super) client: u32,
-    pub(super) asked: Arc<Asked>,
-    pub(super) invoked: u64,
+    pub(crate) client: u32,
+    pub(crate) asked: Arc<Asked>,
+    pub(crate) invoked: u64,
     /// `None` where no answer came: it may have been applied, at any time since.
-    pub(super) returned: Option<(u64, Arc<Answered>)>,
+    pub(crate) returned: Option<(u64, Arc<Answered>)>,
     /// It was sent more than once, by the client.
-    pub(super) repeated: bool,
+    pub(crate) repeated: bool,
 }
 
 impl Entry {
@@ -41,39 +41,49 @@ impl Entry {
 
 /// The log of all clients of a history.
 #[derive(Default)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     ticks: AtomicU64,
     entries: Mutex<Vec<Entry>>,
+    latencies: Mutex<Vec<Duration>>,
 }
 
 impl Recorder {
     /// The next point of time.
-    pub(super) fn tick(&self) -> u64 {
+    pub(crate) fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(super) fn record(&self, entry: Entry) {
+    pub(crate) fn record(&self, entry: Entry) {
         self.entries.lock().unwrap().push(entry);
     }
 
-    pub(super) fn take(&self) -> Vec<Entry> {
+    pub(crate) fn take(&self) -> Vec<Entry> {
         std::mem::take(&mut self.entries.lock().unwrap())
+    }
+
+    /// Notes how long an answer took.
+    pub(crate) fn answered(&self, after: Duration) {
+        self.latencies.lock().unwrap().push(after);
+    }
+
+    pub(crate) fn take_latencies(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.latencies.lock().unwrap())
     }
 }
 
 /// Counts of what was judged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Judged {
+pub(crate) struct Judged {
     /// Histories of one concern each, or of all concerns that transactions and leases connect.
-    pub(super) histories: usize,
-    pub(super) operations: usize,
+    pub(crate) histories: usize,
+    pub(crate) operations: usize,
     /// Those of them that were never answered.
-    pub(super) open: usize,
-    pub(super) transactions: usize,
+    pub(crate) open: usize,
+    pub(crate) transactions: usize,
 }
 
 impl Judged {
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.histories += other.histories;
         self.operations += other.operations;
         self.open += other.open;
@@ -83,7 +93,7 @@ impl Judged {
 
 /// Judges a history, in parts that have no concern in common. The error shows the first part that no order explains, up to
 /// the impossible answer.
-pub(super) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, String> {
+pub(crate) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, String> {
     let mut judged = Judged::default();
     for part in parts(entries) {
         judged.histories += 1;

@@ -8,13 +8,13 @@
 
 mod appends;
 mod checkers;
-mod clients;
+pub(crate) mod clients;
 mod elle;
-mod feed;
+pub(crate) mod feed;
 mod found;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod process;
-mod replicas;
+pub(crate) mod replicas;
 mod second;
 pub(crate) mod spec;
 
@@ -41,11 +41,13 @@ use self::{
 /// How many seconds of histories each test runs.
 const SECONDS: &str = "NAMESERVICE_HISTORY_SECONDS";
 const DEFAULT_SECONDS: u64 = 4;
-const SEED: &str = "NAMESERVICE_TEST_SEED";
+pub(crate) const SEED: &str = "NAMESERVICE_TEST_SEED";
 const CLIENTS: u32 = 4;
 const STEPS: usize = 14;
+/// The deadline of a record to be created, whatever is lost or killed meanwhile.
+const CREATED: Duration = Duration::from_secs(120);
 /// The share of requests that meet a fault.
-const RATE: f64 = 0.12;
+pub(crate) const RATE: f64 = 0.12;
 
 /// The figures of one test.
 #[derive(Default)]
@@ -86,13 +88,13 @@ fn seeds() -> impl Iterator<Item = u64> {
     })
 }
 
-fn mix_of(seed: u64) -> Mix {
+pub(crate) fn mix_of(seed: u64) -> Mix {
     [Mix::PUSHES, Mix::LEASES, Mix::TRANSACTIONS, Mix::EVERYTHING][(seed % 4) as usize]
 }
 
 /// Runs clients against a world and judges their history.
-async fn run(world: World, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) {
-    let world = Arc::new(world);
+pub(crate) async fn run(world: impl Into<Arc<World>>, seed: u64, leases_end: bool) -> (Judged, Vec<Entry>) {
+    let world = world.into();
     let clients = (0..CLIENTS).map(|number| tokio::spawn(Client::new(number, seed, world.clone()).run(STEPS)));
     for client in join_all(clients).await {
         client.unwrap_or_else(|error| panic!("{SEED}={seed}: {error}"));
@@ -110,11 +112,12 @@ async fn both_judge(entries: Vec<Entry>, leases_end: bool, seed: u64) -> Judged 
     judged.await.unwrap().unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}"))
 }
 
-async fn create(service: &str, names: &[String]) {
-    // The service may be behind faults: a lost request is repeated.
+/// Creates ledgers. A request that is lost is repeated.
+pub(crate) async fn create(service: &str, names: &[String]) {
     let client = nameservice_tests::service::client();
     for name in names {
-        for _ in 0..20 {
+        let begun = Instant::now();
+        loop {
             let body = json!({ "address": name }).to_string();
             let request = http::Request::post(format!("{service}/v1/ledgers"))
                 .header("content-type", "application/json")
@@ -123,13 +126,16 @@ async fn create(service: &str, names: &[String]) {
                 .unwrap();
             match client.request(request).await {
                 Ok(answer) if answer.status() == 201 || answer.status() == 409 => break,
-                _ => {}
+                Ok(answer) => assert!(answer.status().is_server_error(), "{name}: {answer:?}"),
+                Err(_) => {}
             }
+            assert!(begun.elapsed() < CREATED, "{name} cannot be created at {service}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
-fn names(seed: u64, round: usize) -> Vec<String> {
+pub(crate) fn names(seed: u64, round: usize) -> Vec<String> {
     // One record makes the histories of its concerns long, two let transactions connect records.
     (0..1 + seed % 2).map(|n| format!("h{round}-{n}:main")).collect()
 }
@@ -161,7 +167,7 @@ async fn over_the_embedded_backend_some_order_explains_all_answers_and_the_feed_
     let proxy = Proxy::start(&url).await;
     let mut figures = Figures::default();
     let (mut entries, mut records) = (Vec::new(), Vec::new());
-    let following = feed::Following::start(&url, 1);
+    let following = feed::Following::start(&url, 1, false);
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(&url, &names).await;
@@ -237,7 +243,7 @@ async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_rep
     let mut process = Process::start(&["--data", directory.path().to_str().unwrap()]).await;
     let mut figures = Figures::default();
     let (mut entries, mut records) = (Vec::new(), Vec::new());
-    let following = feed::Following::start(&process.url(), 1);
+    let following = feed::Following::start(&process.url(), 1, false);
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(&process.url(), &names).await;

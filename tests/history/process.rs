@@ -1,7 +1,9 @@
 //! `nameservice serve` as a process of its own, to be killed and started again.
 
 use std::{
+    fs::{self, OpenOptions},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -11,12 +13,31 @@ use tokio::process::{Child, Command};
 /// The deadline of the process to listen.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// How the process is started, each time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    /// `--data DIR` or `--endpoint-url URL`.
+    pub(crate) place: Vec<String>,
+    /// Options of `serve`.
+    pub(crate) options: Vec<String>,
+    /// Variables of its environment.
+    pub(crate) variables: Vec<(String, String)>,
+    /// The file that its log is appended to; without one it has none: requests that fail under faults would hide the figures.
+    pub(crate) log: Option<PathBuf>,
+}
+
+impl Setup {
+    pub(crate) fn new(place: &[&str], options: &[&str]) -> Self {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        Self { place: owned(place), options: owned(options), ..Self::default() }
+    }
+}
+
 /// A running service, on a port that it keeps across restarts.
 pub(crate) struct Process {
     child: Child,
     listen: SocketAddr,
-    place: Vec<String>,
-    options: Vec<String>,
+    setup: Setup,
     /// How many times it was killed.
     pub(crate) kills: u64,
 }
@@ -29,11 +50,14 @@ impl Process {
 
     /// Starts one with these arguments, and with options of `serve`.
     pub(crate) async fn start_with(place: &[&str], options: &[&str]) -> Self {
+        Self::start_as(Setup::new(place, options)).await
+    }
+
+    /// Starts one in this way.
+    pub(crate) async fn start_as(setup: Setup) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        let (place, options) = (owned(place), owned(options));
-        let child = spawn(listen, &place, &options).await;
-        Self { child, listen, place, options, kills: 0 }
+        let child = spawn(listen, &setup).await;
+        Self { child, listen, setup, kills: 0 }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -45,30 +69,42 @@ impl Process {
         self.child.id().unwrap()
     }
 
+    /// The memory that is its own, in MiB.
+    pub(crate) fn memory(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+    }
+
     /// Kills it with SIGKILL and restarts it.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.unwrap();
         self.kills += 1;
-        self.child = spawn(self.listen, &self.place, &self.options).await;
+        self.child = spawn(self.listen, &self.setup).await;
     }
 }
 
-async fn spawn(listen: SocketAddr, place: &[String], options: &[String]) -> Child {
+async fn spawn(listen: SocketAddr, setup: &Setup) -> Child {
+    let Setup { place, options, variables, log } = setup;
+    let log = match log {
+        Some(path) => OpenOptions::new().create(true).append(true).open(path).unwrap().into(),
+        None => Stdio::null(),
+    };
     let mut child = Command::new(env!("CARGO_BIN_EXE_nameservice_under_test"))
         .args(place)
         .args(["serve", "--listen", &listen.to_string()])
         .args(options)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        // Its log of requests that fail under faults would hide the figures.
-        .stderr(Stdio::null())
+        .stderr(log)
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     let begun = Instant::now();
     while TcpStream::connect(listen).is_err() {
-        assert!(child.try_wait().unwrap().is_none(), "the service did not start: {place:?}");
-        assert!(begun.elapsed() < DEADLINE, "the service does not listen: {place:?}");
+        assert!(child.try_wait().unwrap().is_none(), "the service did not start: {setup:?}");
+        assert!(begun.elapsed() < DEADLINE, "the service does not listen: {setup:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     child

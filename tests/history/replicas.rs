@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -20,7 +20,7 @@ use nameservice_tests::{
     prelude::*,
     service::{Http, client},
 };
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use super::{Figures, clients::World, create, mix_of, names, process::Process, run, seeds, spec::Concern};
 
@@ -28,7 +28,12 @@ use super::{Figures, clients::World, create, mix_of, names, process::Process, ru
 const SETTLE: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(60);
 
-async fn ask(http: &Http, method: Method, url: &str, body: Option<Value>) -> Option<(u16, Option<u64>, Value)> {
+pub(crate) async fn ask(
+    http: &Http,
+    method: Method,
+    url: &str,
+    body: Option<Value>,
+) -> Option<(u16, Option<u64>, Value)> {
     let request = Request::builder().method(method).uri(url).header("content-type", "application/json");
     let body = body.map(|body| body.to_string()).unwrap_or_default();
     let answer = tokio::time::timeout(DEADLINE, http.request(request.body(body.into()).unwrap())).await.ok()?.ok()?;
@@ -70,8 +75,7 @@ impl Session {
         }
     }
 
-    async fn read(&mut self, records: &[String], random: &mut StdRng) {
-        let record = &records[random.random_range(0..records.len())];
+    async fn read(&mut self, record: &str, random: &mut StdRng) {
         let listed = random.random_bool(0.3);
         let path = if listed { "/v1/records?view=full&limit=1000".to_owned() } else { format!("/v1/records/{record}") };
         let Some((status, position, body)) = ask(&self.http, Method::GET, &format!("{}{path}", self.url), None).await
@@ -121,59 +125,90 @@ impl Session {
     }
 
     /// Reads and writes until it is stopped.
-    async fn run(mut self, records: Vec<String>, own: String, seed: u64, stop: Arc<AtomicBool>) -> (u64, u64) {
+    async fn run(mut self, records: Known, own: String, seed: u64, stop: Arc<AtomicBool>) -> (u64, u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let mut number = 0;
         while !stop.load(Ordering::SeqCst) {
             if random.random_bool(0.2) {
                 number += 1;
                 self.write(&own, number).await;
-                self.read(std::slice::from_ref(&own), &mut random).await;
+                self.read(&own, &mut random).await;
             } else {
-                self.read(&records, &mut random).await;
+                let record = records.read().unwrap().choose(&mut random).unwrap().clone();
+                self.read(&record, &mut random).await;
             }
         }
         (self.reads, self.writes)
     }
 }
 
-async fn snapshot(url: &str) -> Option<(u64, String)> {
-    let (status, _, body) = ask(&client(), Method::GET, &format!("{url}/v1/snapshot?limit=1000"), None).await?;
-    assert!(body["cursor"].is_null(), "it is one page");
-    (status == 200).then(|| (body["position"].as_u64().unwrap(), body["records"].to_string()))
+/// The position of a snapshot and its records by address; `None` where it cannot be read to its end.
+async fn snapshot(url: &str) -> Option<(u64, Vec<Value>)> {
+    let (http, mut next) = (client(), String::new());
+    let (mut position, mut records) = (None, Vec::new());
+    loop {
+        let (status, _, body) = ask(&http, Method::GET, &format!("{url}/v1/snapshot?limit=1000{next}"), None).await?;
+        if status != 200 {
+            return None;
+        }
+        position = position.or(body["position"].as_u64());
+        records.extend(body["records"].as_array().unwrap().iter().cloned());
+        match body["cursor"].as_str() {
+            Some(cursor) => next = format!("&cursor={cursor}"),
+            None => break,
+        }
+    }
+    records.sort_by_key(|record| record["address"].as_str().unwrap_or_default().to_owned());
+    Some((position?, records))
 }
 
-/// Waits until all are at one position, and compares what they have there.
-async fn same_state(upstream: &str, replicas: &[String]) {
+/// Waits until all are at one position, and compares what they have there. Returns how many records that are.
+///
+/// The times of records are left out where replicas may have begun at different positions, and over a table, whose stream has
+/// times of its own.
+pub(crate) async fn same_state(upstream: &str, replicas: &[String], with_times: bool) -> usize {
     let begun = Instant::now();
     loop {
-        let there = snapshot(upstream).await.unwrap();
+        let there = snapshot(upstream).await;
         let mut here = Vec::new();
         for url in replicas {
             here.extend(snapshot(url).await);
         }
-        if here.len() == replicas.len() && here.iter().all(|(position, _)| *position == there.0) {
-            for (url, (_, records)) in replicas.iter().zip(&here) {
-                assert_eq!(*records, here[0].1, "{url} and {}", replicas[0]);
-                assert_eq!(without_times(records), without_times(&there.1), "{url} and its upstream");
+        if let Some((position, records)) = &there
+            && here.len() == replicas.len()
+            && here.iter().all(|(here, _)| here == position)
+        {
+            for (url, (_, found)) in replicas.iter().zip(&here) {
+                assert!(!with_times || *found == here[0].1, "{url} and {}: {found:?}", replicas[0]);
+                let comparable = |records: &[Value]| without_times(records, with_times);
+                let (found, records) = (comparable(found), comparable(records));
+                for (found, record) in found.iter().zip(&records) {
+                    assert_eq!(found, record, "{url} and its upstream");
+                }
+                assert_eq!(found.len(), records.len(), "{url} and its upstream");
             }
-            return;
+            return records.len();
         }
-        assert!(begun.elapsed() < DEADLINE, "the replicas do not catch up: {here:?} of {there:?}");
+        let positions: Vec<u64> = here.iter().map(|(position, _)| *position).collect();
+        let end = there.map(|(position, _)| position);
+        assert!(begun.elapsed() < DEADLINE, "the replicas do not catch up: {positions:?} of {end:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// A write that changes nothing moves the time of the upstream's record alone.
-fn without_times(records: &str) -> Value {
-    let mut records: Value = serde_json::from_str(records).unwrap();
-    for record in records.as_array_mut().unwrap() {
-        record.as_object_mut().unwrap().remove("updated_at");
+fn without_times(records: &[Value], is_created_kept: bool) -> Vec<Value> {
+    let mut records = records.to_vec();
+    for record in records.iter_mut().filter_map(Value::as_object_mut) {
+        record.remove("updated_at");
+        if !is_created_kept {
+            record.remove("created_at");
+        }
     }
     records
 }
 
-pub(super) async fn is_ready(url: &str) {
+pub(crate) async fn is_ready(url: &str) {
     let begun = Instant::now();
     while snapshot(url).await.is_none() {
         assert!(begun.elapsed() < DEADLINE, "{url} does not begin");
@@ -181,16 +216,20 @@ pub(super) async fn is_ready(url: &str) {
     }
 }
 
-/// Starts a client at each replica, which reads all of these records and writes one of its own.
-fn sessions(
+/// The records that there are so far.
+pub(crate) type Known = Arc<RwLock<Vec<String>>>;
+
+/// Starts a client at each replica, which reads all of these records and writes one of its own, `own0:main`, … Each returns its
+/// reads and writes.
+pub(crate) fn sessions(
     urls: &[String],
-    records: &[String],
+    records: &Known,
     seed: u64,
 ) -> (Arc<AtomicBool>, Vec<tokio::task::JoinHandle<(u64, u64)>>) {
     let stop = Arc::new(AtomicBool::new(false));
     let sessions = urls.iter().enumerate().map(|(n, url)| {
         let session = Session::new(url.clone());
-        tokio::spawn(session.run(records.to_vec(), format!("own{n}:main"), seed + n as u64, stop.clone()))
+        tokio::spawn(session.run(records.clone(), format!("own{n}:main"), seed + n as u64, stop.clone()))
     });
     (stop.clone(), sessions.collect())
 }
@@ -214,11 +253,11 @@ async fn at_a_replica_reads_never_go_back_and_include_own_writes_whatever_is_cut
         is_ready(url).await;
     }
     let (mut figures, mut reads, mut writes) = (Figures::default(), 0, 0);
-    let mut records = own.clone();
+    let records: Known = Arc::new(RwLock::new(own.clone()));
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(&upstream.url(), &names).await;
-        records.extend(names.clone());
+        records.write().unwrap().extend(names.clone());
         let (stop, sessions) = sessions(&urls, &records, seed);
         let mut world = World::new([urls.clone(), vec![upstream.url()]].concat(), names, mix_of(seed));
         world.readable = vec![upstream.url()];
@@ -242,7 +281,7 @@ async fn at_a_replica_reads_never_go_back_and_include_own_writes_whatever_is_cut
             let (read, written) = session.await.unwrap_or_else(|error| panic!("NAMESERVICE_TEST_SEED={seed}: {error}"));
             (reads, writes) = (reads + read, writes + written);
         }
-        same_state(&upstream.url(), &urls).await;
+        same_state(&upstream.url(), &urls, true).await;
     }
     figures.count("links cut", links.iter().map(|link| link.cuts).sum());
     figures.count("upstream killed with -9", upstream.kills);
@@ -277,11 +316,11 @@ async fn a_replica_whose_position_expires_begins_again_and_never_goes_back() {
         is_ready(url).await;
     }
     let (mut figures, mut reads, mut writes) = (Figures::default(), 0, 0);
-    let mut records = own.clone();
+    let records: Known = Arc::new(RwLock::new(own.clone()));
     for (round, seed) in seeds().enumerate() {
         let names = names(seed, round);
         create(&upstream, &names).await;
-        records.extend(names.clone());
+        records.write().unwrap().extend(names.clone());
         let (stop, sessions) = sessions(&urls, &records, seed);
         let mut world = World::new([urls.clone(), vec![upstream.clone()]].concat(), names, super::Mix::PUSHES);
         world.readable = vec![upstream.clone()];
@@ -310,7 +349,7 @@ async fn a_replica_whose_position_expires_begins_again_and_never_goes_back() {
             let (read, written) = session.await.unwrap_or_else(|error| panic!("NAMESERVICE_TEST_SEED={seed}: {error}"));
             (reads, writes) = (reads + read, writes + written);
         }
-        same_state(&upstream, &urls).await;
+        same_state(&upstream, &urls, true).await;
     }
     figures.print("two replicas whose positions expire");
     println!("  at the replicas: {reads} reads that never went back, {writes} own writes read");

@@ -10,6 +10,7 @@ pub mod infra;
 pub mod layout;
 pub mod link;
 pub mod mapping;
+pub mod preload;
 pub mod proxy;
 pub mod pump;
 pub mod rows;

@@ -1,17 +1,30 @@
-//! A link to a service that can be cut: byte by byte, so that event streams pass through it too.
+//! A link to a service that can be cut and slowed: byte by byte, so that event streams pass through it too.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
+
+/// How much is carried at once.
+const CHUNK: usize = 16 * 1024;
 
 /// A link, as long as the runtime of the test runs.
 pub struct Link {
     url: String,
     cut: watch::Sender<bool>,
+    /// Microseconds that each chunk takes.
+    delay: Arc<AtomicU64>,
     /// How many times it was cut.
     pub cuts: u64,
 }
@@ -23,24 +36,25 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (cut, is_cut) = watch::channel(false);
+        let delay = Arc::new(AtomicU64::new(0));
+        let delays = delay.clone();
         tokio::spawn(async move {
-            while let Ok((mut here, _)) = listener.accept().await {
-                let mut is_cut = is_cut.clone();
+            while let Ok((here, _)) = listener.accept().await {
+                let (mut is_cut, delay) = (is_cut.clone(), delays.clone());
                 if *is_cut.borrow_and_update() {
                     continue;
                 }
                 tokio::spawn(async move {
-                    let Ok(mut there) = TcpStream::connect(to).await else { return };
-                    let _ = here.set_nodelay(true).and_then(|()| there.set_nodelay(true));
+                    let Ok(there) = TcpStream::connect(to).await else { return };
                     tokio::select! {
-                        _ = copy_bidirectional(&mut here, &mut there) => {}
+                        _ = join(here, there, &delay) => {}
                         // What is under way is lost.
                         _ = is_cut.wait_for(|cut| *cut) => {}
                     }
                 });
             }
         });
-        Self { url, cut, cuts: 0 }
+        Self { url, cut, delay, cuts: 0 }
     }
 
     /// Where it begins.
@@ -64,5 +78,33 @@ impl Link {
         self.cut();
         tokio::time::sleep(time).await;
         self.mend();
+    }
+
+    /// From now on whatever passes takes so much longer.
+    pub fn slow(&self, by: Duration) {
+        self.delay.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+async fn join(mut here: TcpStream, mut there: TcpStream, delay: &AtomicU64) -> io::Result<()> {
+    here.set_nodelay(true)?;
+    there.set_nodelay(true)?;
+    let ((from_here, to_here), (from_there, to_there)) = (here.split(), there.split());
+    tokio::try_join!(carry(from_here, to_there, delay), carry(from_there, to_here, delay))?;
+    Ok(())
+}
+
+async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, delay: &AtomicU64) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let length = from.read(&mut chunk).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        let by = delay.load(Ordering::Relaxed);
+        if by > 0 {
+            tokio::time::sleep(Duration::from_micros(by)).await;
+        }
+        to.write_all(&chunk[..length]).await?;
     }
 }

@@ -251,6 +251,11 @@ impl Proxied {
     pub fn direct(&self) -> &Store {
         &self.table.store
     }
+
+    /// The feed that goes straight to the engine.
+    pub fn direct_feed(&self) -> &Feed {
+        &self.table.feed
+    }
 }
 
 impl Deref for Proxied {

@@ -14,6 +14,9 @@ mod clients;
 mod http1;
 mod load;
 mod metrics;
+#[path = "../../support/preload.rs"]
+#[allow(unreachable_pub, reason = "it is a part of the tests' library, too")]
+mod preload;
 mod process;
 mod readers;
 mod replica;
@@ -32,7 +35,7 @@ use tokio::process::Command;
 use crate::{
     clients::{Create, Peer, Push, Read},
     load::{Figures, Load, measure},
-    process::{Server, free_port, slow_sync},
+    process::{Server, free_port},
 };
 
 /// Records that are read, and, from the first on, pushed.
@@ -461,7 +464,7 @@ impl Bench<'_> {
 
     /// The same with a disk whose sync takes longer. (etcd is not slowed: it does not sync through the C library.)
     async fn slow(&self) -> io::Result<()> {
-        let Some(library) = slow_sync(self.scratch)? else {
+        let Some(library) = preload::compile(self.scratch)? else {
             println!("there is no C compiler `cc`: a slow disk cannot be measured\n");
             return Ok(());
         };

@@ -3,7 +3,6 @@
 use std::{
     fs, io,
     net::TcpListener,
-    path::Path,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -70,16 +69,4 @@ impl Server {
         let id = self.child.id().unwrap_or_default();
         fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
     }
-}
-
-/// Compiles a library that delays every sync of a process that preloads it. `None` where there is no C compiler.
-pub(crate) fn slow_sync(directory: &Path) -> io::Result<Option<std::path::PathBuf>> {
-    let (source, library) = (directory.join("slow_sync.c"), directory.join("slow_sync.so"));
-    fs::write(&source, include_str!("slow_sync.c"))?;
-    let compiled = std::process::Command::new("cc")
-        .args(["-shared", "-fPIC", "-O2", "-o"])
-        .args([&library, &source])
-        .arg("-ldl")
-        .status();
-    Ok(compiled.is_ok_and(|status| status.success()).then_some(library))
 }
