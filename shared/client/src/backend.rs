@@ -72,6 +72,9 @@ impl Client {
             {
                 Err(unknown(operation))
             }
+            // The lease may have expired only since that attempt began, which may still be under way; or the attempt was applied,
+            // and the item has forgotten it.
+            PushOutcome::LeaseLost { .. } if maybe_applied => Err(unknown(operation)),
             _ => Ok(outcome),
         }
     }

@@ -113,6 +113,20 @@ async fn a_conflict_is_certain_unless_a_lost_attempt_may_be_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_certain_unless_a_lost_attempt_may_be_behind_it() {
+    let claim = LeaseClaim::new(LeaseName::parse("index_lock").unwrap(), "a", 1).unwrap();
+    let push_under = async |replies: Vec<Reply>| {
+        let push = push(6).under(claim.clone()).unwrap();
+        client(replies).0.push_head(&Call::fresh(), &mydb(), &push).await
+    };
+    let lost = || problem(409, "lease-lost", json!({ "lease": null }));
+    let answered = push_under(vec![lost()]).await;
+    assert!(matches!(answered, Ok(PushOutcome::LeaseLost { .. })), "{answered:?}");
+    let answered = push_under(vec![Reply::Lost, lost()]).await;
+    assert!(matches!(answered, Err(Error::OutcomeUnknown { .. })), "{answered:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_write_that_is_never_answered_is_unknown_and_one_that_was_never_sent_is_unavailable() {
     let (client_lost, _) = client((0..200).map(|_| Reply::Lost));
     let lost = client_lost.push_head(&Call::fresh(), &mydb(), &push(6)).await;

@@ -54,7 +54,7 @@ impl ChangeFeed for Feed {
             return Ok(Run::Changes(Vec::new()));
         }
         // The segment with the last change that is wanted ends at most a transaction behind it.
-        let end = after.saturating_add((limit.get() + MAX_TRANSACTION) as u64);
+        let end = after.saturating_add(limit.get().saturating_add(MAX_TRANSACTION) as u64);
         let range = Range::new().between(sort_key(after + 1), sort_key(end)).limit(limit.get());
         let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
         let now = self.now().as_second();

@@ -136,7 +136,7 @@ pub enum Operand {
 
 /// A part of an update.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Change {
+pub enum Update {
     /// Sets what is at a path.
     Set(Path, Operand),
     /// Removes it.
@@ -252,7 +252,7 @@ impl Operand {
     }
 }
 
-impl Change {
+impl Update {
     /// Reads an update with the names and values that the request gives it.
     pub fn read(text: &str, request: &Value) -> Vec<Self> {
         let mut reader = Reader::new(text, request);

@@ -6,11 +6,14 @@
 //! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
 //! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order;
 //! - [`store`]: clients, and the DynamoDB backend between two lossy networks;
+//! - [`feed`]: consumers of a stream, and the feed on DynamoDB;
+//! - [`shared`]: what makes many states cheap;
 //! - [`wire`]: the backend's code, run up to the next request that it sends;
 //! - [`table`], [`expressions`]: DynamoDB, as far as that code uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a model that cannot be set up has failed")]
 
 pub mod expressions;
+pub mod feed;
 pub mod machine;
 pub mod network;
 pub mod replica;

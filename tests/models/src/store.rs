@@ -19,7 +19,7 @@ use nameservice_store::Store;
 use stateright::{Model, Property};
 
 use crate::{
-    expressions::{Attribute, Change, Item, Operand},
+    expressions::{Attribute, Item, Operand, Update},
     machine::{address, answer_of, call_of, claim_of, lease_request, leased, push_of, unless_hidden},
     network::{Answer, CallName, Request, TIMES, Task},
     shared::Shared,
@@ -77,7 +77,7 @@ impl Fault {
             if let Effect::Update(of) = &mut write.effect {
                 of.retain(|change| !changes.contains(&change.attribute()));
                 for change in of.iter_mut().filter(|change| change.attribute() == "lease_token") {
-                    if let (Self::TokenKept, Change::Set(_, next)) = (self, change) {
+                    if let (Self::TokenKept, Update::Set(_, next)) = (self, change) {
                         *next = Operand::Value(Attribute::N(1));
                     }
                 }

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    expressions::{Attribute, Change, Condition, Item, item_of, json_of},
+    expressions::{Attribute, Update, Condition, Item, item_of, json_of},
     shared::Shared,
 };
 
@@ -52,7 +52,7 @@ pub struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
     /// Changes attributes.
-    Update(Vec<Change>),
+    Update(Vec<Update>),
     /// Puts the item.
     Put(Item),
     /// Nothing: only the condition counts.
@@ -143,7 +143,7 @@ impl Write {
         let (key, effect) = match name {
             "Update" => {
                 let update = request["UpdateExpression"].as_str().expect("an update has an expression");
-                (item_of(&request["Key"]), Effect::Update(Change::read(update, request)))
+                (item_of(&request["Key"]), Effect::Update(Update::read(update, request)))
             }
             "Put" => (item_of(&request["Item"]), Effect::Put(item_of(&request["Item"]))),
             "ConditionCheck" => (item_of(&request["Key"]), Effect::Check),
@@ -213,7 +213,7 @@ impl<T: Ord + Clone> Table<T> {
                     let key = [&write.key.0, &write.key.1];
                     keys.into_iter().map(str::to_owned).zip(key.map(|part| Attribute::S(part.clone()))).collect()
                 });
-                Change::apply(changes, &mut item);
+                Update::apply(changes, &mut item);
                 item
             }
         };

@@ -43,7 +43,7 @@ impl Engine {
         let schema = [(keys[0], "HASH"), (keys[1], "RANGE")];
         let schema = schema.map(|(name, role)| json!({ "AttributeName": name, "KeyType": role }));
         let table = json!({
-            "TableName": "t",
+            "TableName": "records",
             "BillingMode": "PAY_PER_REQUEST",
             "AttributeDefinitions": keys.map(attribute),
             "KeySchema": schema,
@@ -59,25 +59,25 @@ impl Engine {
     fn set(&self, key: &Key, item: Option<&Item>) {
         match item {
             Some(item) => {
-                let put = json!({ "TableName": "t", "Item": json_of(item) });
+                let put = json!({ "TableName": "records", "Item": json_of(item) });
                 self.database.put_item(serde_json::from_value(put).unwrap()).unwrap();
             }
             None => {
-                let delete = json!({ "TableName": "t", "Key": self.key(key) });
+                let delete = json!({ "TableName": "records", "Key": self.key(key) });
                 self.database.delete_item(serde_json::from_value(delete).unwrap()).unwrap();
             }
         }
     }
 
     fn get(&self, key: &Key) -> Option<Item> {
-        let get = json!({ "TableName": "t", "Key": self.key(key), "ConsistentRead": true });
+        let get = json!({ "TableName": "records", "Key": self.key(key), "ConsistentRead": true });
         let found = sent(self.database.get_item(serde_json::from_value(get).unwrap()));
         found.get("Item").map(item_of)
     }
 
     fn answer(&self, (target, request): &Sent) -> Value {
         let mut request = request.clone();
-        request["TableName"] = json!("t");
+        request["TableName"] = json!("records");
         // What it costs is no part of what is compared, and each is meant to be evaluated.
         let members = request.as_object_mut().unwrap();
         members.remove("ReturnConsumedCapacity");
@@ -86,7 +86,7 @@ impl Engine {
             "UpdateItem" => sent(self.database.update_item(serde_json::from_value(request).unwrap())),
             "TransactWriteItems" => {
                 for action in request["TransactItems"].as_array_mut().unwrap() {
-                    action.as_object_mut().unwrap().values_mut().for_each(|action| action["TableName"] = json!("t"));
+                    action.as_object_mut().unwrap().values_mut().for_each(|action| action["TableName"] = json!("records"));
                 }
                 sent(self.database.transact_write_items(serde_json::from_value(request).unwrap()))
             }

@@ -4,6 +4,7 @@ mod engine;
 
 use nameservice_models::{
     Explored, depth, explore,
+    feed::{self, Consumers},
     machine::Machine,
     network::{
         Fault, Network, Service,
@@ -23,6 +24,8 @@ const PAIR: &[&[Task]] = &[&[Push], &[PushOlder, PushOlder, PushOlder, PushOlder
 /// A holder with a push under way, the same holder started again, and another one.
 const SUCCESSION: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease], &[Acquire { holder: 1 }], &[Acquire { holder: 2 }]];
+/// The first push and the first lease of a record, at once.
+const FIRST: &[&[Task]] = &[&[Acquire { holder: 1 }, PushUnderLease], &[Push]];
 /// A holder that releases its lease, and a successor that pushes.
 const RELEASE: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease, Release { holder: 1 }], &[Acquire { holder: 2 }, PushUnderLease]];
@@ -97,20 +100,49 @@ fn the_store_answers_contending_clients_truly() {
 fn the_store_fences_overtaken_holders() {
     store_holds("store, succession", SUCCESSION, 2, |calls| calls.clock_steps = 1);
     store_holds("store, release", RELEASE, 2, |calls| calls.clock_steps = 1);
+    store_holds("store, succession, tokens forgotten", SUCCESSION, 2, |calls| {
+        (calls.clock_steps, calls.repeats, calls.remembers_tokens) = (1, 0, false);
+    });
+}
+
+#[test]
+fn the_store_completes_what_other_servers_have_left_out() {
+    store_holds("store, a meta item alone", FIRST, 2, |calls| calls.origin = Origin::Meta);
 }
 
 #[test]
 fn the_table_of_the_models_answers_as_an_engine_does() {
     let mut requests = Vec::new();
     let sets: [(&[&[Task]], Origin); 4] =
-        [(CONTENTION, Origin::Ours), (SUCCESSION, Origin::Ours), (RELEASE, Origin::Ours), (SUCCESSION, Origin::Meta)];
+        [(PAIR, Origin::Ours), (SUCCESSION, Origin::Ours), (RELEASE, Origin::Ours), (FIRST, Origin::Meta)];
     for (tasks, origin) in sets {
         let mut calls = Calls::new(tasks);
-        (calls.origin, calls.clock_steps, calls.repeats) = (origin, 1, 0);
+        (calls.origin, calls.clock_steps, calls.repeats) = (origin, usize::from(tasks == SUCCESSION), 0);
         explore("store, for its requests", calls.clone(), None);
         requests.extend(calls.sent());
     }
     engine::agrees(["pk", "sk"], &requests);
+}
+
+#[test]
+fn the_feed_is_dense_and_in_order_whatever_becomes_of_its_consumers() {
+    all_hold(&explore("feed, takeover", Consumers::new(2 + depth().min(2), 2, 1), None), 1);
+    all_hold(&explore("feed, restart", Consumers::new(3 + depth().min(1), 1, 2), None), 1);
+}
+
+#[test]
+fn planted_bugs_of_the_feed_are_found() {
+    use feed::Fault;
+    for (name, fault, property) in [
+        ("feed, stream records not looked for", Fault::SeenUnread, "a record is in the feed once"),
+        ("feed, the counter unread", Fault::CounterUnread, "a consumer is returned where its records are"),
+        ("feed, checkpoints before their batches", Fault::SavesFirst, "what need not be delivered again is in the feed"),
+        ("feed, doubtful batches passed over", Fault::PassesOver, "what need not be delivered again is in the feed"),
+    ] {
+        let mut consumers = Consumers::new(2, 2, 1);
+        consumers.fault = fault;
+        is_found(&explore(name, consumers, Some(property)), property);
+    }
 }
 
 #[test]
