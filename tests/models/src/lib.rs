@@ -6,6 +6,7 @@
 //! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
 //! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order;
 //! - [`store`]: clients, and the DynamoDB backend between two lossy networks;
+//! - [`feed`]: consumers of a stream, and the feed on DynamoDB;
 //! - [`shared`]: what makes many states cheap;
 //! - [`faults`]: what is taken out of its requests, so that it is seen to be missed;
 //! - [`wire`]: the backend's code, run up to the next request that it sends;
@@ -14,6 +15,7 @@
 
 pub mod expressions;
 pub mod faults;
+pub mod feed;
 pub mod machine;
 pub mod network;
 mod reader;

@@ -4,6 +4,7 @@ mod engine;
 
 use nameservice_models::{
     Explored, depth, explore, faults,
+    feed::{self, Consumers},
     machine::Machine,
     network::{
         Fault, Network, Service,
@@ -121,6 +122,27 @@ fn the_table_of_the_models_answers_as_an_engine_does() {
         requests.extend(calls.sent());
     }
     engine::agrees(["pk", "sk"], &requests);
+}
+
+#[test]
+fn the_feed_is_dense_and_in_order_whatever_becomes_of_its_consumers() {
+    all_hold(&explore("feed, takeover", Consumers::new(2 + depth().min(2), 2, 1), None), 1);
+    all_hold(&explore("feed, restart", Consumers::new(3 + depth().min(1), 1, 2), None), 1);
+}
+
+#[test]
+fn planted_bugs_of_the_feed_are_found() {
+    use feed::Fault;
+    for (name, fault, property) in [
+        ("feed, stream records not looked for", Fault::SeenUnread, "a record is in the feed once"),
+        ("feed, the counter unread", Fault::CounterUnread, "a consumer is returned where its records are"),
+        ("feed, checkpoints before their batches", Fault::SavesFirst, "what need not be delivered again is in the feed"),
+        ("feed, doubtful batches passed over", Fault::PassesOver, "what need not be delivered again is in the feed"),
+    ] {
+        let mut consumers = Consumers::new(2, 2, 1);
+        consumers.fault = fault;
+        is_found(&explore(name, consumers, Some(property)), property);
+    }
 }
 
 #[test]
