@@ -1,371 +1,202 @@
-//! The feed on DynamoDB: its own code, in consumers that read one stream, between crashes, takeovers and a lossy network.
+//! The feed on DynamoDB: its own code, in consumers of a stream's shards, in whoever starts an epoch and in readers, between
+//! crashes, takeovers and a lossy network.
 //!
-//! A consumer starts at the checkpoint, appends one batch after the other, and saves a checkpoint after each. It may die at any
-//! time, or go on while another one has taken over; whatever was sent may arrive at any time. What readers find is read by
-//! the feed's own code, too.
+//! A consumer starts at the checkpoint of its shard, appends one batch after the other, and saves a checkpoint after each. It
+//! may die at any time, or go on while another one has taken over. A transaction whose reply is lost, or nobody waits for any
+//! more, may arrive at any time.
+//!
+//! A state has only what decides what comes after it. Of a process that is its [`Memory`], and the replies to what it does now. Of
+//! the transactions under way it is those that would be applied: rows are never deleted and the counter only
+//! grows, which is a property, so that what is rejected once is rejected for ever.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt,
-    sync::{Arc, Mutex},
-};
+mod promises;
+mod running;
 
-use aws_sdk_dynamodb::Client as Dynamo;
-use jiff::Timestamp;
-use nameservice_feed::{Entry, Feed};
-use nameservice_model::{
-    Address, Change, ChangeFeed as _, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, Limit, RecordKind, Run,
-};
-use nameservice_store::Difference;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+pub use promises::{DENSE, HISTORIES, IN_ORDER, NOT_LOST, ONCE, READ, READABLE, RETURNED, STAYS};
 use stateright::{Model, Property};
 
 use crate::{
-    expressions::{Attribute, Item, Operand, Update},
+    faults::FeedFault,
+    process::{Memory, Processes, Task},
+    seen::{Contents, Readers, Seen},
     shared::Shared,
-    table::{Effect, Key, Operation, Reply, Table},
-    wire::{Asked, Next, Sent, run},
+    table::{Operation, Reply, Table},
+    wire::Sent,
 };
 
-/// The names of the table's key.
-const KEYS: [&str; 2] = ["id", "position"];
-
-/// The most records of a batch of each consumer: their batches overlap, and end elsewhere.
-const BATCHES: [usize; 2] = [2, 1];
-
-/// The stream: the record, and the how-manieth change of its head. The order is that of their commits.
-const STREAM: [(&str, i64); 4] = [("a", 1), ("a", 2), ("b", 1), ("b", 2)];
-
-/// What is planted.
+/// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// Nothing.
-    None,
-    /// The condition that a stream record is not in the feed.
-    SeenUnread,
-    /// The conditions of the counter and of the segment's position.
-    CounterUnread,
-    /// A checkpoint is saved before its batch.
-    SavesFirst,
-    /// A batch is passed over once something was sent.
-    PassesOver,
+pub enum Role {
+    /// Appends the records of a shard.
+    Consumer {
+        /// The shard.
+        shard: usize,
+        /// The most records of a batch.
+        batch: usize,
+    },
+    /// Starts a new epoch, once.
+    Epoch,
+    /// Reads the feed, each time from where it was.
+    Reader {
+        /// How often.
+        reads: u8,
+    },
 }
 
-impl Fault {
-    fn strip(self, operation: &mut Operation) {
-        for write in operation.writes() {
-            let is_guard = write.key.0.starts_with("history#");
-            let (n, id): (&[&str], &[&str]) = (&["n"], &["id"]);
-            let conditions = match self {
-                Self::SeenUnread if is_guard => id,
-                Self::CounterUnread if write.key.0.starts_with("counter#") => n,
-                Self::CounterUnread if !is_guard => id,
-                _ => continue,
-            };
-            // Of what may also be absent, all goes.
-            write.condition = std::mem::take(&mut write.condition).without(conditions);
-        }
-    }
-}
-
-/// Consumers of one stream.
+/// Consumers of a stream and others, and the feed.
 #[derive(Clone)]
 pub struct Consumers {
-    /// How many records the stream has.
-    pub records: usize,
-    /// How many consumers there are.
-    pub consumers: usize,
-    /// How often each of them starts.
+    /// How many records each shard has.
+    pub shards: Vec<usize>,
+    /// Who takes part.
+    pub roles: Vec<Role>,
+    /// How often each consumer starts.
     pub lives: u8,
-    /// Whether somebody starts a new epoch, once.
-    pub begins_epoch: bool,
+    /// Whether a request may stay without a reply until its process gives up, which then has its batch delivered again.
+    pub times_out: bool,
+    /// Whether DynamoDB remembers the tokens of transactions, as it does for ten minutes.
+    pub remembers_tokens: bool,
     /// What is planted.
-    pub fault: Fault,
-    runs: Arc<Runs>,
+    pub fault: FeedFault,
+    processes: Arc<Processes>,
+    readers: Arc<Readers>,
 }
 
 impl fmt::Debug for Consumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} consumers of {} records with {:?}", self.consumers, self.records, self.fault)
+        write!(f, "{:?} of {:?} records with {:?}", self.roles, self.shards, self.fault)
     }
 }
 
-/// What a run of the code does: the batches that one consumer appends, one after the other, each from a record and so many.
-type Work = Vec<(usize, usize)>;
-
-/// The positions that a run has returned for its last batch; an error in words.
-type Outcome = Result<Vec<u64>, String>;
-
-/// A run of the code: its work (none is the start of an epoch) and its replies.
-type CodeRun = (Work, Vec<Reply>);
-
-type Items = std::collections::BTreeMap<Key, Shared<Item>>;
-
-/// How far runs have come, and what readers find in a table.
-#[derive(Default)]
-struct Runs {
-    runs: Mutex<HashMap<CodeRun, (Next<Outcome>, Option<Sent>)>>,
-    found: Mutex<HashMap<Vec<(Key, Shared<Item>)>, Found>>,
+/// What has become of an earlier attempt of the transaction that a process waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Earlier {
+    /// There is none, or it can no longer be applied.
+    #[default]
+    None,
+    /// It is under way.
+    UnderWay,
+    /// It was applied, and its token is remembered.
+    Applied,
 }
 
-/// What readers find: the positions, each with the how-manieth record of the stream; or why they cannot read.
-type Found = Shared<Result<Vec<(u64, usize)>, String>>;
-
-/// A consumer, or who starts an epoch.
+/// A consumer, whoever starts an epoch, or a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Life {
     /// How often it has started.
     starts: u8,
-    /// What it has done in this life, and does.
-    work: Work,
-    replies: Vec<Reply>,
-    /// What it waits for; `None` while it does nothing.
-    asked: Option<Asked>,
-    /// How far it has come, where that is not saved.
-    unsaved: Option<usize>,
-    /// It runs.
     is_alive: bool,
-    /// Where its next batch begins.
+    /// What the process has kept of the tasks that are done.
+    memory: Memory,
+    /// What it does.
+    task: Option<Task>,
+    /// The replies it has had for that.
+    replies: Vec<Reply>,
+    /// What it waits for.
+    asked: Option<Shared<Operation>>,
+    earlier: Earlier,
+    /// Where its next batch begins; the position from which it reads on.
     position: usize,
+    /// Its checkpoint is behind.
+    is_unsaved: bool,
+    /// The counter when its read began.
+    counter: usize,
 }
-
-/// A transaction's token: of which actor, in which life, the how-manieth.
-type Token = (usize, u8, usize);
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    table: Table<Token>,
+    table: Table<()>,
     lives: Vec<Life>,
-    /// Requests whose reply nobody waits for.
-    sent: BTreeSet<(Option<Token>, Asked)>,
-    /// How many records need not be delivered again.
-    checkpoint: usize,
-    found: Found,
+    /// Transactions under way that would be applied, and nobody waits for.
+    sent: BTreeSet<Shared<Operation>>,
+    /// Of each shard how many records need not be delivered again.
+    checkpoints: Vec<usize>,
+    /// What readers find in the table.
+    seen: Seen,
+    is_rewritten: bool,
     /// What a consumer was returned that is not so.
-    wrong: Vec<String>,
+    wrong: Option<String>,
+    /// What a reader was.
+    misread: Option<String>,
 }
 
-/// A step; the number is an actor's.
+/// A step; the number is an actor's, in the order of the roles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It starts at the checkpoint.
+    /// It starts.
     Start(usize),
-    /// It appends a batch of so many.
-    Append(usize, usize),
+    /// It appends its next batch.
+    Append(usize),
     /// What it waits for arrives, and so does the reply.
     Arrive(usize),
-    /// No reply comes to what it waits for.
+    /// No reply comes to the transaction that it waits for, which it sends again.
     Lose(usize),
+    /// An earlier attempt of the transaction that it waits for arrives.
+    ArriveEarlier(usize),
+    /// No reply comes until it gives up.
+    TimeOut(usize),
     /// It saves its checkpoint.
     Save(usize),
     /// It dies.
     Die(usize),
-    /// A request that was sent arrives, and nobody hears of it: the how-manieth.
+    /// A transaction that nobody waits for arrives: the how-manieth.
     ArriveLate(usize),
 }
 
 impl Consumers {
-    /// Consumers of a stream with so many records.
-    pub fn new(records: usize, consumers: usize, lives: u8) -> Self {
-        let runs = Arc::default();
-        Self { records, consumers, lives, begins_epoch: false, fault: Fault::None, runs }
+    /// Everyone starts once, over a stream whose shards have so many records; nothing is planted.
+    pub fn new(shards: &[usize], roles: &[Role]) -> Self {
+        Self {
+            shards: shards.to_vec(),
+            roles: roles.to_vec(),
+            lives: 1,
+            times_out: false,
+            remembers_tokens: true,
+            fault: FeedFault::None,
+            processes: Arc::default(),
+            readers: Arc::default(),
+        }
     }
 
     /// The requests that were sent, each once.
     pub fn sent(&self) -> Vec<Sent> {
-        let runs = self.runs.runs.lock().expect("no run panics");
-        runs.values().filter_map(|(_, sent)| sent.clone()).collect()
+        self.processes.sent()
     }
 
-    fn next(&self, work: &Work, replies: &[Reply]) -> Next<Outcome> {
-        let of = (work.clone(), replies.to_vec());
-        if let Some((next, _)) = self.runs.runs.lock().expect("no run panics").get(&of) {
-            return next.clone();
-        }
-        let (mut next, sent) = run(KEYS, replies, |dynamo| carry_out(dynamo, work));
-        if let Next::Asks(asked) = &mut next {
-            let mut operation = Operation::clone(&asked.operation);
-            self.fault.strip(&mut operation);
-            asked.operation = Shared::new(operation);
-        }
-        self.runs.runs.lock().expect("no run panics").entry(of).or_insert((next, sent)).0.clone()
-    }
-
-    /// Runs an actor as far as it comes.
-    fn go_on(&self, world: &mut World, actor: usize) {
-        let life = &mut world.lives[actor];
-        match self.next(&life.work, &life.replies) {
-            Next::Asks(asked) => life.asked = Some(asked),
-            Next::Done(Err(error)) => world.wrong.push(error),
-            Next::Done(Ok(positions)) if actor < self.consumers => {
-                let (from, count) = life.work.last().copied().unwrap_or_default();
-                life.position = from + count;
-                life.unsaved = Some(life.position);
-                let found = world.found.as_ref().map(Vec::as_slice).unwrap_or_default();
-                let is_so = |(record, position): (usize, u64)| found.contains(&(position, record));
-                if positions.len() != count || !(from..).zip(positions.iter().copied()).all(is_so) {
-                    world.wrong.push(format!("{count} records from {from} were appended at {positions:?}: {found:?}"));
-                }
-            }
-            Next::Done(Ok(_)) => life.is_alive = false,
+    fn starts(&self, actor: usize) -> u8 {
+        match self.roles[actor] {
+            Role::Consumer { .. } => self.lives,
+            Role::Epoch => 1,
+            Role::Reader { reads } => reads,
         }
     }
 
-    fn arrive(&self, world: &mut World, token: Option<Token>, asked: &Asked) -> Reply {
-        let (reply, wrote) = world.table.answer(&asked.operation, token, KEYS);
-        if wrote {
-            world.found = self.found(&world.table);
-            if self.fault != Fault::CounterUnread {
-                let n = world.counter();
-                world.sent.retain(|(_, asked)| counter_after(asked).is_none_or(|after| after > n));
-            }
+    /// The shard of a consumer.
+    fn shard(&self, actor: usize) -> Option<usize> {
+        match self.roles[actor] {
+            Role::Consumer { shard, .. } => Some(shard),
+            Role::Epoch | Role::Reader { .. } => None,
         }
-        reply
     }
 
-    /// What readers find from the beginning on; it is the same from every position on.
-    fn found(&self, table: &Table<Token>) -> Found {
-        let items: Vec<(Key, Shared<Item>)> = table.items.iter().map(|(key, item)| (key.clone(), item.clone())).collect();
-        if let Some(found) = self.runs.found.lock().expect("no run panics").get(&items) {
-            return found.clone();
-        }
-        let found = Shared::new(read_all(table).and_then(|found| agree(&table.items, found)));
-        self.runs.found.lock().expect("no run panics").entry(items).or_insert(found).clone()
+    /// What a consumer appends next.
+    fn batch(&self, actor: usize, life: &Life) -> Option<Task> {
+        let Role::Consumer { shard, batch } = self.roles[actor] else { return None };
+        let count = batch.min(self.shards[shard].saturating_sub(life.position));
+        (count > 0).then_some(Task::Append { shard, from: life.position, count })
     }
 }
 
 impl World {
-    /// Takes what an actor waits for. From then on the request may arrive whenever it likes.
-    fn give_up(&mut self, actor: usize) -> Option<(Option<Token>, Asked)> {
-        let life = &mut self.lives[actor];
-        let asked = life.asked.take()?;
-        let under_way = (asked.token.map(|n| (actor, life.starts, n)), asked);
-        // The counter only grows: what moves it from where it was has had its time.
-        if counter_after(&under_way.1).is_some_and(|after| after > self.counter()) {
-            self.sent.insert(under_way.clone());
-        }
-        Some(under_way)
+    /// What readers find; nothing where they cannot read.
+    fn contents(&self) -> &Contents {
+        static NOTHING: Contents =
+            Contents { counter: 0, epoch: 0, found: Vec::new(), ever: Vec::new(), disagreement: None };
+        self.seen.as_ref().unwrap_or(&NOTHING)
     }
-
-    fn counter(&self) -> i64 {
-        let counter = self.table.items.iter().find(|((id, _), _)| id.starts_with("counter#"));
-        match counter.and_then(|(_, counter)| counter.get("n")) {
-            Some(Attribute::N(n)) => *n,
-            _ => 0,
-        }
-    }
-}
-
-/// Where a transaction leaves the counter; `None` of what is none.
-fn counter_after(asked: &Asked) -> Option<i64> {
-    let Operation::Transact(writes) = &*asked.operation else { return None };
-    let updates = writes.iter().filter_map(|write| match &write.effect {
-        Effect::Update(changes) => Some(changes),
-        _ => None,
-    });
-    updates.flatten().find_map(|change| match change {
-        Update::Set(path, Operand::Value(Attribute::N(n))) if *path == ["n"] => Some(*n),
-        _ => None,
-    })
-}
-
-fn feed(dynamo: Dynamo) -> Feed {
-    Feed::new(dynamo, "t").with_clock(|| Timestamp::UNIX_EPOCH)
-}
-
-/// Appends the batches in one life of a consumer, and returns the positions of the last; of no batch starts an epoch.
-async fn carry_out(dynamo: Dynamo, work: &Work) -> Outcome {
-    let feed = feed(dynamo);
-    if work.is_empty() {
-        return feed.begin_epoch().await.map(|_| Vec::new()).map_err(|error| error.to_string());
-    }
-    let mut positions = Vec::new();
-    for (from, count) in work {
-        let entries: Vec<Entry> = (*from..from + count).map(entry).collect();
-        let appended = feed.append(&entries).await;
-        if let Some(error) = appended.error {
-            return Err(error.to_string());
-        }
-        positions = appended.changes.iter().map(|change| change.position).collect();
-    }
-    Ok(positions)
-}
-
-/// The how-manieth record of the stream.
-fn entry(n: usize) -> Entry {
-    let (name, watermark) = STREAM[n];
-    Entry {
-        event_id: format!("event {n}"),
-        sequence_number: (n + 1).to_string(),
-        difference: Difference {
-            address: Address::parse(name).expect("it is an address"),
-            part: ChangedPart::Concern(ConcernKind::Head),
-            kind: ChangeKind::Updated,
-            watermark,
-            previous: Some(watermark - 1),
-            payload: ChangePayload::None,
-            occurred_at: Timestamp::UNIX_EPOCH,
-        },
-        identity: Identity { kind: RecordKind::Ledger, source_type: None },
-    }
-}
-
-/// Reads a table with the feed's own code, all at once.
-fn read<T>(table: &Table<Token>, code: impl AsyncFn(Feed) -> T) -> T {
-    let (mut table, mut replies) = (table.clone(), Vec::new());
-    loop {
-        match run(KEYS, &replies, |dynamo| code(feed(dynamo))).0 {
-            Next::Asks(asked) => replies.push(table.answer(&asked.operation, None, KEYS).0),
-            Next::Done(outcome) => return outcome,
-        }
-    }
-}
-
-fn read_all(table: &Table<Token>) -> Result<Vec<(u64, usize)>, String> {
-    let after = |position: u64| {
-        let found = read(table, async |feed| feed.changes(position, Limit::MAX).await);
-        match found {
-            Ok(Run::Changes(changes)) => Ok(changes.iter().map(record).collect::<Vec<_>>()),
-            Ok(Run::Gone { oldest }) => Err(oldest),
-            Err(error) => panic!("the feed cannot be read: {error}"),
-        }
-    };
-    let all = match after(0) {
-        Ok(all) => all,
-        // An epoch has begun.
-        Err(oldest) => after(oldest - 1).map_err(|oldest| format!("all before {oldest} is gone, again"))?,
-    };
-    // Readers resume at any position.
-    for (n, (position, _)) in all.iter().enumerate() {
-        if after(*position).as_deref() != Ok(&all[n + 1..]) {
-            return Err(format!("other changes follow {position}: {:?}, {all:?}", after(*position)));
-        }
-    }
-    Ok(all)
-}
-
-/// The position of a change, and the how-manieth record of the stream it is.
-fn record(change: &Change) -> (u64, usize) {
-    let name = change.address.name();
-    let record = STREAM.iter().position(|of| *of == (name, change.watermark)).expect("it is of the stream");
-    (change.position, record)
-}
-
-/// What readers find, where the rows that remember stream records have them at the same positions.
-fn agree(items: &Items, found: Vec<(u64, usize)>) -> Result<Vec<(u64, usize)>, String> {
-    let remembered = items.iter().filter(|((id, _), _)| id.starts_with("history#"));
-    for ((id, position), item) in remembered {
-        let is_it = |n: &usize| position.ends_with(&format!("event {n}"));
-        let record = (0..STREAM.len()).find(is_it).ok_or_else(|| format!("{position} is of no record"))?;
-        let Some(Attribute::N(at)) = item.get("at") else { return Err(format!("{id} has no position")) };
-        let at = u64::try_from(*at).map_err(|error| error.to_string())?;
-        // What an epoch has put out of reach is remembered, too.
-        let first = found.first().map_or(u64::MAX, |(first, _)| *first);
-        if at >= first && !found.contains(&(at, record)) {
-            return Err(format!("record {record} is remembered at {at}, and found elsewhere: {found:?}"));
-        }
-    }
-    Ok(found)
 }
 
 impl Model for Consumers {
@@ -373,42 +204,46 @@ impl Model for Consumers {
     type Action = Step;
 
     fn init_states(&self) -> Vec<World> {
-        let lives = self.consumers + usize::from(self.begins_epoch);
         vec![World {
             table: Table::default(),
-            lives: vec![Life::default(); lives],
+            lives: vec![Life::default(); self.roles.len()],
             sent: BTreeSet::new(),
-            checkpoint: 0,
-            found: Shared::new(Ok(Vec::new())),
-            wrong: Vec::new(),
+            checkpoints: vec![0; self.shards.len()],
+            seen: Shared::new(Ok(Contents::default())),
+            is_rewritten: false,
+            wrong: None,
+            misread: None,
         }]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
         for (actor, life) in world.lives.iter().enumerate() {
-            let is_consumer = actor < self.consumers;
+            // Who dies for good is as one who never goes on.
+            let is_again = life.starts < self.starts(actor);
             if !life.is_alive {
-                if life.starts < if is_consumer { self.lives } else { 1 } {
-                    steps.push(Step::Start(actor));
-                }
+                steps.extend(is_again.then_some(Step::Start(actor)));
                 continue;
             }
-            if life.asked.is_some() {
+            let is_consumer = self.shard(actor).is_some();
+            if let Some(asked) = &life.asked {
                 steps.push(Step::Arrive(actor));
-                // A second loss in a row leaves the code as the first has left it.
-                if life.replies.last() != Some(&Reply::Lost) {
+                // A second loss in a row leaves the code as the first has left it, and so does that of a read.
+                let is_new = life.replies.last() != Some(&Reply::Lost);
+                if is_new && matches!(**asked, Operation::Transact(_)) {
                     steps.push(Step::Lose(actor));
                 }
-            } else if life.unsaved.is_some() {
-                steps.push(Step::Save(actor));
-            } else if is_consumer {
-                let count = BATCHES[actor].min(self.records - life.position);
-                if count > 0 {
-                    steps.push(Step::Append(actor, count));
+                if life.earlier == Earlier::UnderWay {
+                    steps.push(Step::ArriveEarlier(actor));
                 }
+                if is_consumer && is_again && self.times_out {
+                    steps.push(Step::TimeOut(actor));
+                }
+            } else if life.is_unsaved {
+                steps.push(Step::Save(actor));
+            } else if self.batch(actor, life).is_some() {
+                steps.push(Step::Append(actor));
             }
-            // Who dies for good is as one who never goes on.
-            if is_consumer && life.starts < self.lives {
+            if is_consumer && is_again {
                 steps.push(Step::Die(actor));
             }
         }
@@ -418,82 +253,72 @@ impl Model for Consumers {
     fn next_state(&self, world: &World, step: Step) -> Option<World> {
         let mut next = world.clone();
         match step {
-            Step::Start(actor) => {
-                let starts = next.lives[actor].starts + 1;
-                next.lives[actor] = Life { starts, is_alive: true, position: next.checkpoint, ..Life::default() };
-                if actor >= self.consumers {
-                    self.go_on(&mut next, actor);
+            Step::Start(actor) => self.start(&mut next, actor),
+            Step::Append(actor) => {
+                let task = self.batch(actor, &next.lives[actor])?;
+                if let (FeedFault::SavesFirst, Task::Append { shard, from, count }) = (self.fault, task) {
+                    next.checkpoints[shard] = from + count;
                 }
-            }
-            Step::Append(actor, count) => {
-                let life = &mut next.lives[actor];
-                life.work.push((life.position, count));
-                if self.fault == Fault::SavesFirst {
-                    next.checkpoint = life.position + count;
-                }
+                next.lives[actor].task = Some(task);
                 self.go_on(&mut next, actor);
             }
             Step::Arrive(actor) => {
-                let (token, asked) = next.give_up(actor)?;
-                let reply = self.arrive(&mut next, token, &asked);
-                next.lives[actor].replies.push(reply);
-                self.go_on(&mut next, actor);
-            }
-            Step::Lose(actor) => {
-                let (_, asked) = next.give_up(actor)?;
                 let life = &mut next.lives[actor];
-                life.replies.push(Reply::Lost);
-                if self.fault == Fault::PassesOver && matches!(*asked.operation, Operation::Transact(_)) {
-                    let (from, count) = life.work.last().copied()?;
-                    life.unsaved = Some(from + count);
-                    return Some(next);
+                let (operation, earlier) = (life.asked.take()?, std::mem::take(&mut life.earlier));
+                let reply = match earlier {
+                    Earlier::Applied => Reply::Committed,
+                    Earlier::None | Earlier::UnderWay => self.arrive(&mut next, &operation),
+                };
+                let is_committed = reply == Reply::Committed;
+                // What has a remembered token changes nothing when it arrives again.
+                if earlier == Earlier::UnderWay && !(is_committed && self.remembers_tokens) {
+                    next.sent.insert(operation);
+                }
+                next.lives[actor].replies.push(reply);
+                match is_committed && self.fault == FeedFault::FirstTransaction {
+                    true => self.pass_over(&mut next, actor),
+                    false => self.go_on(&mut next, actor),
+                }
+            }
+            Step::Lose(actor) => self.lose(&mut next, actor)?,
+            Step::ArriveEarlier(actor) => {
+                let operation = next.lives[actor].asked.clone()?;
+                self.arrive(&mut next, &operation);
+                if self.remembers_tokens {
+                    next.lives[actor].earlier = Earlier::Applied;
+                }
+            }
+            Step::TimeOut(actor) => {
+                let life = &mut next.lives[actor];
+                let (operation, earlier) = (life.asked.take()?, std::mem::take(&mut life.earlier));
+                life.replies.push(Reply::TimedOut);
+                if earlier != Earlier::Applied {
+                    next.sent.insert(operation);
                 }
                 self.go_on(&mut next, actor);
             }
-            Step::Save(actor) => next.checkpoint = next.lives[actor].unsaved.take()?,
+            Step::Save(actor) => {
+                let life = &mut next.lives[actor];
+                life.is_unsaved = false;
+                next.checkpoints[self.shard(actor)?] = life.position;
+            }
             Step::Die(actor) => {
-                next.give_up(actor);
-                next.lives[actor] = Life { starts: next.lives[actor].starts, ..Life::default() };
+                let life = std::mem::take(&mut next.lives[actor]);
+                next.lives[actor].starts = life.starts;
+                next.sent.extend(life.asked.filter(|_| life.earlier != Earlier::Applied));
             }
             Step::ArriveLate(n) => {
-                let (token, asked) = world.sent.iter().nth(n)?.clone();
-                self.arrive(&mut next, token, &asked);
-                // What changes nothing is no step.
-                return (next.table != world.table).then_some(next);
+                let operation = world.sent.iter().nth(n)?;
+                self.arrive(&mut next, operation);
+                if self.remembers_tokens {
+                    next.sent.remove(operation);
+                }
             }
         }
-        Some(next)
+        Some(self.settle(next))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        fn found(world: &World) -> &[(u64, usize)] {
-            world.found.as_ref().map(Vec::as_slice).unwrap_or_default()
-        }
-        let mut properties = vec![
-            Property::<Self>::always("readers find one thing, wherever they begin", |_, world| world.found.is_ok()),
-            Property::<Self>::always("positions are dense", |_, world| {
-                found(world).windows(2).all(|pair| pair[0].0 + 1 == pair[1].0)
-            }),
-            Property::<Self>::always("a record is in the feed once", |_, world| {
-                let records: BTreeSet<usize> = found(world).iter().map(|(_, record)| *record).collect();
-                records.len() == found(world).len()
-            }),
-            Property::<Self>::always("changes of an item are in its order", |_, world| {
-                let is_in_order = |pair: &[(u64, usize)]| pair[0].1 < pair[1].1;
-                ["a", "b"].iter().all(|item| {
-                    let of: Vec<_> = found(world).iter().filter(|(_, record)| STREAM[*record].0 == *item).copied().collect();
-                    of.windows(2).all(is_in_order)
-                })
-            }),
-            Property::<Self>::always("a consumer is returned where its records are", |_, world| world.wrong.is_empty()),
-            Property::<Self>::sometimes("all is in the feed", |model, world| found(world).len() == model.records),
-        ];
-        if !self.begins_epoch {
-            // What an epoch puts out of reach was delivered, and is in the snapshot that readers begin again with.
-            properties.push(Property::<Self>::always("what need not be delivered again is in the feed", |_, world| {
-                (0..world.checkpoint).all(|record| found(world).iter().any(|(_, of)| *of == record))
-            }));
-        }
-        properties
+        promises::properties(self)
     }
 }
