@@ -126,10 +126,8 @@ pub struct World {
 /// A step; the number is an actor's, in the order of the roles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It starts.
+    /// It starts; a consumer with the first batch after its checkpoint.
     Start(usize),
-    /// It appends its next batch.
-    Append(usize),
     /// What it waits for arrives, and so does the reply.
     Arrive(usize),
     /// No reply comes to the transaction that it waits for, which it sends again.
@@ -138,7 +136,7 @@ pub enum Step {
     ArriveEarlier(usize),
     /// No reply comes until it gives up.
     TimeOut(usize),
-    /// It saves its checkpoint.
+    /// It saves its checkpoint, and goes on with the next batch.
     Save(usize),
     /// It dies.
     Die(usize),
@@ -240,8 +238,6 @@ impl Model for Consumers {
                 }
             } else if life.is_unsaved {
                 steps.push(Step::Save(actor));
-            } else if self.batch(actor, life).is_some() {
-                steps.push(Step::Append(actor));
             }
             if is_consumer && is_again {
                 steps.push(Step::Die(actor));
@@ -254,14 +250,6 @@ impl Model for Consumers {
         let mut next = world.clone();
         match step {
             Step::Start(actor) => self.start(&mut next, actor),
-            Step::Append(actor) => {
-                let task = self.batch(actor, &next.lives[actor])?;
-                if let (FeedFault::SavesFirst, Task::Append { shard, from, count }) = (self.fault, task) {
-                    next.checkpoints[shard] = from + count;
-                }
-                next.lives[actor].task = Some(task);
-                self.go_on(&mut next, actor);
-            }
             Step::Arrive(actor) => {
                 let life = &mut next.lives[actor];
                 let (operation, earlier) = (life.asked.take()?, std::mem::take(&mut life.earlier));
@@ -301,6 +289,7 @@ impl Model for Consumers {
                 let life = &mut next.lives[actor];
                 life.is_unsaved = false;
                 next.checkpoints[self.shard(actor)?] = life.position;
+                self.deliver(&mut next, actor);
             }
             Step::Die(actor) => {
                 let life = std::mem::take(&mut next.lives[actor]);

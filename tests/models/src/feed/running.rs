@@ -16,13 +16,26 @@ impl Consumers {
         let life = &mut world.lives[actor];
         *life = Life { starts: life.starts + 1, is_alive: true, position: life.position, ..Life::default() };
         match self.roles[actor] {
-            Role::Consumer { .. } => life.position = checkpoint.unwrap_or_default(),
+            Role::Consumer { .. } => {
+                life.position = checkpoint.unwrap_or_default();
+                return self.deliver(world, actor);
+            }
             Role::Epoch => life.task = Some(Task::BeginEpoch),
             Role::Reader { .. } => {
                 life.counter = counter;
                 life.task = Some(Task::Read { after: life.position });
             }
         }
+        self.go_on(world, actor);
+    }
+
+    /// A consumer begins its next batch, if there is one.
+    pub(super) fn deliver(&self, world: &mut World, actor: usize) {
+        let Some(task) = self.batch(actor, &world.lives[actor]) else { return };
+        if let (FeedFault::SavesFirst, Task::Append { shard, from, count }) = (self.fault, task) {
+            world.checkpoints[shard] = from + count;
+        }
+        world.lives[actor].task = Some(task);
         self.go_on(world, actor);
     }
 
@@ -44,12 +57,14 @@ impl Consumers {
         };
         match error {
             None => (life.position, life.is_unsaved) = (from + count, true),
-            // It is delivered again to the same process.
             Some(_) => (life.position, life.starts) = (world.checkpoints[shard], life.starts + 1),
         }
         let batch = (from..from + count).map(|n| (shard, n));
         if error.is_some() != has_timed_out || !world.contents().has(positions, batch, error.is_none()) {
             world.wrong.get_or_insert(format!("{task:?}: {outcome:?}"));
+        } else if error.is_some() {
+            // It is delivered again to the same process.
+            self.deliver(world, actor);
         }
     }
 
