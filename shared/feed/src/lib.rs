@@ -70,6 +70,7 @@ const MAX_POLL: Duration = Duration::from_secs(1);
 pub struct Feed {
     view: View,
     retention: Duration,
+    clock: fn() -> Timestamp,
     /// The last position that this process has read or appended. Readers wait on it; writers start from it.
     moved: Arc<watch::Sender<u64>>,
     /// The counter as the writer in this process last observed it; `u64::MAX` before its first read.
@@ -86,6 +87,7 @@ impl Feed {
         Self {
             view: View::new(client, table.as_ref(), &DESCRIPTION),
             retention: DEFAULT_RETENTION,
+            clock: Timestamp::now,
             moved: Arc::new(watch::Sender::new(0)),
             observed: Arc::new(AtomicU64::new(u64::MAX)),
             is_shared: Arc::default(),
@@ -102,6 +104,13 @@ impl Feed {
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Returns the same feed by another clock than the system's: it stamps rows and decides what has expired.
+    #[must_use]
+    pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -182,6 +191,6 @@ impl Feed {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        (self.clock)()
     }
 }

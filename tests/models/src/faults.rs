@@ -1,7 +1,7 @@
-//! Bugs that are planted in what the store sends, or is answered.
+//! Bugs that are planted in what the store and the feed send, or are answered.
 
 use crate::{
-    expressions::{Attribute, Operand, Update},
+    expressions::{Attribute, Condition, Operand, Update},
     table::{Effect, Operation},
 };
 
@@ -55,6 +55,45 @@ impl Fault {
                         *next = Operand::Value(Attribute::N(1));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// What is taken out of the feed's requests, or is done wrong by its consumers, so that it is seen to be missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FeedFault {
+    /// Nothing.
+    None,
+    /// The conditions that stream records are not in the feed.
+    SeenUnread,
+    /// The conditions of the counter and of the segment's position.
+    CounterUnread,
+    /// The condition of the counter where an epoch begins.
+    EpochUnread,
+    /// A checkpoint is saved before its batch.
+    SavesFirst,
+    /// A batch is passed over once a reply to one of its transactions was lost.
+    PassesOver,
+    /// A batch counts as done after its first transaction.
+    FirstTransaction,
+}
+
+impl FeedFault {
+    /// Takes out of a request what this fault is about.
+    pub(crate) fn strip(self, operation: &mut Operation) {
+        let writes = operation.writes();
+        let is_epoch = writes.len() == 1;
+        for write in writes {
+            let is_guard = write.key.0.starts_with("history#");
+            let is_missed = match self {
+                Self::SeenUnread => is_guard,
+                Self::CounterUnread => !is_guard,
+                Self::EpochUnread => is_epoch,
+                Self::None | Self::SavesFirst | Self::PassesOver | Self::FirstTransaction => false,
+            };
+            if is_missed {
+                write.condition = Condition::default();
             }
         }
     }

@@ -6,18 +6,22 @@
 //! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
 //! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order;
 //! - [`store`]: clients, and the DynamoDB backend between two lossy networks;
+//! - [`feed`]: consumers of a stream, readers, and the feed on DynamoDB; [`process`]: its code; [`seen`]: what can be read;
 //! - [`shared`]: what makes many states cheap;
-//! - [`faults`]: what is taken out of its requests, so that it is seen to be missed;
+//! - [`faults`]: what is taken out of requests, so that it is seen to be missed;
 //! - [`wire`]: the backend's code, run up to the next request that it sends;
 //! - [`table`], [`expressions`]: DynamoDB, as far as that code uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a model that cannot be set up has failed")]
 
 pub mod expressions;
 pub mod faults;
+pub mod feed;
 pub mod machine;
 pub mod network;
+pub mod process;
 mod reader;
 pub mod replica;
+pub mod seen;
 pub mod shared;
 pub mod store;
 pub mod table;

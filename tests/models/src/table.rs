@@ -76,6 +76,8 @@ pub enum Reply {
     Lost,
     /// Nothing listens there, as far as the service can see.
     Unreachable,
+    /// None came, and then it was too late for another attempt.
+    TimedOut,
 }
 
 /// The items of a table, and the transactions that it has applied.
@@ -205,6 +207,15 @@ impl<T: Ord + Clone> Table<T> {
         }
     }
 
+    /// Whether a write would be applied now.
+    pub fn applies(&self, operation: &Operation) -> bool {
+        match operation {
+            Operation::Update(write) => self.failed(write).is_none(),
+            Operation::Transact(writes) => writes.iter().all(|write| self.failed(write).is_none()),
+            Operation::Get(_) | Operation::Query { .. } => false,
+        }
+    }
+
     /// The item on which the condition does not hold.
     fn failed(&self, write: &Write) -> Option<Option<Shared<Item>>> {
         let item = self.items.get(&write.key);
@@ -276,7 +287,7 @@ impl Reply {
                     (200, json!({ "Count": items.len(), "ScannedCount": items.len(), "Items": items }))
                 }
             },
-            Self::Lost | Self::Unreachable => return None,
+            Self::Lost | Self::Unreachable | Self::TimedOut => return None,
         })
     }
 }

@@ -36,6 +36,9 @@ use crate::{
 pub const RETRIES: RetryPolicy =
     RetryPolicy { deadline: Duration::from_secs(3600), base: Duration::from_millis(1), cap: Duration::from_millis(1) };
 
+/// Longer than any deadline.
+const TOO_LATE: Duration = Duration::from_secs(2 * 3600);
+
 /// How far a run has come.
 #[derive(Clone, Debug)]
 pub enum Next<T> {
@@ -85,6 +88,10 @@ impl HttpConnector for Network {
         let asked = script.read(&target, &body);
         match script.replies.pop_front() {
             Some(Reply::Lost) => HttpConnectorFuture::ready(Err(ConnectorError::timeout("no reply".into()))),
+            Some(Reply::TimedOut) => HttpConnectorFuture::new(async {
+                tokio::time::advance(TOO_LATE).await;
+                Err(ConnectorError::timeout("no reply".into()))
+            }),
             Some(Reply::Unreachable) => {
                 let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
                 HttpConnectorFuture::ready(Err(ConnectorError::io(refused.into())))

@@ -21,6 +21,16 @@ use serde_json::{Value, json};
 /// Random decisions about the attributes of items, one a byte.
 type Choices = Vec<u8>;
 
+/// The rows that requests are sent to.
+pub(crate) struct Rows {
+    /// The names of the table's key.
+    pub(crate) keys: [&'static str; 2],
+    /// Those that queries may find.
+    pub(crate) queried: Vec<Key>,
+    /// One in so many is absent.
+    pub(crate) absent: u8,
+}
+
 /// A table of an engine.
 struct Engine {
     database: Database,
@@ -165,8 +175,9 @@ fn attribute(name: &str, values: &[Attribute], choices: &mut impl Iterator<Item 
 }
 
 /// A random item of a request's attributes, or none.
-fn random_item((keys, key): ([&str; 2], &Key), sent: &Sent, choices: &mut impl Iterator<Item = u8>) -> Option<Item> {
-    if choices.next().unwrap_or(0).is_multiple_of(5) {
+fn random_item(rows: &Rows, key: &Key, sent: &Sent, choices: &mut impl Iterator<Item = u8>) -> Option<Item> {
+    let Rows { keys, absent, .. } = rows;
+    if choices.next().unwrap_or(0).is_multiple_of(*absent) {
         return None;
     }
     let (mut names, mut values) = (BTreeSet::new(), BTreeSet::from([Attribute::Bool(false)]));
@@ -184,19 +195,18 @@ fn random_item((keys, key): ([&str; 2], &Key), sent: &Sent, choices: &mut impl I
     Some(item)
 }
 
-/// Every key that a request is about; of a query that of the record's meta item, too.
-fn keys_of(operation: &mut Operation) -> Vec<Key> {
+/// Every key that a request is about.
+fn keys_of(rows: &Rows, operation: &mut Operation) -> Vec<Key> {
     match operation {
         Operation::Get(key) => vec![key.clone()],
-        Operation::Query { .. } => {
-            ["config", "head", "meta", "status"].map(|sort| ("mydb:main".to_owned(), sort.to_owned())).into()
-        }
+        Operation::Query { .. } => rows.queried.clone(),
         writes => writes.writes().iter().map(|write| write.key.clone()).collect(),
     }
 }
 
 /// Sends these requests to the model's table and to an engine, on random items.
-pub(crate) fn agrees(keys: [&'static str; 2], requests: &[Sent]) {
+pub(crate) fn agrees(rows: &Rows, requests: &[Sent]) {
+    let keys = rows.keys;
     let engine = Engine::new(keys);
     let mut applied = 0;
     let mut runner =
@@ -209,9 +219,9 @@ pub(crate) fn agrees(keys: [&'static str; 2], requests: &[Sent]) {
             let mut operation = Operation::read(&sent.0, &sent.1, keys);
             let mut choices = choices.into_iter();
             let mut table: Table<()> = Table::default();
-            let touched = keys_of(&mut operation);
+            let touched = keys_of(rows, &mut operation);
             for key in &touched {
-                let item = random_item((keys, key), sent, &mut choices);
+                let item = random_item(rows, key, sent, &mut choices);
                 engine.set(key, item.as_ref());
                 if let Some(item) = item {
                     Arc::make_mut(&mut table.items).insert(key.clone(), Shared::new(item));

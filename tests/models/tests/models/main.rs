@@ -2,8 +2,14 @@
 
 mod engine;
 
+use nameservice_feed::MAX_TRANSACTION;
 use nameservice_models::{
-    Explored, depth, explore, faults,
+    Explored, depth, explore,
+    faults::{self, FeedFault},
+    feed::{
+        self, Consumers,
+        Role::{self, Consumer, Epoch, Reader},
+    },
     machine::Machine,
     network::{
         Fault, Network, Service,
@@ -29,6 +35,13 @@ const FIRST: &[&[Task]] = &[&[Acquire { holder: 1 }, PushUnderLease], &[Push]];
 const RELEASE: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease, Release { holder: 1 }], &[Acquire { holder: 2 }, PushUnderLease]];
 
+/// Two shards, each with a consumer.
+const SHARDS: &[Role] = &[Consumer { shard: 0, batch: 1 }, Consumer { shard: 1, batch: 1 }];
+/// A shard with a consumer in another environment beside its own: their batches overlap, and end elsewhere.
+const TAKEOVER: &[Role] = &[Consumer { shard: 0, batch: 2 }, Consumer { shard: 0, batch: 1 }];
+/// A consumer, an epoch and a reader at once.
+const EPOCH: &[Role] = &[Consumer { shard: 0, batch: 1 }, Epoch, Reader { reads: 2 }];
+
 /// Explores everything: no property is violated, and what must be possible was reached.
 #[track_caller]
 fn holds<S: Service>(name: &str, tasks: &[&[Task]], clock_steps: usize, possible: usize) {
@@ -46,6 +59,19 @@ fn store_holds(name: &str, tasks: &[&[Task]], possible: usize, set: impl Fn(&mut
     calls.tasks[0].extend(std::iter::repeat_n(Push, depth()));
     set(&mut calls);
     all_hold(&explore(name, calls, None), possible);
+}
+
+/// The same of the feed on DynamoDB.
+#[track_caller]
+fn feed_holds(name: &str, shards: &[usize], roles: &[Role], possible: usize, set: impl Fn(&mut Consumers)) {
+    let mut consumers = Consumers::new(shards, roles);
+    set(&mut consumers);
+    all_hold(&explore(name, consumers, None), possible);
+}
+
+/// A consumer dies and starts again, or gives up and goes on.
+fn starts_again(consumers: &mut Consumers) {
+    (consumers.lives, consumers.times_out) = (2, true);
 }
 
 #[track_caller]
@@ -120,7 +146,60 @@ fn the_table_of_the_models_answers_as_an_engine_does() {
         explore("store, for its requests", calls.clone(), None);
         requests.extend(calls.sent());
     }
-    engine::agrees(["pk", "sk"], &requests);
+    let queried = ["config", "head", "meta", "status"].map(|sort| ("mydb:main".to_owned(), sort.to_owned()));
+    engine::agrees(&engine::Rows { keys: ["pk", "sk"], queried: queried.into(), absent: 5 }, &requests);
+    let mut requests = Vec::new();
+    let sets: [(&[usize], &[Role]); 3] = [(&[1, 1], SHARDS), (&[2], TAKEOVER), (&[2], EPOCH)];
+    for (shards, roles) in sets {
+        let consumers = Consumers::new(shards, roles);
+        explore("feed, for its requests", consumers.clone(), None);
+        requests.extend(consumers.sent());
+    }
+    let queried = [0, 1, 2, 3].map(|position| ("feed#0".to_owned(), format!("{position:020}")));
+    engine::agrees(&engine::Rows { keys: ["id", "position"], queried: queried.into(), absent: 2 }, &requests);
+}
+
+#[test]
+fn consumers_of_two_shards_share_one_feed() {
+    feed_holds("feed, two shards", &[3 + depth(), 2], SHARDS, 2, |_| {});
+    feed_holds("feed, two shards, tokens forgotten", &[2, 2], SHARDS, 2, |consumers| {
+        consumers.remembers_tokens = false;
+    });
+}
+
+#[test]
+fn an_overtaken_consumer_appends_nothing_twice() {
+    feed_holds("feed, takeover", &[3 + depth()], TAKEOVER, 2, |_| {});
+}
+
+#[test]
+fn a_consumer_resumes_where_its_feed_ends() {
+    feed_holds("feed, restart", &[3 + depth()], &[Consumer { shard: 0, batch: 2 }], 1, starts_again);
+    // A batch of two transactions.
+    let all = MAX_TRANSACTION + 1;
+    feed_holds("feed, chunks", &[all], &[Consumer { shard: 0, batch: all }], 1, starts_again);
+}
+
+#[test]
+fn readers_follow_the_feed_across_an_epoch() {
+    feed_holds("feed, epoch", &[2 + depth()], EPOCH, 3, |_| {});
+}
+
+#[test]
+fn planted_bugs_of_the_feed_are_found() {
+    let found = |name: &str, shards: &[usize], roles: &[Role], fault: FeedFault, property: &'static str| {
+        let mut consumers = Consumers::new(shards, roles);
+        consumers.fault = fault;
+        is_found(&explore(name, consumers, Some(property)), property);
+    };
+    found("feed, stream records not looked for", &[2], TAKEOVER, FeedFault::SeenUnread, feed::ONCE);
+    found("feed, the counter unread", &[1, 1], SHARDS, FeedFault::CounterUnread, feed::HISTORIES);
+    found("feed, epochs without a look at the counter", &[2], EPOCH, FeedFault::EpochUnread, feed::STAYS);
+    found("feed, checkpoints before their batches", &[2], TAKEOVER, FeedFault::SavesFirst, feed::NOT_LOST);
+    found("feed, doubtful batches passed over", &[2], TAKEOVER, FeedFault::PassesOver, feed::NOT_LOST);
+    let all = MAX_TRANSACTION + 1;
+    let alone = &[Consumer { shard: 0, batch: all }];
+    found("feed, done after the first transaction", &[all], alone, FeedFault::FirstTransaction, feed::NOT_LOST);
 }
 
 #[test]
