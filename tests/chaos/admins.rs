@@ -18,7 +18,7 @@ use crate::history::{feed::Seen, replicas::ask};
 
 /// What became of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Applied,
     /// Certainly not applied.
     Rejected,

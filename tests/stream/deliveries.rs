@@ -47,7 +47,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
 
         let over = Arc::new(AtomicBool::new(false));
         let readers: Vec<_> = (0..3)
-            .map(|n| tokio::spawn(read_along(table.direct_feed(), over.clone(), StdRng::seed_from_u64(seed + n))))
+            .map(|n| tokio::spawn(read_along(table.direct_feed().clone(), over.clone(), StdRng::seed_from_u64(seed + n))))
             .collect();
         mapping.run(&consumer, ROUNDS).await;
         over.store(true, Ordering::Release);
@@ -158,16 +158,5 @@ async fn compare_histories(feed: &Feed, changes: &[Change]) {
             assert_eq!(feed.history(address, &query).await.unwrap().changes, of_it, "{address}");
             of_it.reverse();
         }
-    }
-}
-
-trait DirectFeed {
-    fn direct_feed(&self) -> Feed;
-}
-
-impl DirectFeed for Proxied {
-    /// The feed without the proxy, as another process has it.
-    fn direct_feed(&self) -> Feed {
-        Feed::new(self.client.clone(), self.feed.table())
     }
 }
