@@ -1,19 +1,21 @@
 //! A second judge of linearizability: another search, over another specification.
 //!
 //! It shares no judgement with `judge.rs` and `spec.rs`, so that a mistake in one of them does not hide a mistake of the service: the
-//! search is that of Wing and Gong with Lowe's memory of configurations, as Porcupine makes it, over single calls instead of
-//! the clients' sequences; the specification (`objects.rs`, `leases.rs`) is of typed values.
+//! search is Porcupine's, over single calls instead of the clients' sequences; the specification (`objects.rs`, `leases.rs`) is of
+//! typed values.
 
 mod leases;
 mod objects;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    hash::{BuildHasher as _, RandomState},
     sync::Arc,
+    time::Duration,
 };
+
+use porcupine_rs::{CheckResult, Model, Operation, check_operations_info_timeout};
 
 use self::objects::Objects;
 use super::{
@@ -21,8 +23,8 @@ use super::{
     spec::{Answered, Asked, Spot},
 };
 
-/// The most configurations that are looked at of a history. Most have fewer than a thousand.
-const CONFIGURATIONS: usize = 1_000_000;
+/// How long a search may take. Most take a few milliseconds.
+const DEADLINE: Duration = Duration::from_secs(120);
 /// How many writes an item remembers (docs/specification.md, Answers).
 const REMEMBERED: usize = 4;
 
@@ -38,13 +40,9 @@ struct Call {
 /// Judges a history. The error shows how far an order can go.
 pub(super) fn judge(entries: &[Entry], leases_end: bool) -> Result<(), String> {
     for part in parts(entries) {
-        let mut search = Search::of(calls(&part), leases_end);
-        let why = match search.run() {
-            Some(true) => continue,
-            Some(false) => "there is no order".to_owned(),
-            None => format!("undecided after {CONFIGURATIONS} configurations"),
-        };
-        return Err(format!("the second judge: {why}:\n{}", search.shown()));
+        let calls = calls(&part);
+        let judged = if leases_end { search::<true>(&calls) } else { search::<false>(&calls) };
+        judged.map_err(|why| format!("the second judge: {why}"))?;
     }
     Ok(())
 }
@@ -117,115 +115,72 @@ fn lacks_a_token(part: &[&Entry], record: &str) -> bool {
     tokens.iter().zip(1..).any(|(token, expected)| *token != expected)
 }
 
-/// A place in the search: the objects after some of the calls, and what can come next.
-struct Place {
-    made: Vec<bool>,
-    options: std::vec::IntoIter<(usize, Objects)>,
-}
+/// The specification of records whose leases may end, or not, while a history lasts.
+#[derive(Clone, Debug)]
+struct Nameservice<const LEASES_END: bool>;
 
-/// A search for an order of calls.
-struct Search {
-    calls: Vec<Call>,
-    /// The order that answered most calls, and the objects after it.
-    furthest: (Vec<usize>, Objects),
-}
+impl<const LEASES_END: bool> Model for Nameservice<LEASES_END> {
+    type State = Objects;
+    type Op = Call;
+    type Metadata = ();
 
-impl Search {
-    fn of(calls: Vec<Call>, leases_end: bool) -> Self {
-        Self { calls, furthest: (Vec::new(), Objects::new(leases_end)) }
+    fn init() -> Objects {
+        Objects::new(LEASES_END)
     }
 
-    /// Returns whether there is an order; `None` where the search is too long.
-    fn run(&mut self) -> Option<bool> {
-        let hasher = RandomState::new();
-        let all = self.answered(&vec![true; self.calls.len()]);
-        let mut known: HashSet<u64> = HashSet::new();
-        let none = vec![false; self.calls.len()];
-        let options = self.options(&none, &self.furthest.1);
-        let mut way = vec![Place { made: none, options: options.into_iter() }];
-        let (mut order, mut best) = (Vec::new(), 0);
-        loop {
-            let Some(place) = way.last_mut() else { return Some(false) };
-            if self.answered(&place.made) == all {
-                return Some(true);
-            }
-            let Some((next, objects)) = place.options.next() else {
-                way.pop();
-                order.pop();
-                continue;
-            };
-            let mut made = place.made.clone();
-            made[next] = true;
-            // The same calls with the same objects after them can go on in the same ways.
-            if !known.insert(hasher.hash_one((&made, &objects))) {
-                continue;
-            }
-            if known.len() > CONFIGURATIONS {
-                return None;
-            }
-            order.push(next);
-            let answered = self.answered(&made);
-            if answered > best {
-                best = answered;
-                self.furthest = (order.clone(), objects.clone());
-            }
-            let options = self.options(&made, &objects).into_iter();
-            way.push(Place { made, options });
-        }
-    }
-
-    /// How many answered calls are made.
-    fn answered(&self, made: &[bool]) -> usize {
-        self.calls.iter().zip(made).filter(|(call, made)| **made && call.answered.is_some()).count()
-    }
-
-    /// The calls that can come next, and the objects after each: those that began before any other had to have ended, and whose
-    /// answer is what the objects give.
-    fn options(&self, made: &[bool], objects: &Objects) -> Vec<(usize, Objects)> {
-        let left = || self.calls.iter().enumerate().filter(move |(at, _)| !made[*at]);
-        let deadline = left().filter_map(|(_, call)| call.answered.as_ref()).map(|(at, _)| *at).min();
-        let deadline = deadline.unwrap_or(u64::MAX);
-        let mut options = Vec::new();
-        for (at, call) in left().filter(|(_, call)| call.invoked < deadline) {
-            let mut after = objects.clone();
-            let fits = match &call.answered {
-                Some((_, answer)) => after.answers(&call.asked, answer),
-                None => {
-                    after.make(&call.asked);
-                    // Without an effect it need not be made.
-                    after != *objects
-                }
-            };
-            if !fits {
-                continue;
-            }
-            if after == *objects {
-                // It can be made now in every order that goes on from here.
-                return vec![(at, after)];
-            }
-            options.push((call.answered.is_none(), at, after));
-        }
-        // Those that may never have been applied come last.
-        options.sort_by_key(|(is_open, at, _)| (*is_open, *at));
-        options.into_iter().map(|(_, at, after)| (at, after)).collect()
-    }
-
-    /// The order that goes furthest, and what would have to come next.
-    fn shown(&self) -> String {
-        let (order, objects) = &self.furthest;
-        let mut text = String::new();
-        let mut line = |at: usize| {
-            let Call { asked, invoked, answered } = &self.calls[at];
-            match answered {
-                Some((returned, answer)) => {
-                    writeln!(text, "  [{invoked}..{returned}] {asked:?} -> {answer:?}").unwrap()
-                }
-                None => writeln!(text, "  [{invoked}..] {asked:?} -> not known").unwrap(),
+    /// A call whose answer is not known fits anywhere. One that was never applied comes last, where nobody sees its effect.
+    fn step(objects: &Objects, call: &Call) -> (bool, Objects) {
+        let mut after = objects.clone();
+        let fits = match &call.answered {
+            Some((_, answer)) => after.answers(&call.asked, answer),
+            None => {
+                after.make(&call.asked);
+                true
             }
         };
-        order.iter().copied().for_each(&mut line);
-        (0..self.calls.len()).filter(|at| !order.contains(at)).for_each(&mut line);
-        let made = order.len();
-        format!("in this order the first {made} of these calls fit, and then none:\n{text}  {objects:?}")
+        (fits, after)
     }
+}
+
+/// Searches for an order of calls. The error shows the longest that fits.
+fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), String> {
+    let time = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
+    let operations: Vec<Operation<Nameservice<LEASES_END>>> = calls
+        .iter()
+        .map(|call| Operation {
+            client_id: None,
+            call_time: time(call.invoked),
+            return_time: time(call.answered.as_ref().map_or(u64::MAX, |(at, _)| *at)),
+            op: call.clone(),
+            metadata: None,
+        })
+        .collect();
+    let (result, info) = check_operations_info_timeout(&operations, DEADLINE);
+    let why = match result {
+        CheckResult::Ok => return Ok(()),
+        CheckResult::Illegal => "there is no order".to_owned(),
+        CheckResult::Unknown => format!("undecided after {} s", DEADLINE.as_secs()),
+    };
+    let longest = info.partial_linearizations.into_iter().flatten().max_by_key(Vec::len).unwrap_or_default();
+    Err(format!("{why}:\n{}", shown::<LEASES_END>(calls, &longest)))
+}
+
+/// The order that goes furthest, and the calls that are left.
+fn shown<const LEASES_END: bool>(calls: &[Call], order: &[usize]) -> String {
+    let mut text = String::new();
+    let mut line = |at: usize| {
+        let Call { asked, invoked, answered } = &calls[at];
+        match answered {
+            Some((returned, answer)) => {
+                writeln!(text, "  [{invoked}..{returned}] {asked:?} -> {answer:?}").unwrap()
+            }
+            None => writeln!(text, "  [{invoked}..] {asked:?} -> not known").unwrap(),
+        }
+    };
+    order.iter().copied().for_each(&mut line);
+    (0..calls.len()).filter(|at| !order.contains(at)).for_each(&mut line);
+    let fold = |objects, at: &usize| Nameservice::<LEASES_END>::step(&objects, &calls[*at]).1;
+    let objects = order.iter().fold(Nameservice::<LEASES_END>::init(), fold);
+    let made = order.len();
+    format!("in this order the first {made} of these calls fit, and then none:\n{text}  {objects:?}")
 }

@@ -158,7 +158,7 @@ impl Processes {
                     let again = run(KEYS, &all, |dynamo| carry_out(dynamo, &tasks)).0;
                     assert!(
                         matches!(&again, Next::Asks(other) if other == asked),
-                        "a lost read is not repeated: {again:?}"
+                        "a lost read is not repeated: {again:?} after {tasks:?}, {all:?}"
                     );
                 }
                 let mut operation = Operation::clone(&asked.operation);
