@@ -47,13 +47,15 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
 
         let over = Arc::new(AtomicBool::new(false));
         let readers: Vec<_> = (0..3)
-            .map(|n| tokio::spawn(read_along(table.direct_feed().clone(), over.clone(), StdRng::seed_from_u64(seed + n))))
+            .map(|n| {
+                tokio::spawn(read_along(table.direct_feed().clone(), over.clone(), StdRng::seed_from_u64(seed + n)))
+            })
             .collect();
         mapping.run(&consumer, ROUNDS).await;
         over.store(true, Ordering::Release);
 
         let feed = table.direct_feed();
-        let changes = whole(&feed).await;
+        let changes = whole(feed).await;
         assert_reported(&changes, &expected);
         for reader in readers {
             assert_eq!(reader.await.unwrap(), changes, "a reader misses nothing and sees nothing twice");
@@ -61,8 +63,8 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
         let published: Vec<Change> = topic.by_position().into_values().collect();
         assert_eq!(published, changes, "what is in the feed was published, as it is there");
         assert_eq!(mapping.destination, Vec::<Value>::new(), "nothing is ever dropped");
-        resume_from_everywhere(&feed, &changes, &mut random).await;
-        compare_histories(&feed, &changes).await;
+        resume_from_everywhere(feed, &changes, &mut random).await;
+        compare_histories(feed, &changes).await;
     }
 }
 

@@ -171,9 +171,7 @@ fn shown<const LEASES_END: bool>(calls: &[Call], order: &[usize]) -> String {
     let mut line = |at: usize| {
         let Call { asked, invoked, answered } = &calls[at];
         match answered {
-            Some((returned, answer)) => {
-                writeln!(text, "  [{invoked}..{returned}] {asked:?} -> {answer:?}").unwrap()
-            }
+            Some((returned, answer)) => writeln!(text, "  [{invoked}..{returned}] {asked:?} -> {answer:?}").unwrap(),
             None => writeln!(text, "  [{invoked}..] {asked:?} -> not known").unwrap(),
         }
     };

@@ -279,6 +279,8 @@ impl Update {
                 }
             }
         }
+        // Their order says nothing, and the code's is that of a hash map.
+        changes.sort();
         changes
     }
 

@@ -45,6 +45,9 @@ pub enum Role {
     },
 }
 
+/// How many replies to the transactions of a batch are lost at most: fewer than the code repeats until its deadline.
+const LOSSES: usize = 2;
+
 /// Consumers of a stream and others, and the feed.
 #[derive(Clone)]
 pub struct Consumers {
@@ -227,7 +230,8 @@ impl Model for Consumers {
                 steps.push(Step::Arrive(actor));
                 // A second loss in a row leaves the code as the first has left it, and so does that of a read.
                 let is_new = life.replies.last() != Some(&Reply::Lost);
-                if is_new && matches!(**asked, Operation::Transact(_)) {
+                let losses = life.replies.iter().filter(|reply| **reply == Reply::Lost).count();
+                if is_new && losses < LOSSES && matches!(**asked, Operation::Transact(_)) {
                     steps.push(Step::Lose(actor));
                 }
                 if life.earlier == Earlier::UnderWay {

@@ -123,12 +123,15 @@ type CodeRun = (Memory, Task, Vec<Reply>);
 /// How far it has come, and the request that it waits for, as it was sent.
 type Reached = (Next<(Outcome, Memory)>, Option<Sent>);
 
+/// The tasks of a process, and the replies it has had for them.
+type Way = (Vec<Task>, Vec<Reply>);
+
 /// How far runs of the code have come: the same run is the same everywhere.
 #[derive(Default)]
 pub(crate) struct Processes {
     runs: Mutex<HashMap<CodeRun, Reached>>,
-    /// For each memory the tasks and replies that led to it first.
-    ways: Mutex<HashMap<Memory, (Vec<Task>, Vec<Reply>)>>,
+    /// For each memory the way that led to it first.
+    ways: Mutex<HashMap<Memory, Way>>,
 }
 
 impl Processes {

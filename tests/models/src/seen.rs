@@ -53,14 +53,16 @@ impl Contents {
 /// What readers find, or why they cannot read.
 pub type Seen = Shared<Result<Contents, String>>;
 
+/// The items of a table.
+type Rows = Vec<(Key, Shared<Item>)>;
+
 /// What readers find in tables: the same in the same table.
 #[derive(Default)]
-pub(crate) struct Readers(Mutex<HashMap<Vec<(Key, Shared<Item>)>, Seen>>);
+pub(crate) struct Readers(Mutex<HashMap<Rows, Seen>>);
 
 impl Readers {
     pub(crate) fn look(&self, table: &Table<()>) -> Seen {
-        let items: Vec<(Key, Shared<Item>)> =
-            table.items.iter().map(|(key, item)| (key.clone(), item.clone())).collect();
+        let items: Rows = table.items.iter().map(|(key, item)| (key.clone(), item.clone())).collect();
         if let Some(seen) = self.0.lock().expect("no look panics").get(&items) {
             return seen.clone();
         }

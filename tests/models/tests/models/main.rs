@@ -161,15 +161,15 @@ fn the_table_of_the_models_answers_as_an_engine_does() {
 
 #[test]
 fn consumers_of_two_shards_share_one_feed() {
-    feed_holds("feed, two shards", &[2 + depth(), 2], SHARDS, 2, |_| {});
-    feed_holds("feed, two shards, tokens forgotten", &[2, 2], SHARDS, 2, |consumers| {
+    feed_holds("feed, two shards", &[3 + depth(), 2], SHARDS, 2, |_| {});
+    feed_holds("feed, two shards, tokens forgotten", &[2 + depth(), 1], SHARDS, 2, |consumers| {
         consumers.remembers_tokens = false;
     });
 }
 
 #[test]
 fn an_overtaken_consumer_appends_nothing_twice() {
-    feed_holds("feed, takeover", &[2 + depth()], TAKEOVER, 2, |_| {});
+    feed_holds("feed, takeover", &[3 + depth()], TAKEOVER, 2, |_| {});
 }
 
 #[test]
