@@ -62,36 +62,84 @@ def graphql(program):
     return {ROOT / "shared/graphql/schema.graphql": text}
 
 
-# What AppSync answers of it: lists of rows, each one Query of the table.
+# What AppSync answers of it: lists of rows, each one Query of the table, and with subscriptions the changes.
 LISTS = ["recordsByKind", "recordsByState", "recordsBySourceType", "recordsByHolder", "indexDue"]
+# AppSync has no scalars of one's own, and its Int has 32 bits.
+SCALARS = {"Long": "Float", "JSON": "AWSJSON"}
+# What its subscription promises, and which of the arguments it has: it holds nothing that it could begin with.
+CHANGES = """
+Changes as they come: hints, which may be lost, repeated, or out of order. The `position` says what else there is: `GET /v1/changes` has it.
+""".strip()
+FILTERS = {
+    "address": "Only changes of these addresses; each may end with a `*`.",
+    "prefix": "Only changes of addresses that begin with this.",
+    "kind": "Only changes of records of this kind.",
+    "sourceType": "Only changes of graph sources of this type.",
+    "concern": "Only changes of these parts of a record.",
+}
 
 
 def appsync(_program):
-    from graphql import GraphQLObjectType, build_schema, get_named_type, is_specified_scalar_type, print_type
+    """The two schemas of AppSync: of the lists alone, and with what the stream consumer publishes and subscribers get."""
+    folder = ROOT / "infra/modules/graphql"
+    lists, changes = appsync_schema(False), appsync_schema(True)
+    # What passes a change on, and who may.
+    for field, directive in [("publishChange", "@aws_iam"), ("changes", '@aws_subscribe(mutations: ["publishChange"])')]:
+        changes, count = re.subn(rf"(^  {field}\([^)]*\): Change)$", rf"\1 {directive}", changes, flags=re.M)
+        assert count == 1, field
+    return {folder / "schema.graphql": lists, folder / "changes.graphql": changes}
 
-    schema = build_schema((ROOT / "shared/graphql/schema.graphql").read_text())
+
+def appsync_schema(with_changes):
+    import graphql
+
+    schema = graphql.build_schema((ROOT / "shared/graphql/schema.graphql").read_text())
     query, kept = schema.query_type, {}
     query.fields = {name: query.fields[name] for name in LISTS}
     record = schema.type_map["Record"]
+    roots = {"query": query}
 
     def keep(named):
-        if is_specified_scalar_type(named) or named.name in kept:
+        if graphql.is_specified_scalar_type(named) or named.name in kept:
             return
         kept[named.name] = named
-        if isinstance(named, GraphQLObjectType):
+        if isinstance(named, graphql.GraphQLObjectType):
             # A whole record is not in the table.
-            named.fields = {name: field for name, field in named.fields.items() if get_named_type(field.type) is not record}
+            named.fields = {
+                name: field for name, field in named.fields.items() if graphql.get_named_type(field.type) is not record
+            }
             for field in named.fields.values():
                 for part in [field, *field.args.values()]:
-                    keep(get_named_type(part.type))
+                    keep(graphql.get_named_type(part.type))
 
-    keep(query)
-    # AppSync has no scalars of one's own, and its Int has 32 bits.
-    del kept["Long"]
-    text = "\n\n".join(print_type(named) for _, named in sorted(kept.items()))
+    if with_changes:
+        change, subscription = schema.type_map["Change"], schema.subscription_type
+        field = subscription.fields["changes"]
+        # While a subscriber waits, there is no change.
+        field.type, field.description = change, CHANGES
+        field.args = {name: field.args[name] for name in FILTERS}
+        for name, description in FILTERS.items():
+            field.args[name].description = description
+        members = {name: graphql.GraphQLInputField(field.type) for name, field in change.fields.items()}
+        published = graphql.GraphQLInputObjectType("ChangeInput", members, description="A change, as the stream consumer publishes it.")
+        publication = graphql.GraphQLField(
+            change,
+            {"change": graphql.GraphQLArgument(graphql.GraphQLNonNull(published))},
+            description="Passes a change on to subscribers. Of the stream consumer alone.",
+        )
+        mutation = graphql.GraphQLObjectType("Mutation", {"publishChange": publication})
+        kept["ChangeInput"] = published
+        roots |= {"mutation": mutation, "subscription": subscription}
+    for root in roots.values():
+        keep(root)
+    for scalar in SCALARS:
+        kept.pop(scalar, None)
+    text = "\n\n".join(graphql.print_type(named) for _, named in sorted(kept.items()))
+    for ours, theirs in SCALARS.items():
+        text = re.sub(rf"(:[ \[]*){ours}\b", rf"\1{theirs}", text)
     head = "# Made by .ci/generate from shared/graphql/schema.graphql: do not edit.\n\n"
-    text = head + "schema {\n  query: Query\n}\n\n" + re.sub(r"\bLong\b", "Float", text) + "\n"
-    return {ROOT / "infra/modules/graphql/schema.graphql": text}
+    named = "\n".join(f"  {kind}: {root.name}" for kind, root in roots.items())
+    return f"{head}schema {{\n{named}\n}}\n\n{text}\n"
 
 
 # --- the HTTP reference ---
@@ -371,9 +419,10 @@ PROFILES = [
 ]
 
 # What 1,000 readers cost that wait all month for changes that do not come. List prices of us-east-1: a million requests of an HTTP API and
-# of Lambda; a million operations and connection minutes of AppSync Events, and how often its clients connect and subscribe again.
+# of Lambda; a million operations of AppSync Events, real-time updates of its GraphQL, and connection minutes of both, and how often their
+# clients connect and subscribe again.
 IDLE_READERS, MINUTES = 1_000, DAYS * 24 * 60
-REQUEST, INVOCATION, OPERATION, CONNECTION_MINUTE = 1.00 / 1e6, 0.20 / 1e6, 1.00 / 1e6, 0.08 / 1e6
+REQUEST, INVOCATION, OPERATION, UPDATE, CONNECTION_MINUTE = 1.00 / 1e6, 0.20 / 1e6, 1.00 / 1e6, 2.00 / 1e6, 0.08 / 1e6
 STREAM_MINUTES, POLL_SECONDS, SOCKET_HOURS = 14, 20, 24
 # A virtual machine of 2 GiB that runs a replica, an hour.
 SMALL_MACHINE = 0.0168
@@ -388,6 +437,7 @@ def waiting():
         # Each begins with two looks at the feed.
         ("long polls", IDLE_READERS, polls * (REQUEST + INVOCATION + 2 * READ_UNIT) + READER),
         ("AppSync Events", 0, sockets * 2 * OPERATION + MINUTES * CONNECTION_MINUTE),
+        ("subscriptions of AppSync", 0, sockets * 2 * UPDATE + MINUTES * CONNECTION_MINUTE),
     ]
     lines = ["| readers wait by | functions that run all the time | 1,000 readers a month |", "|---|---|---|"]
     lines += [f"| {name} | {functions:,} | ${IDLE_READERS * each:,.0f} |" for name, functions, each in rows]

@@ -80,6 +80,10 @@ fn describe() {
     describe_histogram!("nameservice_feed_batch_changes", "Changes of a batch of the stream");
     describe_counter!("nameservice_feed_dead_letters_total", "Stream records that could not be read");
     describe_counter!("nameservice_feed_rings_lost_total", "Rings of the doorbell that were not published");
+    describe_counter!(
+        "nameservice_feed_notifications_lost_total",
+        "Changes that were not published to subscriptions of GraphQL on AWS"
+    );
     describe_gauge!("nameservice_replica_age_seconds", Unit::Seconds, "How old what a replica answers is at most");
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",

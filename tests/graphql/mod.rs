@@ -2,6 +2,7 @@
 
 mod callers;
 mod hostile;
+mod on_aws;
 mod page;
 mod records;
 mod sockets;

@@ -323,8 +323,8 @@ async fn streams(r: &mut Recorder) {
 
 /// Actions on other resources than tables: those that the mapping needs to read the stream on the function's behalf
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html>), `PublishBatch`,
-/// `SendMessage`, and the publication of an event.
-const BESIDE_TABLES: [(&str, &[&str]); 4] = [
+/// `SendMessage`, the publication of an event, and a mutation.
+const BESIDE_TABLES: [(&str, &[&str]); 5] = [
     (
         "stream",
         &["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"],
@@ -332,6 +332,7 @@ const BESIDE_TABLES: [(&str, &[&str]); 4] = [
     ("topic", &["sns:Publish"]),
     ("dead_letters", &["sqs:SendMessage"]),
     ("event_channels", &["appsync:EventPublish"]),
+    ("graphql_api", &["appsync:GraphQL"]),
 ];
 
 /// What the mapping needs to receive messages on the projector's behalf

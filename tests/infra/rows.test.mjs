@@ -1,23 +1,10 @@
-// The resolver of AppSync's lists: what it asks of DynamoDB, and what it makes of the answer. AppSync itself is not here: its
-// module of helpers is replaced by one that does the same. Run with `node --test`.
+// The resolver of AppSync's lists: what it asks of DynamoDB, and what it makes of the answer. Run with `node --test`.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-const resolver = new URL('../../infra/modules/graphql/resolvers/rows.js', import.meta.url);
-const IMPORT = "import { util } from '@aws-appsync/utils';";
-const HELPERS = `
-class Refused extends Error {}
-const value = (one) => (typeof one === 'number' ? { N: String(one) } : { S: one });
-const util = {
-  error(message, type) { throw Object.assign(new Refused(message), { type }); },
-  base64Encode: (text) => Buffer.from(text).toString('base64'),
-  base64Decode: (text) => Buffer.from(text, 'base64').toString(),
-  dynamodb: { toMapValues: (map) => Object.fromEntries(Object.entries(map).map(([name, one]) => [name, value(one)])) },
-};`;
-const source = readFileSync(resolver, 'utf8');
-assert.equal(source.split(IMPORT).length, 2);
-const { request, response } = await import(`data:text/javascript,${encodeURIComponent(source.replace(IMPORT, HELPERS))}`);
+import { resolver, source } from './appsync.mjs';
+
+const { request, response } = await resolver('rows');
 
 const call = (fieldName, args, rest = {}) => ({ info: { fieldName }, args, ...rest });
 const END = String.fromCodePoint(0x10ffff);
@@ -86,7 +73,7 @@ test('rows become edges, and what follows shows', () => {
 });
 
 test('the resolver knows every list of the schema, and every member of a row', () => {
-  const schema = readFileSync(new URL('../../infra/modules/graphql/schema.graphql', import.meta.url), 'utf8');
+  const schema = source('schema.graphql');
   const fieldsOf = (type) => {
     const body = schema.split(`type ${type} {`)[1].split('\n}')[0].replace(/"""[^]*?"""/g, '').replace(/\([^]*?\):/g, ':');
     return [...body.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name).sort();

@@ -226,6 +226,10 @@ fn every_index_can_be_named_in_a_permission() {
         ("topic".to_owned(), "aws_sns_topic.changes.arn".to_owned()),
         ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
         ("event_channels".to_owned(), "one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)".to_owned()),
+        (
+            "graphql_api".to_owned(),
+            r#"try("${var.graphql_api.arn}/types/Mutation/fields/publishChange", null)"#.to_owned(),
+        ),
         ("views".to_owned(), "one(module.views[*].arn)".to_owned()),
         ("doorbell".to_owned(), "one(aws_sqs_queue.doorbell[*].arn)".to_owned()),
         ("search".to_owned(), r#"try("${var.search.domain_arn}/${var.search.index}/*", null)"#.to_owned()),

@@ -19,13 +19,13 @@ use axum::{Router, extract::State, routing::post};
 use http::{HeaderMap, StatusCode};
 use nameservice_signer::Signer;
 use nameservice_tests::prelude::*;
-use stream_consumer::{Consumer, Doorbell, NotRung};
+use stream_consumer::{Consumer, Doorbell, HintError};
 use tokio::net::TcpListener;
 
 use super::{records, whole};
 
 /// A change of the head of a record.
-fn change(position: u64, address: &str, payload: Value) -> Change {
+pub(super) fn change(position: u64, address: &str, payload: Value) -> Change {
     Change {
         position,
         address: at(address),
@@ -101,7 +101,7 @@ async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
         change(4, "tenant/a:main", json!(null)),
     ];
     let rung = doorbell.ring(&changes).await;
-    assert_eq!((rung.records, rung.lost), (2, 0));
+    assert_eq!((rung.of, rung.lost), (2, 0));
     assert!(rung.error.is_none());
     let rings = events.rings();
     assert_eq!(rings.keys().collect::<Vec<_>>(), ["/names/mydb/dev", "/names/tenant/a/main"]);
@@ -136,23 +136,23 @@ async fn what_is_not_taken_is_counted() {
     let doorbell = Doorbell::new(&url, "names", None).unwrap();
     let changes = ["denied", "failed", "strange", "fine"].map(|name| change(1, name, json!(null)));
     let rung = doorbell.ring(&changes).await;
-    assert_eq!((rung.records, rung.lost), (4, 3));
-    assert!(matches!(rung.error, Some(NotRung::Answered { status: 401 | 200, .. })), "{:?}", rung.error);
+    assert_eq!((rung.of, rung.lost), (4, 3));
+    assert!(matches!(rung.error, Some(HintError::Answered { status: 401 | 200, .. })), "{:?}", rung.error);
     assert_eq!(events.rings().len(), 1);
     // Nobody listens there.
     let nowhere = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let doorbell = Doorbell::new(&format!("http://{nowhere}/event"), "names", None).unwrap();
     let rung = doorbell.ring(&changes).await;
     assert_eq!(rung.lost, 4);
-    assert!(matches!(rung.error, Some(NotRung::NoAnswer(_))), "{:?}", rung.error);
+    assert!(matches!(rung.error, Some(HintError::NoAnswer(_))), "{:?}", rung.error);
     for url in ["ftp://x/event", "/event", "https://"] {
-        assert!(matches!(Doorbell::new(url, "names", None), Err(NotRung::Invalid(_))), "{url}");
+        assert!(matches!(Doorbell::new(url, "names", None), Err(HintError::Invalid(_))), "{url}");
     }
 }
 
 /// Credentials that never come, and how often they were asked for.
 #[derive(Clone, Debug, Default)]
-struct Never(Arc<AtomicUsize>);
+pub(super) struct Never(pub(super) Arc<AtomicUsize>);
 
 impl ProvideCredentials for Never {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
@@ -173,17 +173,20 @@ async fn a_bell_that_hangs_is_left_alone_for_half_a_minute() {
     let changes = ["a", "b"].map(|name| change(1, name, json!(null)));
     let begun = tokio::time::Instant::now();
     let rung = doorbell.ring(&changes).await;
-    assert_eq!((rung.records, rung.lost, rung.error.is_none()), (2, 2, true));
+    assert_eq!((rung.of, rung.lost), (2, 2));
+    assert!(matches!(rung.error, Some(HintError::OutOfTime)), "{:?}", rung.error);
     assert_eq!(begun.elapsed(), Duration::from_secs(1), "of the test's clock");
     assert_eq!(never.0.load(Ordering::Relaxed), 2);
 
     // Also of what shares it.
     let rung = doorbell.clone().ring(&changes).await;
     assert_eq!((rung.lost, begun.elapsed()), (2, Duration::from_secs(1)));
+    assert!(matches!(rung.error, Some(HintError::Silent)), "it says that it has not tried: {:?}", rung.error);
     assert_eq!(never.0.load(Ordering::Relaxed), 2, "it has tried");
 
     tokio::time::advance(Duration::from_secs(31)).await;
-    assert_eq!(doorbell.ring(&changes).await.lost, 2);
+    let rung = doorbell.ring(&changes).await;
+    assert!(rung.lost == 2 && matches!(rung.error, Some(HintError::OutOfTime)), "{rung:?}");
     assert_eq!(never.0.load(Ordering::Relaxed), 4, "it has not tried again");
 }
 

@@ -12,6 +12,7 @@ mod messages;
 mod ministack;
 mod poison;
 mod requests;
+mod subscriptions;
 mod writes;
 
 use std::{

@@ -6,15 +6,17 @@
 //! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
 //! 3. changes that are not in the feed yet are appended;
 //! 4. all changes are published, also those that an earlier delivery appended: it may have ended in between. Meanwhile a
-//!    [`Doorbell`] rings for the records, whose rings may be lost.
+//!    [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`]: hints, which may be lost.
 //!
 //! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
 //! changes of a record is their commit order (docs/specification.md, Change feed).
 
+mod appsync;
 mod dead_letters;
 mod delivery;
 mod doorbell;
 mod identities;
+mod subscriptions;
 mod topic;
 
 use std::sync::Arc;
@@ -29,9 +31,11 @@ use nameservice_model::{Change, chain};
 use nameservice_store::{Difference, Store};
 use serde_json::Value;
 
+pub use appsync::{HintError, Hints};
 pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
 pub use delivery::Delivery;
-pub use doorbell::{Doorbell, NotRung, Rung};
+pub use doorbell::Doorbell;
+pub use subscriptions::Subscriptions;
 pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
 
 /// The ARN of the topic for changes. Without it they are only appended to the feed.
@@ -40,6 +44,8 @@ const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
 const DOORBELL: &str = "NAMESERVICE_DOORBELL_URL";
 /// The namespace of the doorbell's channels.
 const NAMESPACE: &str = "NAMESERVICE_DOORBELL_NAMESPACE";
+/// The URL of the GraphQL API to publish changes to, for its subscribers. Without it there are none.
+const GRAPHQL: &str = "NAMESERVICE_GRAPHQL_URL";
 /// The URL of the dead-letter queue. Without it dead letters are stored in the feed's table.
 const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
 
@@ -50,6 +56,7 @@ pub struct Consumer {
     feed: Feed,
     topic: Option<Arc<dyn Topic>>,
     doorbell: Option<Doorbell>,
+    subscriptions: Option<Subscriptions>,
     dead_letters: Arc<dyn DeadLetters>,
 }
 
@@ -67,7 +74,7 @@ pub struct Consumed {
 impl Consumer {
     /// Creates a consumer of the store's stream into this feed. Dead letters go into the feed's table.
     pub fn new(store: Store, feed: Feed) -> Self {
-        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None, doorbell: None }
+        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None, doorbell: None, subscriptions: None }
     }
 
     /// Also publishes the changes.
@@ -81,6 +88,13 @@ impl Consumer {
     #[must_use]
     pub fn with_doorbell(mut self, doorbell: Doorbell) -> Self {
         self.doorbell = Some(doorbell);
+        self
+    }
+
+    /// Also publishes the changes to the subscribers of a GraphQL API.
+    #[must_use]
+    pub fn with_subscriptions(mut self, subscriptions: Subscriptions) -> Self {
+        self.subscriptions = Some(subscriptions);
         self
     }
 
@@ -115,7 +129,8 @@ impl Consumer {
             .iter()
             .map(|origin| batch[*origin].call().and_then(|call| call.traceparent()))
             .collect();
-        let (published, ()) = tokio::join!(self.publish(&changes, &contexts), self.ring(&changes));
+        let (published, (), ()) =
+            tokio::join!(self.publish(&changes, &contexts), self.ring(&changes), self.notify(&changes));
         if let Some(published) = published {
             end = end.min(origins[published]);
         }
@@ -148,12 +163,17 @@ impl Consumer {
 
     /// Rings for the records of the changes. What is lost is counted, and no failure of the batch.
     async fn ring(&self, changes: &[Change]) {
-        let Some(doorbell) = self.doorbell.as_ref().filter(|_| !changes.is_empty()) else { return };
-        let Rung { records, lost, error } = doorbell.ring(changes).await;
-        if lost > 0 {
-            let error = error.as_ref().map_or_else(|| "out of time".to_owned(), |error| chain(error));
-            tracing::warn!(lost, of = records, error, "rings were lost: readers find the changes when they next look");
-            counter!("nameservice_feed_rings_lost_total").increment(lost as u64);
+        let Some(doorbell) = &self.doorbell else { return };
+        if let Some(lost) = lost("rings", &doorbell.ring(changes).await) {
+            counter!("nameservice_feed_rings_lost_total").increment(lost);
+        }
+    }
+
+    /// Publishes the changes to subscribers. What is lost is counted, and no failure of the batch.
+    async fn notify(&self, changes: &[Change]) {
+        let Some(subscriptions) = &self.subscriptions else { return };
+        if let Some(lost) = lost("changes for subscriptions", &subscriptions.publish(changes).await) {
+            counter!("nameservice_feed_notifications_lost_total").increment(lost);
         }
     }
 
@@ -169,6 +189,16 @@ impl Consumer {
         // Below the number of changes, whatever the topic reports.
         Some(published.min(changes.len() - 1))
     }
+}
+
+/// Returns how many hints were lost, where any was, and logs why.
+fn lost(what: &'static str, Hints { of, lost, error }: &Hints) -> Option<u64> {
+    if *lost == 0 {
+        return None;
+    }
+    let error = error.as_ref().map(|error| chain(error));
+    tracing::warn!(lost, of, error, "{what} were lost: readers find them in the feed when they next look");
+    Some(*lost as u64)
 }
 
 /// Measures a batch: what of it is in the feed, and how old the oldest of that has become.
@@ -212,6 +242,11 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
         Ok(None) => {}
         // The feed goes on without it.
         Err(error) => tracing::error!(error = chain(&error), "nothing rings"),
+    }
+    match Subscriptions::deployed() {
+        Ok(Some(subscriptions)) => consumer = consumer.with_subscriptions(subscriptions),
+        Ok(None) => {}
+        Err(error) => tracing::error!(error = chain(&error), "nothing is published to subscriptions"),
     }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let answer = consumer.handle(event.payload).await;

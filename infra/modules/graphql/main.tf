@@ -4,13 +4,13 @@ locals {
   lists = toset(["indexDue", "recordsByHolder", "recordsByKind", "recordsBySourceType", "recordsByState"])
 }
 
-# Callers sign their requests, and may read every row: there are no addresses to restrict a role to. Those with tokens use the
+# Callers sign their requests, and may read every row and every change: there are no addresses to restrict a role to. Those with tokens use the
 # API of the nameservice.
 resource "aws_appsync_graphql_api" "this" {
   #checkov:skip=CKV2_AWS_33:A web application firewall is its owner's to attach.
   name                 = "${var.name}-views"
   authentication_type  = "AWS_IAM"
-  schema               = file("${path.module}/schema.graphql")
+  schema               = file("${path.module}/${var.subscriptions == null ? "schema" : "changes"}.graphql")
   query_depth_limit    = 5
   resolver_count_limit = 20
   xray_enabled         = var.tracing

@@ -24,6 +24,19 @@ variable "view_table" {
   }
 }
 
+variable "subscriptions" {
+  description = "Subscriptions to changes. `publisher_role_arn` is the role that publishes them: `role_arns[\"stream_consumer\"]` of the module `nameservice`, whose variable `graphql_api` has the outputs `url` and `api_arn` of this module."
+  type = object({
+    publisher_role_arn = string
+  })
+  default = null
+
+  validation {
+    condition     = var.subscriptions == null || can(regex("^arn:[^:]+:iam::[0-9]+:role/", var.subscriptions.publisher_role_arn))
+    error_message = "publisher_role_arn is the ARN of a role: arn:aws:iam::ACCOUNT:role/NAME."
+  }
+}
+
 variable "kms_key_arn" {
   description = "Key of the table of the read model, where it has one; logs are encrypted with it, too."
   type        = string

@@ -296,6 +296,7 @@ locals {
         topic          = ["sns:Publish"]
         dead_letters   = ["sqs:SendMessage"]
         event_channels = ["appsync:EventPublish"]
+        graphql_api    = ["appsync:GraphQL"]
       }
       timeout = 60
     }
@@ -353,6 +354,7 @@ locals {
     topic               = aws_sns_topic.changes.arn
     dead_letters        = aws_sqs_queue.dead_letters.arn
     event_channels      = one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)
+    graphql_api         = try("${var.graphql_api.arn}/types/Mutation/fields/publishChange", null)
     views               = one(module.views[*].arn)
     doorbell            = one(aws_sqs_queue.doorbell[*].arn)
     search              = try("${var.search.domain_arn}/${var.search.index}/*", null)

@@ -7,6 +7,7 @@ locals {
       views               = var.read_model
       doorbell            = var.read_model
       event_channels      = var.event_channels != null
+      graphql_api         = var.graphql_api != null
       archive             = var.archive != null
       archive_objects     = var.archive != null
       search              = var.search != null

@@ -48,6 +48,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_DOORBELL_URL       = "https://${try(local.event_hosts["HTTP"], "")}/event"
         NAMESERVICE_DOORBELL_NAMESPACE = var.event_channels.namespace
       } : {},
+      var.graphql_api != null && contains(keys(each.value.actions), "graphql_api") ? { NAMESERVICE_GRAPHQL_URL = var.graphql_api.url } : {},
       contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},
       each.value.verifies_tokens && local.by_token ? {
         NAMESERVICE_JWKS     = var.jwks

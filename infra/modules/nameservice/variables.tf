@@ -156,6 +156,20 @@ variable "event_channels" {
   }
 }
 
+variable "graphql_api" {
+  description = "AppSync API of the module `graphql` to which `stream_consumer` publishes each change, for its subscriptions: the outputs `url` and `api_arn` of that module, whose variable `subscriptions` names the role of this one. Functions in a VPC reach it through a NAT gateway alone."
+  type = object({
+    url = string
+    arn = string
+  })
+  default = null
+
+  validation {
+    condition     = var.graphql_api == null || can(regex("^https://[^/?#]+/graphql$", var.graphql_api.url)) && can(regex("^arn:[^:]+:appsync:[^/]+:apis/[^/]+$", var.graphql_api.arn))
+    error_message = "graphql_api.url is https://HOST/graphql, and graphql_api.arn the ARN of its API: arn:aws:appsync:REGION:ACCOUNT:apis/ID."
+  }
+}
+
 variable "search" {
   description = "Domain of Amazon OpenSearch Service that answers `GET /v1/search`, and the index in it, which `nameservice search-index init` creates. The domain exists already, and its access policy admits the roles of `search_get` and `search_sink`. `url` is its endpoint, https://…."
   type = object({

@@ -39,6 +39,7 @@ const MEASURES: &[Measure] = &[
     Measure::values("nameservice_feed_batch_changes", "Count"),
     Measure::sum("nameservice_feed_dead_letters_total"),
     Measure::sum("nameservice_feed_rings_lost_total"),
+    Measure::sum("nameservice_feed_notifications_lost_total"),
     Measure::sum("nameservice_projection_changes_total").by("projection"),
     Measure::sum("nameservice_search_documents_total").by("outcome"),
     Measure::last("nameservice_archive_position", "None"),

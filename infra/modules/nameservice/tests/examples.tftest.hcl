@@ -82,3 +82,27 @@ run "complete" {
     error_message = "SNS may use the key: it delivers to the encrypted queue of the read model."
   }
 }
+
+run "graphql" {
+  module {
+    source = "../../examples/graphql"
+  }
+
+  override_resource {
+    target = module.nameservice.aws_iam_role.this
+    values = { arn = "arn:aws:iam::123456789012:role/nameservice-stream_consumer" }
+  }
+
+  override_resource {
+    target = module.graphql.aws_appsync_graphql_api.this
+    values = {
+      arn  = "arn:aws:appsync:eu-central-1:123456789012:apis/api1"
+      uris = { GRAPHQL = "https://api1.appsync-api.eu-central-1.amazonaws.com/graphql", REALTIME = "wss://api1.appsync-realtime-api.eu-central-1.amazonaws.com/graphql" }
+    }
+  }
+
+  assert {
+    condition     = output.graphql_url == "https://api1.appsync-api.eu-central-1.amazonaws.com/graphql" && output.realtime_url == "wss://api1.appsync-realtime-api.eu-central-1.amazonaws.com/graphql"
+    error_message = "The two modules can name each other."
+  }
+}

@@ -25,7 +25,7 @@ run "no_option" {
 
   assert {
     condition     = length(aws_appsync_api.events) + length(aws_appsync_channel_namespace.records) == 0 && output.event_hosts == null && output.event_subscriber_policy == null && !strcontains(join("", [for policy in aws_iam_role_policy.this : policy.policy]), "appsync")
-    error_message = "By default nothing rings."
+    error_message = "By default nothing rings, and nothing is published to subscriptions."
   }
 
   assert {
@@ -109,6 +109,37 @@ run "a_doorbell" {
       { Effect = "Allow", Action = "appsync:EventSubscribe", Resource = "arn:aws:appsync:eu-central-1:123456789012:apis/events1/channelNamespace/nameservice" },
     ] && output.event_hosts["REALTIME"] == "events1.appsync-realtime-api.eu-central-1.amazonaws.com"
     error_message = "Subscribers may connect and subscribe, and not publish."
+  }
+}
+
+run "subscriptions_of_graphql" {
+  state_key = "subscriptions_of_graphql"
+
+  variables {
+    graphql_api = { url = "https://api1.appsync-api.eu-central-1.amazonaws.com/graphql", arn = "arn:aws:appsync:eu-central-1:123456789012:apis/api1" }
+  }
+
+  assert {
+    condition = {
+      for name, function in aws_lambda_function.this : name => function.environment[0].variables["NAMESERVICE_GRAPHQL_URL"]
+      if contains(keys(function.environment[0].variables), "NAMESERVICE_GRAPHQL_URL")
+    } == { stream_consumer = "https://api1.appsync-api.eu-central-1.amazonaws.com/graphql" }
+    error_message = "The consumer publishes to the API, and nothing else does."
+  }
+
+  assert {
+    condition = flatten([
+      for name, policy in aws_iam_role_policy.this : [
+        for statement in jsondecode(policy.policy).Statement : [name, statement.Action, statement.Resource]
+        if strcontains(jsonencode(statement), "appsync")
+      ]
+    ]) == ["stream_consumer", "appsync:GraphQL", "arn:aws:appsync:eu-central-1:123456789012:apis/api1/types/Mutation/fields/publishChange"]
+    error_message = "The consumer may call the one mutation, and nobody may do anything else."
+  }
+
+  assert {
+    condition     = length(aws_appsync_api.events) == 0
+    error_message = "Subscriptions need no doorbell."
   }
 }
 

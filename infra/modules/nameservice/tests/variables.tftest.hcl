@@ -306,6 +306,15 @@ run "a_namespace_that_no_channel_can_begin_with" {
   expect_failures = [var.event_channels]
 }
 
+run "a_graphql_api_by_its_id" {
+  command = plan
+
+  variables {
+    graphql_api = { url = "https://api1.appsync-api.eu-central-1.amazonaws.com/graphql", arn = "api1" }
+  }
+  expect_failures = [var.graphql_api]
+}
+
 run "an_archive_with_a_slash_too_many" {
   command = plan
 
