@@ -1,13 +1,18 @@
 //! The archive of a feed on DynamoDB, in memory or in the S3 that `NAMESERVICE_TEST_S3` names.
 
+mod functions;
+
 use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
 
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use nameservice_archive::{Archive, Archiver, LongFeed};
+use nameservice_lambda::Bucket;
 use nameservice_objects::{
     BucketOptions,
     object_store::{ObjectStore, memory::InMemory},
     s3,
 };
+use nameservice_signer::Signer;
 use nameservice_tests::{
     backends::{BUCKET, BUCKET_ENDPOINT},
     prelude::*,
@@ -15,19 +20,49 @@ use nameservice_tests::{
 };
 use tokio::time::Instant;
 
-/// An archive of its own for each test.
-fn archive() -> Archive {
-    let store: Arc<dyn ObjectStore> = match env::var(BUCKET_ENDPOINT) {
-        Ok(endpoint) => {
-            let options = BucketOptions::default()
-                .endpoint(Some(endpoint))
-                .region(Some("us-east-1".to_owned()))
-                .timeout(Duration::from_secs(60));
-            s3(BUCKET, &options, 3).unwrap()
+fn endpoint() -> Option<String> {
+    env::var(BUCKET_ENDPOINT).ok()
+}
+
+/// The bucket as a function opens it.
+fn of_a_function(endpoint: &str, bucket: &str) -> Bucket {
+    let credentials = SharedCredentialsProvider::new(Credentials::new("test", "test", None, None, "tests"));
+    Bucket::new(bucket, format!("{endpoint}/{bucket}"), Signer::new(credentials, "us-east-1", "s3"))
+}
+
+/// The bucket as others open it.
+fn of_others(endpoint: &str) -> Arc<dyn ObjectStore> {
+    let options = BucketOptions::default()
+        .endpoint(Some(endpoint.to_owned()))
+        .region(Some("us-east-1".to_owned()))
+        .timeout(Duration::from_secs(60));
+    s3(BUCKET, &options, 3).unwrap()
+}
+
+/// Where the archive of a test is: in memory, or in a folder of the bucket.
+struct Place {
+    folder: String,
+    memory: Arc<dyn ObjectStore>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: format!("archives/{}", uuid::Uuid::new_v4()), memory: Arc::new(InMemory::new()) }
+    }
+
+    /// The archive as a function opens it.
+    fn of_a_function(&self) -> Archive {
+        match endpoint() {
+            Some(endpoint) => Archive::new(of_a_function(&endpoint, BUCKET), &self.folder, "the archive"),
+            None => self.of_others(),
         }
-        Err(_) => Arc::new(InMemory::new()),
-    };
-    Archive::new(store, &format!("archives/{}", uuid::Uuid::new_v4()), "the archive")
+    }
+
+    /// The archive as others open it.
+    fn of_others(&self) -> Archive {
+        let store = endpoint().map_or_else(|| self.memory.clone(), |endpoint| of_others(&endpoint));
+        Archive::new(store, &self.folder, "the archive")
+    }
 }
 
 async fn heads(table: &Table, from: i64, to: i64) {
@@ -57,7 +92,7 @@ async fn invoke(table: &Table, archive: &Archive) -> nameservice_archive::Archiv
 
 #[tokio::test]
 async fn bucket_and_table_hold_the_whole_feed_and_a_lost_epoch_is_a_gap() {
-    let (table, archive) = (Table::fresh().await, archive());
+    let (table, archive) = (Table::fresh().await, Place::new().of_a_function());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 20).await;
     let first = invoke(&table, &archive).await;
@@ -83,11 +118,13 @@ async fn bucket_and_table_hold_the_whole_feed_and_a_lost_epoch_is_a_gap() {
 
 #[tokio::test]
 async fn bucket_objects_are_each_written_by_one_of_many_archivers() {
-    let (table, archive) = (Table::fresh().await, archive());
+    let (table, place) = (Table::fresh().await, Place::new());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 40).await;
+    // Functions, and those that `nameservice archive` is.
     let archivers = (1..=6).map(|n| {
-        let archiver = Archiver::new(Arc::new(table.feed.clone()), archive.clone()).with_max_changes(2 * n);
+        let archive = if n % 2 == 0 { place.of_a_function() } else { place.of_others() };
+        let archiver = Archiver::new(Arc::new(table.feed.clone()), archive).with_max_changes(2 * n);
         tokio::spawn(async move { archiver.catch_up(None).await.unwrap() })
     });
     let (mut written, mut ends) = (0, BTreeSet::new());
@@ -99,12 +136,12 @@ async fn bucket_objects_are_each_written_by_one_of_many_archivers() {
     let end = table.feed.position().await.unwrap();
     assert_eq!(ends, BTreeSet::from([end]), "all come to the end");
     assert!(written <= end, "each change is written once, but where the reply of a write was lost");
-    assert_eq!(positions(&archive, 0).await, (1..=end).collect::<Vec<_>>());
+    assert_eq!(positions(&place.of_others(), 0).await, (1..=end).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn an_invocation_without_the_time_for_it_fails_and_the_next_continues() {
-    let (table, archive) = (Table::fresh().await, archive());
+    let (table, archive) = (Table::fresh().await, Place::new().of_a_function());
     heads(&table, 1, 1).await;
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     pump(&table).await;

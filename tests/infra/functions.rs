@@ -99,6 +99,17 @@ fn what_needs_a_token_asks_for_a_scope_or_checks_it_itself() {
     }
 }
 
+/// What may read the archive of the feed reads it, and what reads it may.
+#[test]
+fn functions_that_read_the_feed_read_its_archive() {
+    for name in folders() {
+        let [main, lib] = ["main.rs", "lib.rs"].map(|file| source(&name, file));
+        let opens = ["serve_feed(", "serve_streaming_url("].iter().any(|open| main.contains(open))
+            || lib.contains("nameservice_lambda::archive()");
+        assert_eq!(FUNCTIONS[&name].actions.contains_key("archive"), opens, "{name}");
+    }
+}
+
 /// The gateway requires the scopes that the service itself requires.
 #[tokio::test]
 async fn every_route_asks_for_the_scope_that_its_function_needs() {
@@ -133,7 +144,7 @@ fn functions_are_given_the_variables_that_they_read() {
     let given =
         infra::resource("aws_lambda_function", "this").get_blocks("environment").next().unwrap().body.to_string();
     let mut read = String::new();
-    for file in ["emf.rs", "environment.rs", "http.rs"] {
+    for file in ["archive.rs", "emf.rs", "environment.rs", "http.rs"] {
         read.push_str(&fs::read_to_string(folder("shared/lambda/src").join(file)).unwrap());
     }
     // Two functions and the health read this one in one place.

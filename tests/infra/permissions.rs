@@ -5,17 +5,21 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use async_trait::async_trait;
+use axum::body::Body;
 use http::Method;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use nameservice_archive::{Archive, Archiver};
-use nameservice_model::{ChangeFeed as _, NameService as _};
-use nameservice_objects::object_store::memory::InMemory;
+use nameservice_archive::{Archive, Archiver, LongFeed, Objects};
+use nameservice_cli::routes;
+use nameservice_http::{App, Auth};
+use nameservice_model::{NameService as _, Result};
+use nameservice_objects::object_store::{ObjectStore, memory::InMemory};
 use nameservice_projector::{
     Over, RowWrite, Rows as _, TableRows,
     records::{RECORDS, RecordRow, table_of},
@@ -28,6 +32,7 @@ use nameservice_tests::{
 use nameservice_views::{View, endpoint_client};
 use stream_consumer::Consumer;
 use tokio::time::timeout;
+use tower::ServiceExt as _;
 
 use super::functions::source;
 
@@ -379,20 +384,63 @@ async fn documents(r: &mut Recorder) {
     r.note("search_sink", passed);
 }
 
-/// What the archive needs of its bucket: its names and its objects are read, and objects are put that do not exist.
-const ARCHIVE: [(&str, &[&str]); 2] =
-    [("archive", &["s3:ListBucket"]), ("archive_objects", &["s3:GetObject", "s3:PutObject"])];
+/// The bucket of the archive, and what was done in it: its names and its objects are read, and objects are put that do not exist.
+struct Watched(Arc<dyn ObjectStore>, Arc<Mutex<Actions>>);
 
-/// Changes are archived, and found to be archived.
-async fn archives(r: &mut Recorder) {
-    let table = &r.service.table;
-    let archive = Archive::new(Arc::new(InMemory::new()), "", "memory");
-    let passed = table.proxy.actions_passed();
-    for _ in 0..2 {
-        Archiver::new(Arc::new(table.feed.clone()), archive.clone()).catch_up(None).await.unwrap();
+impl Watched {
+    fn see(&self, resource: &str, action: &str) {
+        self.1.lock().unwrap().entry(resource.to_owned()).or_default().insert(action.to_owned());
     }
-    assert!(archive.position().await.unwrap() > 0);
+}
+
+#[async_trait]
+impl Objects for Watched {
+    async fn list(&self, folder: &str, after: Option<&str>) -> Result<Vec<String>> {
+        self.see("archive", "s3:ListBucket");
+        Objects::list(&self.0, folder, after).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.see("archive_objects", "s3:GetObject");
+        Objects::get(&self.0, key).await
+    }
+
+    async fn create(&self, key: &str, body: Vec<u8>) -> Result<bool> {
+        self.see("archive_objects", "s3:PutObject");
+        Objects::create(&self.0, key, body).await
+    }
+}
+
+/// Changes are archived, and found to be archived. Then they expire, and are read from there.
+async fn archives(r: &mut Recorder) {
+    let bucket: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let seen = Arc::default();
+    // An instance that has read nothing yet.
+    let opened = || Archive::new(Watched(bucket.clone(), Arc::clone(&seen)), "", "memory");
+    let passed = r.service.table.proxy.actions_passed();
+    let feed = Arc::new(r.service.table.feed.clone());
+    for _ in 0..2 {
+        let archived = Archiver::new(feed.clone(), opened()).catch_up(None).await.unwrap();
+        assert!(archived.position > 0);
+    }
     r.note("feed_archive", passed);
+    r.seen.entry("feed_archive").or_default().extend(std::mem::take(&mut *seen.lock().unwrap()));
+
+    feed.begin_epoch().await.unwrap();
+    for (function, path) in
+        [("change_list", "/v1/changes"), ("change_stream", "/v1/events?after=0"), ("history_list", "/v1/history/mydb")]
+    {
+        let long = LongFeed::new(feed.clone(), opened());
+        let app = App::new(Arc::new(r.service.table.store.clone()), Arc::new(long), Auth::Open);
+        let passed = r.service.table.proxy.actions_passed();
+        let request = http::Request::get(path).body(Body::empty()).unwrap();
+        let answer = nameservice_http::service(routes::router(), app).oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        let first = answer.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(!first.is_empty(), "{path}");
+        r.note(function, passed);
+        r.seen.entry(function).or_default().extend(std::mem::take(&mut *seen.lock().unwrap()));
+    }
 }
 
 #[tokio::test]
@@ -415,10 +463,6 @@ async fn a_role_allows_what_its_function_does_and_nothing_else() {
     for (function, resource, actions) in SEARCHES {
         let seen = recorder.seen.entry(function).or_default();
         seen.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
-    }
-    for (resource, actions) in ARCHIVE {
-        let archive = recorder.seen.get_mut("feed_archive").unwrap();
-        archive.insert(resource.to_owned(), actions.iter().map(ToString::to_string).collect());
     }
     let projector = recorder.seen.get_mut("view_projector").unwrap();
     projector.insert("doorbell".to_owned(), DOORBELL.iter().map(ToString::to_string).collect());

@@ -1,5 +1,5 @@
 //! The Lambda function `change_list`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_lambda::serve_lambda(change_list::route())
+    nameservice_lambda::serve_feed(change_list::route())
 }

@@ -12,31 +12,22 @@ use std::{
 
 use lambda_runtime::{LambdaEvent, service_fn};
 use metrics::{counter, gauge};
-use nameservice_archive::{Archive, Archived, Archiver};
-use nameservice_dynamo::variable;
+use nameservice_archive::{Archived, Archiver};
 use nameservice_feed::Feed;
+use nameservice_lambda::ARCHIVE_BUCKET;
 use nameservice_model::{Error, Result, chain};
-use nameservice_objects::{BucketOptions, s3};
 use nameservice_store::Store;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Names the bucket of the archive.
-const ARCHIVE_BUCKET: &str = "NAMESERVICE_ARCHIVE_BUCKET";
-/// What the keys of its objects begin with.
-const ARCHIVE_PREFIX: &str = "NAMESERVICE_ARCHIVE_PREFIX";
 /// What is left of an invocation for its answer.
 const BEFORE_THE_END: Duration = Duration::from_secs(10);
-/// How often a request to the bucket is repeated.
-const RETRIES: usize = 3;
 
 /// Answers invocations until the runtime ends: the `main` of the function, over the feed and the bucket that its environment
 /// names.
 pub async fn run(_: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
-    let bucket = variable(ARCHIVE_BUCKET).ok_or_else(|| format!("{ARCHIVE_BUCKET} is not set"))?;
-    let prefix = variable(ARCHIVE_PREFIX).unwrap_or_default();
-    let store = s3(&bucket, &BucketOptions::default(), RETRIES)?;
-    let archiver = Archiver::new(Arc::new(feed), Archive::new(store, &prefix, format!("s3://{bucket}/{prefix}")));
+    let opened = nameservice_lambda::archive().ok_or_else(|| format!("{ARCHIVE_BUCKET} is not set"))?;
+    let archiver = Archiver::new(Arc::new(feed), opened);
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
         let deadline = UNIX_EPOCH + Duration::from_millis(event.context.deadline);
         let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();

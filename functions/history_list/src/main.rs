@@ -1,5 +1,5 @@
 //! The Lambda function `history_list`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_lambda::serve_lambda(history_list::route())
+    nameservice_lambda::serve_feed(history_list::route())
 }

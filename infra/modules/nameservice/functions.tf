@@ -53,8 +53,10 @@ locals {
       routes = ["GET /v1/changes"]
       scope  = "read"
       actions = {
-        table = ["dynamodb:GetItem"]
-        feed  = ["dynamodb:GetItem", "dynamodb:Query"]
+        table           = ["dynamodb:GetItem"]
+        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        archive         = ["s3:ListBucket"]
+        archive_objects = ["s3:GetObject"]
       }
       timeout     = 29
       concurrency = var.long_poll_concurrency
@@ -64,8 +66,10 @@ locals {
       url             = ["GET /v1/events", "GET /fluree/events", "GET /v1/fluree/events"]
       verifies_tokens = true
       actions = {
-        table = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
-        feed  = ["dynamodb:GetItem", "dynamodb:Query"]
+        table           = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
+        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        archive         = ["s3:ListBucket"]
+        archive_objects = ["s3:GetObject"]
       }
       timeout     = 900
       concurrency = var.event_stream_concurrency
@@ -147,9 +151,13 @@ locals {
       routes = ["GET /v1/history/{address+}"]
       scope  = "read"
       actions = {
-        table = ["dynamodb:GetItem", "dynamodb:Query"]
-        feed  = ["dynamodb:Query"]
+        table           = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        archive         = ["s3:ListBucket"]
+        archive_objects = ["s3:GetObject"]
       }
+      # It may look through 20 objects of the archive.
+      timeout = 29
     }
 
     index_push = {

@@ -39,7 +39,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_SEARCH_INDEX = var.search.index
       } : {},
       contains(keys(each.value.actions), "search_dead_letters") ? { NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL = one(aws_sqs_queue.search_dead_letters[*].id) } : {},
-      contains(keys(each.value.actions), "archive") ? {
+      var.archive != null && contains(keys(each.value.actions), "archive") ? {
         NAMESERVICE_ARCHIVE_BUCKET = var.archive.bucket
         NAMESERVICE_ARCHIVE_PREFIX = var.archive.prefix
       } : {},

@@ -186,7 +186,7 @@ variable "search" {
 }
 
 variable "archive" {
-  description = "Bucket in which every change of the feed is kept beyond the feed's retention, as objects of JSON Lines under `<prefix>/changes/`. It exists already, and outlives this module; versioning, encryption, lifecycle and access to it are its owner's. `rate` is a schedule expression of EventBridge: far shorter than `feed_retention_in_days`."
+  description = "Bucket in which every change of the feed is kept beyond the feed's retention, as objects of JSON Lines under `<prefix>/changes/`, and from which the API reads what the feed no longer holds. It exists already, and outlives this module; versioning, encryption, lifecycle and access to it are its owner's. `rate` is a schedule expression of EventBridge: far shorter than `feed_retention_in_days`."
   type = object({
     bucket = string
     prefix = optional(string, "")

@@ -4,11 +4,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use nameservice_model::{Change, ChangeFeed, Limit, Observer, Progress, Result, Run, chain};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    Archive, ArchiveError, Segment,
-    segment::line,
-    store::{Put, failed},
-};
+use crate::{Archive, ArchiveError, Segment, objects::failed, segment::line, store::Put};
 
 const OPERATION: &str = "archive the feed";
 /// How many changes are read together.

@@ -19,6 +19,7 @@
 mod archiver;
 mod history;
 mod long_feed;
+mod objects;
 mod segment;
 mod store;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 
 pub use archiver::{Archived, Archiver};
 pub use long_feed::LongFeed;
+pub use objects::Objects;
 pub use segment::{Content, Segment};
 pub use store::Archive;
 

@@ -7,7 +7,7 @@ use crate::Archive;
 
 /// A change feed with its archive behind it: what the feed no longer holds is read from the archive. Cheap to clone.
 ///
-/// Readers of recent changes never wait for the archive, since the feed is asked first. A history asks the archive where it ends.
+/// The feed is always asked first, and the archive only for what the feed no longer holds.
 #[derive(Clone)]
 pub struct LongFeed {
     feed: Arc<dyn ChangeFeed>,
@@ -24,6 +24,12 @@ impl LongFeed {
     /// Returns a feed with its archive.
     pub fn new(feed: Arc<dyn ChangeFeed>, archive: Archive) -> Self {
         Self { feed, archive }
+    }
+
+    /// Returns whether the feed holds everything that follows a position.
+    async fn holds(&self, after: u64) -> Result<bool> {
+        let found = self.feed.changes(after, Limit::ONE).await?;
+        Ok(!matches!(found, Run::Gone { oldest } if oldest > after.saturating_add(1)))
     }
 }
 
@@ -63,8 +69,13 @@ impl ChangeFeed for LongFeed {
         self.feed.wait(after, at_most).await
     }
 
-    /// The archive is asked for what it holds, the feed for the rest.
+    /// Where the feed does not have all of the answer, the archive is asked for what it holds, and the feed for the rest.
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        let recent = self.feed.history(address, query).await?;
+        // In this order: what expires meanwhile is not missed.
+        if query.newest_first && recent.more_after.is_some() || self.holds(query.after).await? {
+            return Ok(recent);
+        }
         let end = self.archive.position().await?;
         let archived = HistoryQuery { before: Some(query.before.unwrap_or(u64::MAX).min(end + 1)), ..*query };
         let recent = HistoryQuery { after: query.after.max(end), ..*query };

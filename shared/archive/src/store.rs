@@ -5,20 +5,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
-use nameservice_model::{Address, BoxError, ChangeFeed, Error, History, HistoryQuery, Limit, Result, Run};
-use nameservice_objects::object_store::{
-    Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, path::Path,
-};
+use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Limit, Result, Run};
 use tokio::time::{Instant, sleep};
 
-use crate::{ArchiveError, Content, Segment};
+use crate::{
+    ArchiveError, Content, Objects, Segment,
+    objects::{READ, WRITE, failed},
+};
 
-const READ: &str = "read the archive";
-const WRITE: &str = "write the archive";
 /// How often a reader that waits for the archive itself looks for new objects.
 const LOOK: Duration = Duration::from_secs(5);
-/// Where the objects are.
+/// Where the objects are, under the prefix.
 const FOLDER: &str = "changes";
 const ENDING: &str = ".jsonl";
 
@@ -29,8 +26,9 @@ const ENDING: &str = ".jsonl";
 pub struct Archive(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn ObjectStore>,
-    prefix: String,
+    objects: Box<dyn Objects>,
+    /// Where the objects are.
+    folder: String,
     shown: String,
     /// The first positions of the objects that were listed. Objects are never deleted, so it only grows.
     firsts: Mutex<BTreeSet<u64>>,
@@ -54,11 +52,14 @@ pub(crate) enum Put {
 }
 
 impl Archive {
-    /// Returns the archive under a prefix of an object store. `shown` names it in messages.
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, shown: impl Into<String>) -> Self {
-        let prefix = prefix.trim_matches('/').to_owned();
+    /// Returns the archive under a prefix of a bucket or a directory. `shown` names it in messages.
+    pub fn new(objects: impl Objects + 'static, prefix: &str, shown: impl Into<String>) -> Self {
+        let folder = match prefix.trim_matches('/') {
+            "" => FOLDER.to_owned(),
+            prefix => format!("{prefix}/{FOLDER}"),
+        };
         let (firsts, last_read) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { store, prefix, shown: shown.into(), firsts, last_read }))
+        Self(Arc::new(Inner { objects: Box::new(objects), folder, shown: shown.into(), firsts, last_read }))
     }
 
     /// Returns where it is, for messages.
@@ -66,13 +67,8 @@ impl Archive {
         &self.0.shown
     }
 
-    fn folder(&self) -> Result<Path> {
-        let whole = if self.0.prefix.is_empty() { FOLDER.to_owned() } else { format!("{}/{FOLDER}", self.0.prefix) };
-        Path::parse(whole).map_err(|error| failed(READ, error))
-    }
-
-    fn path(&self, first: u64) -> Result<Path> {
-        Ok(self.folder()?.join(name(first)))
+    fn key(&self, first: u64) -> String {
+        format!("{}/{}", self.0.folder, name(first))
     }
 
     fn firsts(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -82,16 +78,10 @@ impl Archive {
     /// Lists the objects that were written since the last look.
     async fn refresh(&self) -> Result<()> {
         let known = self.firsts().last().copied();
-        let folder = self.folder()?;
-        let listed = match known {
-            None => self.0.store.list(Some(&folder)),
-            Some(first) => self.0.store.list_with_offset(Some(&folder), &self.path(first)?),
-        };
-        let new: Vec<u64> = listed
-            .try_filter_map(|object| async move { Ok(object.location.filename().and_then(first_of)) })
-            .try_collect()
-            .await
-            .map_err(|error| unavailable(READ, error))?;
+        let listed = self.0.objects.list(&self.0.folder, known.map(|first| self.key(first)).as_deref()).await?;
+        // Others' files, and folders below, have other names.
+        let file = |key: &str| first_of(key.strip_prefix(&self.0.folder)?.strip_prefix('/')?);
+        let new: Vec<u64> = listed.iter().filter_map(|key| file(key)).collect();
         self.firsts().extend(new);
         Ok(())
     }
@@ -102,12 +92,7 @@ impl Archive {
         if let Some(segment) = cached.filter(|segment| segment.first == first) {
             return Ok(Some(segment));
         }
-        let found = match self.0.store.get(&self.path(first)?).await {
-            Ok(found) => found,
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(unavailable(READ, error)),
-        };
-        let bytes = found.bytes().await.map_err(|error| unavailable(READ, error))?;
+        let Some(bytes) = self.0.objects.get(&self.key(first)).await? else { return Ok(None) };
         let damaged = |reason: String| {
             failed(READ, ArchiveError::Damaged { object: format!("{}/{FOLDER}/{}", self.0.shown, name(first)), reason })
         };
@@ -130,16 +115,12 @@ impl Archive {
     /// Writes an object, where none begins at the same position.
     pub(crate) async fn put(&self, segment: &Segment) -> Result<Put> {
         let lines = segment.to_lines().map_err(|error| failed(WRITE, error))?;
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.0.store.put_opts(&self.path(segment.first)?, lines.into_bytes().into(), options).await {
-            Ok(_) => {
-                self.firsts().insert(segment.first);
-                *self.0.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(segment.clone()));
-                Ok(Put::Written)
-            }
-            Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(Put::Taken),
-            Err(error) => Err(unavailable(WRITE, error)),
+        if !self.0.objects.create(&self.key(segment.first), lines.into_bytes()).await? {
+            return Ok(Put::Taken);
         }
+        self.firsts().insert(segment.first);
+        *self.0.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(segment.clone()));
+        Ok(Put::Written)
     }
 
     /// Returns the last object, as of now; `None` where nothing was archived yet.
@@ -230,21 +211,4 @@ fn name(first: u64) -> String {
 fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(ENDING)?;
     (digits.len() == 20).then(|| digits.parse().ok())?
-}
-
-pub(crate) fn failed(operation: &'static str, source: impl Into<BoxError>) -> Error {
-    Error::Store { operation, source: source.into() }
-}
-
-/// The error of a store. What it rejects it rejects again.
-fn unavailable(operation: &'static str, error: StoreError) -> Error {
-    match error {
-        StoreError::PermissionDenied { .. }
-        | StoreError::Unauthenticated { .. }
-        | StoreError::NotImplemented { .. }
-        | StoreError::NotSupported { .. }
-        | StoreError::InvalidPath { .. }
-        | StoreError::NotFound { .. } => failed(operation, error),
-        error => Error::Unavailable { operation, source: Some(error.into()) },
-    }
 }

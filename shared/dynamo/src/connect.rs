@@ -9,10 +9,10 @@ use aws_sdk_dynamodb::{
     config::{BehaviorVersion, Builder, Region, retry::RetryConfig, timeout::TimeoutConfig},
 };
 use aws_smithy_http_client::{
-    Builder as HttpClient,
+    Builder as HttpClient, Connector,
     tls::{self, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClient, SharedHttpConnector};
 
 use crate::capacity::AskForUnits;
 
@@ -119,12 +119,29 @@ pub fn lambda_config() -> SdkConfig {
     let mut builder = SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(variable("AWS_REGION").map(Region::new))
-        .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()))
+        .credentials_provider(lambda_credentials())
         .http_client(http_client(Roots::Amazon))
         .retry_config(RetryConfig::standard())
         .timeout_config(timeouts());
     builder.set_endpoint_url(variable("AWS_ENDPOINT_URL"));
     builder.build()
+}
+
+/// What sends requests to other services inside Lambda where there is no client of an SDK: the HTTP client that DynamoDB's has, so
+/// that a function links one. It opens a connection with the first request, and bounds nothing but that.
+pub fn lambda_connector() -> SharedHttpConnector {
+    let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_TIMEOUT).build();
+    let mut builder =
+        Connector::builder().connector_settings(settings).tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
+    if let Some(context) = Roots::Amazon.context() {
+        builder = builder.tls_context(context);
+    }
+    SharedHttpConnector::new(builder.build())
+}
+
+/// The credentials that Lambda sets in the environment.
+pub fn lambda_credentials() -> SharedCredentialsProvider {
+    SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new())
 }
 
 /// A variable of the environment; one that is set to nothing is not set.

@@ -19,7 +19,10 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 pub use batches::{Unwritten, WRITE_BATCH};
 pub use capacity::Metered;
-pub use connect::{endpoint_client, endpoint_config, lambda_client, lambda_config, sdk_client, variable};
+pub use connect::{
+    endpoint_client, endpoint_config, lambda_client, lambda_config, lambda_connector, lambda_credentials, sdk_client,
+    variable,
+};
 pub use error::{BoxError, Error, Outcome, Result};
 pub use sending::{Attempts, Backoff, Busy, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};

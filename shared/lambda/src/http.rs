@@ -8,12 +8,18 @@ use axum::{
 };
 use lambda_http::{Context, Error, Request, RequestExt, request::RequestContext, tower::util::MapRequest};
 use nameservice_dynamo::variable;
+use nameservice_feed::Feed;
 use nameservice_http::{
     App, Auth, Authorizer, EndsBy, KeyFile, Required, Route, Verifier, WholeAnswers, escape_path, report_requests,
     service,
 };
+use nameservice_store::Store;
 
-use crate::{InvalidVariable, connect, emf, environment, log, no_store::NoStore, runtime};
+use crate::{
+    InvalidVariable, connect, emf, environment, log,
+    reads::{NoStore, Reads},
+    runtime,
+};
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
@@ -28,14 +34,21 @@ const AUDIENCE: &str = "NAMESERVICE_AUDIENCE";
 /// (Lambda sends one request at a time), a client that loads nothing but the environment, and a TLS connection that
 /// is opened beside the wait for the first request, not before it.
 pub fn serve_lambda(route: Route) -> Result<(), Error> {
-    serve(route, Answers::Whole, async || Ok(Auth::Gateway))
+    serve(route, Answers::Whole, async || Ok(Auth::Gateway), of_all)
+}
+
+/// Serves one route behind API Gateway that reads the feed, which goes on in the archive where the environment names one, and
+/// writes nothing.
+#[cfg(feature = "archive")]
+pub fn serve_feed(route: Route) -> Result<(), Error> {
+    serve(route, Answers::Whole, async || Ok(Auth::Gateway), of_the_feed)
 }
 
 /// Serves one route that never reads the store: its role may not even be allowed to.
 pub fn serve_without_store(route: Route) -> Result<(), Error> {
     log();
     runtime()?.block_on(async {
-        let app = App::new(Arc::new(NoStore), Arc::new(NoStore), Auth::Gateway);
+        let app = App::new(Arc::new(Reads(NoStore)), Arc::new(NoStore), Auth::Gateway);
         answer(Router::from(route), app, Answers::Whole).await
     })
 }
@@ -43,13 +56,14 @@ pub fn serve_without_store(route: Route) -> Result<(), Error> {
 /// Serves one route at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
 /// against the keys in `NAMESERVICE_JWKS`. Without keys only callers that IAM has checked are let in.
 pub fn serve_function_url(route: Route) -> Result<(), Error> {
-    serve(route, Answers::Whole, verified)
+    serve(route, Answers::Whole, verified, of_all)
 }
 
 /// The same for a route whose answers have no end: they are sent piece by piece. The function URL's invoke mode must be
-/// `RESPONSE_STREAM`.
+/// `RESPONSE_STREAM`. It reads the feed as [`serve_feed`] has it, and writes nothing.
+#[cfg(feature = "archive")]
 pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
-    serve(route, Answers::Streamed, verified)
+    serve(route, Answers::Streamed, verified, of_the_feed)
 }
 
 async fn verified() -> Result<Auth, Error> {
@@ -73,17 +87,32 @@ fn required(name: &'static str) -> Result<Required, InvalidVariable> {
 /// How answers leave the function.
 enum Answers {
     Whole,
+    #[cfg_attr(not(feature = "archive"), expect(dead_code, reason = "what is streamed is the feed"))]
     Streamed,
 }
 
-fn serve(route: Route, answers: Answers, auth: impl AsyncFnOnce() -> Result<Auth, Error>) -> Result<(), Error> {
+fn serve(
+    route: Route,
+    answers: Answers,
+    auth: impl AsyncFnOnce() -> Result<Auth, Error>,
+    app: impl FnOnce(Store, Feed, Auth) -> App,
+) -> Result<(), Error> {
     log();
     runtime()?.block_on(async {
         let auth = auth().await?;
         let (store, feed) = environment::connections()?;
         tokio::spawn(connect(store.clone()));
-        answer(Router::from(route), App::new(Arc::new(store), Arc::new(feed), auth), answers).await
+        answer(Router::from(route), app(store, feed, auth), answers).await
     })
+}
+
+fn of_all(store: Store, feed: Feed, auth: Auth) -> App {
+    App::new(Arc::new(store), Arc::new(feed), auth)
+}
+
+#[cfg(feature = "archive")]
+fn of_the_feed(store: Store, feed: Feed, auth: Auth) -> App {
+    App::new(Arc::new(Reads(store)), crate::archive::with_archive(feed), auth)
 }
 
 /// Answers requests until the function is stopped.

@@ -1,16 +1,20 @@
 //! How a route becomes a Lambda function: configuration from the environment, logging, connections, and the runtime's
 //! loop.
 //!
-//! A function's `main.rs` is one call: [`serve_lambda`] behind API Gateway, [`serve_function_url`] and
-//! [`serve_streaming_url`] at a function URL, [`serve_without_store`] for a route that reads no table, and
+//! A function's `main.rs` is one call: `serve_lambda` behind API Gateway, or `serve_feed` for a route that reads the feed,
+//! `serve_function_url` and `serve_streaming_url` at a function URL, `serve_without_store` for a route that reads no table, and
 //! [`serve_events`] for a function that takes something else than HTTP requests.
 
+#[cfg(feature = "archive")]
+mod archive;
+#[cfg(feature = "archive")]
+mod bucket;
 mod emf;
 mod environment;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
-mod no_store;
+mod reads;
 
 use std::time::Instant;
 
@@ -18,9 +22,15 @@ use nameservice_feed::Feed;
 use nameservice_model::{NameService, chain};
 use nameservice_store::Store;
 
+#[cfg(feature = "archive")]
+pub use archive::{ARCHIVE_BUCKET, archive};
+#[cfg(feature = "archive")]
+pub use bucket::Bucket;
 pub use environment::InvalidVariable;
 #[cfg(feature = "http")]
-pub use http::{behind_gateway, serve_function_url, serve_lambda, serve_streaming_url, serve_without_store};
+pub use http::{behind_gateway, serve_function_url, serve_lambda, serve_without_store};
+#[cfg(all(feature = "archive", feature = "http"))]
+pub use http::{serve_feed, serve_streaming_url};
 
 /// Runs a function that is called with something else than HTTP requests, over the store and the feed that its
 /// environment names. The function runs the runtime's loop itself.

@@ -276,6 +276,16 @@ run "archive" {
   }
 
   assert {
+    condition     = toset([for name, function in aws_lambda_function.this : name if try(function.environment[0].variables["NAMESERVICE_ARCHIVE_BUCKET"], null) == "my-archive"]) == toset(["change_list", "change_stream", "feed_archive", "history_list"])
+    error_message = "What reads the feed reads the archive, and nothing else does."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["change_list", "change_stream", "history_list"] : [for statement in jsondecode(aws_iam_role_policy.this[name].policy).Statement : statement if startswith(flatten([statement.Action])[0], "s3:")] == [{ Effect = "Allow", Action = ["s3:ListBucket"], Resource = "arn:aws:s3:::my-archive" }, { Effect = "Allow", Action = ["s3:GetObject"], Resource = "arn:aws:s3:::my-archive/nameservice/production/changes/*" }]])
+    error_message = "A reader of the archive lists it and reads its objects, and no more."
+  }
+
+  assert {
     condition     = local.resources.archive_objects == "arn:aws:s3:::my-archive/nameservice/production/changes/*" && local.resources.archive == "arn:aws:s3:::my-archive"
     error_message = "The archive may write its own objects alone."
   }
@@ -328,5 +338,10 @@ run "no_read_model" {
   assert {
     condition     = length(module.views) == 0 && length(aws_sqs_queue.doorbell) == 0 && !contains(keys(aws_lambda_function.this), "view_projector") && length(aws_cloudwatch_event_rule.archive) == 0 && !contains(keys(aws_lambda_function.this), "feed_archive")
     error_message = "What is off costs something."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["change_list", "change_stream", "history_list"] : !strcontains(aws_iam_role_policy.this[name].policy, "s3:") && !contains(keys(aws_lambda_function.this[name].environment[0].variables), "NAMESERVICE_ARCHIVE_BUCKET")])
+    error_message = "Without an archive nobody reads a bucket."
   }
 }

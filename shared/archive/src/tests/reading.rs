@@ -3,6 +3,7 @@
 use nameservice_projector::{Projector, records::Records};
 
 use super::*;
+use crate::Objects;
 
 #[tokio::test]
 async fn a_history_continues_in_the_archive_in_both_orders_and_on_any_page() {
@@ -49,6 +50,43 @@ async fn a_history_continues_in_the_archive_in_both_orders_and_on_any_page() {
             }
         }
     }
+}
+
+/// A bucket that nobody may ask.
+struct Untouched;
+
+#[async_trait]
+impl Objects for Untouched {
+    async fn list(&self, folder: &str, _: Option<&str>) -> Result<Vec<String>> {
+        panic!("{folder} is listed")
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        panic!("{key} is read")
+    }
+
+    async fn create(&self, key: &str, _: Vec<u8>) -> Result<bool> {
+        panic!("{key} is written")
+    }
+}
+
+#[tokio::test]
+async fn the_archive_is_not_asked_for_what_the_feed_holds() {
+    let (ground, mut rng) = (Ground::new(), StdRng::seed_from_u64(9));
+    ground.write_up_to(40, &mut rng).await;
+    ground.advance(2 * HOUR);
+    let expired = ground.names.position().await.unwrap();
+    ground.write_up_to(expired + 40, &mut rng).await;
+    let long = LongFeed::new(ground.feed(), Archive::new(Untouched, "", "a bucket"));
+    assert_eq!(all(&long, expired, 7).await, all(&ground.names, expired, 7).await);
+    let name = at(NAMES[0]);
+    let query = HistoryQuery { after: expired, limit: limit(2), ..HistoryQuery::default() };
+    assert!(!pages(&long, &name, query).await.is_empty());
+    assert!(!pages(&long, &name, HistoryQuery { newest_first: true, ..query }).await.is_empty());
+    // A page of the newest, of a history that goes back further.
+    let newest = HistoryQuery { newest_first: true, limit: limit(2), ..HistoryQuery::default() };
+    assert_eq!(long.history(&name, &newest).await.unwrap(), ground.names.history(&name, &newest).await.unwrap());
+    assert!(long.position().await.unwrap() > expired);
 }
 
 async fn pages(feed: &dyn ChangeFeed, address: &Address, mut query: HistoryQuery) -> Vec<u64> {

@@ -1,23 +1,28 @@
-//! In place of a store, for functions that never read it: what they link is smaller by the AWS SDK.
+//! In place of a store, for functions that need less than all of it: what is not called is not linked, and a function that never
+//! reads is smaller by the AWS SDK, one that never writes by what writes.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
-    ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
-    HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
-    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
-    PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status,
-    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+    Address, AdminPublisher, BranchCreated, Call, Capabilities, ChangeFeed, Committed, Config, ConfigPublisher,
+    ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
+    GraphSourcePublisher, Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot, LeaseClaim,
+    LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection,
+    Published, Publisher, Purged, PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result,
+    Retracted, Run, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher,
+    Visible,
 };
 use serde_json::Value;
 
-/// A backend of nothing. Every call fails: a route that calls it was given to the wrong function.
+/// A store of nothing. Every call fails: a route that calls it was given to the wrong function.
 pub(crate) struct NoStore;
 
+/// A backend that reads as this store does, and writes nothing: every write fails, as above.
+pub(crate) struct Reads<S>(pub(crate) S);
+
 fn absent<T>() -> Result<T> {
-    let source = "this function has no store".into();
+    let source = "this function has no store for it".into();
     Err(Error::Unavailable { operation: "a function without a store", source: Some(source) })
 }
 
@@ -56,7 +61,49 @@ impl NameService for NoStore {
 }
 
 #[async_trait]
-impl Publisher for NoStore {
+impl<S: NameService> GraphSourceLookup for Reads<S> {
+    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
+        self.0.graph_source(address).await
+    }
+}
+
+#[async_trait]
+impl<S: NameService> NameService for Reads<S> {
+    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
+        self.0.lookup(address).await
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
+        self.0.lookup_all(addresses).await
+    }
+
+    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
+        self.0.list(query, visible).await
+    }
+
+    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
+        self.0.snapshot(limit, after, visible).await
+    }
+
+    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
+        self.0.dependents(address).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.0.ping().await
+    }
+
+    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
+        self.0.search(query, visible).await
+    }
+
+    async fn capabilities(&self) -> Result<Capabilities> {
+        self.0.capabilities().await
+    }
+}
+
+#[async_trait]
+impl<S: NameService> Publisher for Reads<S> {
     async fn create_ledger(
         &self,
         _: &Call,
@@ -81,7 +128,7 @@ impl Publisher for NoStore {
 }
 
 #[async_trait]
-impl AdminPublisher for NoStore {
+impl<S: NameService> AdminPublisher for Reads<S> {
     async fn purge(&self, _: &Call, _: &Address) -> Result<Purged> {
         absent()
     }
@@ -100,7 +147,7 @@ impl AdminPublisher for NoStore {
 }
 
 #[async_trait]
-impl RefPublisher for NoStore {
+impl<S: Send + Sync> RefPublisher for Reads<S> {
     async fn head(&self, _: &Address) -> Result<Option<Head>> {
         absent()
     }
@@ -119,7 +166,7 @@ impl RefPublisher for NoStore {
 }
 
 #[async_trait]
-impl StatusPublisher for NoStore {
+impl<S: Send + Sync> StatusPublisher for Reads<S> {
     async fn status(&self, _: &Address) -> Result<Option<Status>> {
         absent()
     }
@@ -130,7 +177,7 @@ impl StatusPublisher for NoStore {
 }
 
 #[async_trait]
-impl ConfigPublisher for NoStore {
+impl<S: Send + Sync> ConfigPublisher for Reads<S> {
     async fn config(&self, _: &Address) -> Result<Option<Config>> {
         absent()
     }
@@ -141,14 +188,14 @@ impl ConfigPublisher for NoStore {
 }
 
 #[async_trait]
-impl GraphSourcePublisher for NoStore {
+impl<S: NameService> GraphSourcePublisher for Reads<S> {
     async fn publish_graph_source(&self, _: &Call, _: &GraphSourcePublication) -> Result<Published> {
         absent()
     }
 }
 
 #[async_trait]
-impl LeasePublisher for NoStore {
+impl<S: Send + Sync> LeasePublisher for Reads<S> {
     async fn acquire_lease(&self, _: &Call, _: &Address, _: &LeaseRequest) -> Result<Leased> {
         absent()
     }
@@ -163,7 +210,7 @@ impl LeasePublisher for NoStore {
 }
 
 #[async_trait]
-impl TransactionPublisher for NoStore {
+impl<S: Send + Sync> TransactionPublisher for Reads<S> {
     async fn commit(&self, _: &Call, _: &Transaction) -> Result<Committed> {
         absent()
     }
