@@ -100,7 +100,7 @@ async fn a_replica_with_a_directory_begins_there_while_the_service_is_away() {
     // The writer of the former one may still be closing its log.
     let begun = tokio::time::Instant::now();
     let again = loop {
-        match replica(&url).directory(directory.path()).start().await {
+        match replica(&url).directory(directory.path()).deadline(Duration::ZERO).start().await {
             Ok(again) => break again,
             Err(error) => assert!(begun.elapsed() < DEADLINE, "{error}"),
         }

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use nameservice_client::Retries;
 use nameservice_sync::{ReplicaBackend, ReplicaState};
 
 use crate::{Error, Nameservice, Result};
@@ -20,7 +21,7 @@ use crate::{Error, Nameservice, Result};
 /// # Ok(()) }
 /// ```
 pub fn replica(url: impl Into<String>) -> StartReplica {
-    StartReplica { url: url.into(), token: None, directory: None, retention: None }
+    StartReplica { url: url.into(), token: None, directory: None, retention: None, deadline: None }
 }
 
 /// A replica that is to be started.
@@ -31,6 +32,7 @@ pub struct StartReplica {
     token: Option<String>,
     directory: Option<PathBuf>,
     retention: Option<Duration>,
+    deadline: Option<Duration>,
 }
 
 impl StartReplica {
@@ -53,12 +55,21 @@ impl StartReplica {
         self
     }
 
+    /// Sets how long after the first attempt a request to the service, such as a write, may be repeated: 20 seconds by default.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
     /// Starts it. The first snapshot is read afterwards: [`Replica::ready`] waits for it.
     pub async fn start(self) -> Result<Replica> {
         let failed = |source: nameservice_model::BoxError| Error::Connect { place: self.url.clone(), source };
         let mut client = nameservice_client::Client::builder(&self.url);
         if let Some(token) = &self.token {
             client = client.token(token.clone());
+        }
+        if let Some(deadline) = self.deadline {
+            client = client.retries(Retries { deadline, ..Retries::default() });
         }
         let client = client.build().map_err(|error| failed(error.into()))?;
         let mut options = nameservice_embedded::Options::default();

@@ -53,7 +53,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_the_same_histories() {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         let mut random = StdRng::seed_from_u64(seed);
         let table = Table::fresh().await.proxied().await;
         let addresses = ["a:main", "b:main", "c:main"];
