@@ -1,0 +1,115 @@
+//! When the stream is read: rests between rounds, and pauses between attempts.
+
+use std::time::Duration;
+
+use nameservice_feed::MAX_TRANSACTION;
+
+/// Pauses between attempts at what does not succeed: the first, and the longest. There is no last one.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How eagerly the stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The pause after a read that has found nothing.
+    pub poll: Duration,
+    /// The longest that it becomes while nothing is found.
+    pub max_idle: Duration,
+    /// Whether a [`Nudge`] ends that pause.
+    pub nudged: bool,
+    /// Whether the engine that is read serves the writers too.
+    pub shared: bool,
+}
+
+impl Pace {
+    /// For an engine on this machine or near it.
+    pub const NEAR: Self = Self { poll: Duration::from_millis(250), max_idle: MAX_IDLE, nudged: true, shared: true };
+    /// For AWS, where each read counts against a limit of five a second.
+    pub const AWS: Self =
+        Self { poll: Duration::from_millis(250), max_idle: Duration::from_secs(1), nudged: false, shared: false };
+}
+
+/// The pause after a round that has found little is so many times as long as the round, within these bounds: on an engine
+/// that serves writers too, reading shall cost a small part of what they do.
+const REST_FACTOR: u32 = 4;
+const MIN_REST: Duration = Duration::from_millis(10);
+const MAX_REST: Duration = Duration::from_millis(250);
+/// A round that has found as much as fits a transaction of the feed is worth the next one at once.
+const FULL: usize = MAX_TRANSACTION;
+/// How long the pause between reads that find nothing becomes.
+const MAX_IDLE: Duration = Duration::from_secs(2);
+
+/// When the stream is read next: what comes quickly is read together, and what does not come is looked for seldom.
+#[derive(Debug)]
+pub(super) struct Rhythm {
+    pace: Pace,
+    idle: Duration,
+}
+
+/// A pause between two rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    pub(super) length: Duration,
+    /// Whether a [`Nudge`] ends it.
+    pub(super) nudged: bool,
+}
+
+impl Rhythm {
+    pub(super) fn new(pace: Pace) -> Self {
+        Self { pace, idle: pace.poll }
+    }
+
+    /// The pause after a round that has found so many records in so much time; `None` for none.
+    pub(super) fn after(&mut self, records: usize, took: Duration) -> Option<Rest> {
+        if records == 0 {
+            let length = self.idle;
+            self.idle = (self.idle + self.pace.poll / 4).min(self.pace.max_idle);
+            return Some(Rest { length, nudged: self.pace.nudged });
+        }
+        self.idle = self.pace.poll;
+        let is_shared = self.pace.shared && records < FULL;
+        is_shared.then(|| Rest { length: (took * REST_FACTOR).clamp(MIN_REST, MAX_REST), nudged: false })
+    }
+}
+
+/// Growing pauses.
+#[derive(Debug, Default)]
+pub(super) struct Pauses(u32);
+
+impl Pauses {
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.0.min(10)).min(LONGEST_PAUSE);
+        self.0 += 1;
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_engine_is_read_in_large_batches_and_an_idle_one_seldom() {
+        let mut rhythm = Rhythm::new(Pace::NEAR);
+        let millis = Duration::from_millis;
+        assert_eq!(rhythm.after(5, millis(8)), Some(Rest { length: millis(32), nudged: false }));
+        assert_eq!(rhythm.after(5, millis(1)).unwrap().length, MIN_REST);
+        assert_eq!(rhythm.after(5, millis(500)).unwrap().length, MAX_REST);
+        assert_eq!(rhythm.after(FULL, millis(8)), None);
+        let idle: Vec<_> = (0..40).filter_map(|_| rhythm.after(0, millis(2))).collect();
+        assert!(idle.iter().all(|rest| rest.nudged) && idle.is_sorted_by_key(|rest| rest.length));
+        assert_eq!((idle[0].length, idle[39].length), (millis(250), MAX_IDLE));
+        rhythm.after(1, millis(2));
+        assert_eq!(rhythm.after(0, millis(2)).unwrap().length, millis(250));
+        // In AWS reading costs the writers nothing.
+        assert_eq!(Rhythm::new(Pace::AWS).after(5, millis(8)), None);
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let mut pauses = Pauses::default();
+        let first: Vec<_> = (0..3).map(|_| pauses.next().as_millis()).collect();
+        assert_eq!(first, [100, 200, 400]);
+        assert_eq!((0..50).map(|_| pauses.next()).max(), Some(LONGEST_PAUSE));
+    }
+}
