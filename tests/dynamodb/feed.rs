@@ -3,6 +3,7 @@
 mod consumers;
 mod former;
 mod histories;
+mod traces;
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-------------------------------- MODULE Append -------------------------------
+----------------------------- MODULE FeedAppend -----------------------------
 (* The change feed on DynamoDB (docs/specification.md, Change feed): consumers read a stream whose records are numbered  *)
 (* in commit order, and append them. One transaction moves the counter, puts the segment of its changes, under the       *)
 (* position of the last of them, and one row for each record: its guard, and its place in the history of its item. A     *)

@@ -1,0 +1,172 @@
+//! What consumers of the feed do and see, for the checker of docs/tla/FeedTrace.tla.
+
+use std::{
+    fmt::Write as _,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use nameservice_feed::Appended;
+
+use super::*;
+
+/// Where traces are written to.
+const FOLDER: &str = "NAMESERVICE_TRACES";
+const TRACES: u64 = 10;
+const RECORDS: usize = 10;
+/// The most records of a delivery.
+const BATCH: usize = 4;
+
+/// What a consumer did, or saw.
+#[derive(Clone, Debug)]
+enum Event {
+    /// Records of the stream were delivered to it.
+    Delivered { first: usize, last: usize },
+    /// All of them are in the feed, at these positions.
+    Finished(Vec<u64>),
+    /// It died, or gave up.
+    Crashed,
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Delivered { first, last } => {
+                write!(f, "[kind |-> \"deliver\", first |-> {first}, last |-> {last}]")
+            }
+            Self::Finished(places) => write!(f, "[kind |-> \"finish\", places |-> {}]", sequence(places)),
+            Self::Crashed => f.write_str("[kind |-> \"crash\"]"),
+        }
+    }
+}
+
+fn sequence<T: std::fmt::Display>(members: &[T]) -> String {
+    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+    format!("<<{}>>", members.join(", "))
+}
+
+/// The logs of two consumers, and what the table has in the end.
+#[derive(Clone)]
+struct Trace {
+    logs: [Vec<Event>; 2],
+    /// The records of the segment under each position.
+    segments: Vec<Vec<i64>>,
+    /// The position of each record.
+    places: Vec<u64>,
+}
+
+impl Trace {
+    fn write(&self, path: &Path) {
+        let logs = self.logs.each_ref().map(|log| sequence(log));
+        let segments: Vec<String> = self.segments.iter().map(|records| sequence(records)).collect();
+        let mut text = "SPECIFICATION TraceSpec\nCONSTANTS\n    Consumers = {1, 2}\n".to_owned();
+        writeln!(text, "    Records = {RECORDS}\n    Batch = {BATCH}\n    Chunk = {BATCH}").unwrap();
+        for protection in ["ChecksSeen", "ChecksCounter", "WaitsForAll", "NamesTheLast"] {
+            writeln!(text, "    {protection} = TRUE").unwrap();
+        }
+        writeln!(text, "    Log = {}\n    Segments = {}", sequence(&logs), sequence(&segments)).unwrap();
+        writeln!(text, "    Places = {}", sequence(&self.places)).unwrap();
+        text.push_str("CONSTRAINT Fits\nINVARIANTS Unexplained\nCHECK_DEADLOCK FALSE\n");
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// The same, but a consumer was returned the places of two records the other way round.
+    fn exchanged(&self) -> Option<Self> {
+        let mut trace = self.clone();
+        let places = trace.logs.iter_mut().flatten().find_map(|event| match event {
+            Event::Finished(places) if places.len() > 1 => Some(places),
+            _ => None,
+        })?;
+        places.swap(0, 1);
+        Some(trace)
+    }
+
+    /// The same, but the last batch that a consumer finished it had never begun.
+    fn not_delivered(&self) -> Option<Self> {
+        let mut trace = self.clone();
+        let log = trace.logs.iter_mut().find(|log| log.iter().any(|event| matches!(event, Event::Finished(_))))?;
+        let finished = log.iter().rposition(|event| matches!(event, Event::Finished(_)))?;
+        log.remove(finished - 1);
+        Some(trace)
+    }
+}
+
+/// Appends random batches of a stream, again and again, until all of it is done; now and then it dies on the way.
+async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mut random: StdRng) -> Vec<Event> {
+    let mut log = Vec::new();
+    while done.load(Ordering::SeqCst) < stream.len() {
+        let undone = done.load(Ordering::SeqCst).min(stream.len() - 1);
+        let from = random.random_range(undone.saturating_sub(BATCH)..=undone);
+        let to = (from + random.random_range(1..=BATCH)).min(stream.len());
+        log.push(Event::Delivered { first: from + 1, last: to });
+        let batch = &stream[from..to];
+        let dies = Duration::from_millis(random.random_range(1..15));
+        let appended = match random.random_bool(0.3) {
+            true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
+            false => Some(feed.append(batch).await),
+        };
+        match appended {
+            Some(Appended { changes, error: None }) => {
+                log.push(Event::Finished(changes.iter().map(|change| change.position).collect()));
+                done.fetch_max(to, Ordering::SeqCst);
+            }
+            _ => log.push(Event::Crashed),
+        }
+    }
+    log
+}
+
+async fn trace(seed: u64) -> Trace {
+    let mut random = StdRng::seed_from_u64(seed);
+    let table = Table::fresh().await.proxied().await;
+    for _ in 0..4 {
+        let fault = match random.random_range(0..5) {
+            0 => Fault::cut_request(),
+            1 => Fault::cut_reply(),
+            2 => Fault::done_but_answer(500, "InternalServerError"),
+            3 => Fault::answer(400, "ThrottlingException"),
+            _ => Fault::delay(Duration::from_millis(20)),
+        };
+        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..8)));
+    }
+    let addresses = ["a:main", "b:main"];
+    let stream = (1..=RECORDS as i64).map(|n| entry_of(addresses[n as usize % 2], n)).collect();
+    let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
+    let consumers = [0, 1].map(|n| {
+        let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+        tokio::spawn(consume(feed, Arc::clone(&stream), done.clone(), StdRng::seed_from_u64(10 * seed + n)))
+    });
+    let [one, two] = consumers;
+    let logs = [one.await.unwrap(), two.await.unwrap()];
+    let Run::Changes(changes) = table.direct_feed().changes(0, at_most(100)).await.unwrap() else { panic!("gone") };
+    let mut places = vec![0; RECORDS];
+    for change in &changes {
+        places[change.watermark as usize - 1] = change.position;
+    }
+    let query = table.client.query().table_name(table.feed.table()).key_condition_expression("id = :id");
+    let rows = query.expression_attribute_values(":id", AttributeValue::S(FEED_ID.into())).send().await.unwrap();
+    let mut segments = vec![Vec::new(); RECORDS + BATCH];
+    for row in rows.items() {
+        let last: usize = row["position"].as_s().unwrap().parse().unwrap();
+        let first: usize = row["first"].as_n().unwrap().parse().unwrap();
+        segments[last - 1] = changes[first - 1..last].iter().map(|change| change.watermark).collect();
+    }
+    Trace { logs, segments, places }
+}
+
+/// The checker explains those that are true, and none of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "writes what .ci/proofs checks"]
+async fn traces_are_written_for_the_checker() {
+    let folder = std::env::var(FOLDER).unwrap_or_else(|_| panic!("{FOLDER} names the folder of the traces"));
+    let folder = Path::new(&folder);
+    for seed in 1..=TRACES {
+        let trace = trace(seed).await;
+        trace.write(&folder.join(format!("true-{seed}.cfg")));
+        for (name, changed) in [("exchanged", trace.exchanged()), ("not-delivered", trace.not_delivered())] {
+            if let Some(changed) = changed {
+                changed.write(&folder.join(format!("false-{name}-{seed}.cfg")));
+            }
+        }
+    }
+}
