@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use nameservice_model::{
     AdminPublisher, Call, Change, ChangeFeed, ChangeKind, ChangePayload, ChangedPart, ConcernKind, ConfigPublisher,
     ConfigPush, HistoryQuery, Limit, MAX_CHANGE_PAYLOAD_BYTES, NewConfig, Publisher, Run,
@@ -104,6 +106,40 @@ async fn a_history_is_that_of_one_address_over_all_its_lives() {
         let (page, _) = history(more.unwrap(), heads, 2).await;
         assert_eq!(page, found[2..4]);
     }
+}
+
+#[tokio::test]
+async fn a_history_that_finds_nothing_of_a_part_for_long_says_where_to_go_on() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    for t in 1..=5_000 {
+        pushed(&names, "a", t).await;
+    }
+    let part = Some(ChangedPart::Concern(ConcernKind::Config));
+    let configs = async |after: u64| {
+        let query = HistoryQuery { after, part, limit: Limit::MAX, ..HistoryQuery::default() };
+        let history = names.history(&at("a"), &query).await.unwrap();
+        assert!(history.changes.is_empty());
+        history.more_after
+    };
+    let looked_to = configs(0).await.unwrap();
+    assert_eq!(configs(looked_to).await, None);
+}
+
+#[tokio::test]
+async fn a_wait_lasts_until_something_follows_or_its_time_is_over() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    pushed(&names, "a", 1).await;
+    let end = names.position().await.unwrap();
+    // The notification of readers may come after the answer to the writer.
+    names.wait(end - 1, Duration::MAX).await.unwrap();
+    tokio::time::pause();
+    let waited = async |after: u64| {
+        let begun = tokio::time::Instant::now();
+        names.wait(after, Duration::from_secs(5)).await.unwrap();
+        begun.elapsed()
+    };
+    assert_eq!(waited(end - 1).await, Duration::ZERO);
+    assert!(waited(end).await >= Duration::from_secs(5));
 }
 
 #[tokio::test]
