@@ -44,6 +44,20 @@ fn entries(range: RangeInclusive<i64>) -> Vec<Entry> {
     range.map(entry).collect()
 }
 
+/// Lets so many of the next transactions meet a fault.
+fn disturb(table: &Proxied, faults: usize, transactions: usize, random: &mut StdRng) {
+    for _ in 0..faults {
+        let fault = match random.random_range(0..5) {
+            0 => Fault::cut_request(),
+            1 => Fault::cut_reply(),
+            2 => Fault::done_but_answer(500, "InternalServerError"),
+            3 => Fault::answer(400, "ThrottlingException"),
+            _ => Fault::delay(Duration::from_millis(20)),
+        };
+        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..transactions)));
+    }
+}
+
 async fn append(feed: &Feed, entries: &[Entry]) -> Vec<u64> {
     let appended = feed.append(entries).await;
     assert!(appended.error.is_none(), "{:?}", appended.error);

@@ -19,4 +19,5 @@ mod retract;
 mod snapshot;
 mod status;
 mod table;
+mod traces;
 mod transactions;

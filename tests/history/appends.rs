@@ -13,7 +13,7 @@ use std::{
 use futures_util::future::join_all;
 use http::Method;
 use nameservice_http::Auth;
-use nameservice_tests::{cids::id_of, in_process::InProcess, link::Link, prelude::*};
+use nameservice_tests::{cids::id_of, in_process::InProcess, prelude::*};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use super::{
@@ -24,7 +24,7 @@ use super::{
     feed,
     judge::Entry,
     process::Process,
-    replicas::is_ready,
+    replicas::two_replicas,
     seeds,
     spec::{Answered, Asked, Concern, Spot},
 };
@@ -322,17 +322,8 @@ async fn over_replicas_no_cycle_connects_transactions_whatever_is_cut_or_killed(
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let mut upstream = Process::start(&["--data", &path("upstream")]).await;
-    let (mut links, mut replicas) = (Vec::new(), Vec::new());
-    for n in 0..2 {
-        let link = Link::to(&upstream.url()).await;
-        let data = path(&format!("replica{n}"));
-        replicas.push(Process::start_with(&["--data", &data], &["--upstream", link.url()]).await);
-        links.push(link);
-    }
+    let (mut links, mut replicas) = two_replicas(&upstream, path).await;
     let urls: Vec<String> = replicas.iter().map(Process::url).collect();
-    for url in &urls {
-        is_ready(url).await;
-    }
     let (mut counts, mut chains) = (Counts::default(), Chains::of(&upstream.url()));
     for (round, seed) in seeds().enumerate() {
         let names = names(round);

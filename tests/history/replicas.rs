@@ -208,6 +208,21 @@ fn without_times(records: &[Value], is_created_kept: bool) -> Vec<Value> {
     records
 }
 
+/// Starts two replicas of a process, each over a link of its own and with a directory, and waits until they can be read.
+pub(super) async fn two_replicas(upstream: &Process, path: impl Fn(&str) -> String) -> (Vec<Link>, Vec<Process>) {
+    let (mut links, mut replicas) = (Vec::new(), Vec::new());
+    for n in 0..2 {
+        let link = Link::to(&upstream.url()).await;
+        let data = path(&format!("replica{n}"));
+        replicas.push(Process::start_with(&["--data", &data], &["--upstream", link.url()]).await);
+        links.push(link);
+    }
+    for replica in &replicas {
+        is_ready(&replica.url()).await;
+    }
+    (links, replicas)
+}
+
 pub(crate) async fn is_ready(url: &str) {
     let begun = Instant::now();
     while snapshot(url).await.is_none() {
@@ -241,17 +256,8 @@ async fn at_a_replica_reads_never_go_back_and_include_own_writes_whatever_is_cut
     let mut upstream = Process::start(&["--data", &path("upstream")]).await;
     let own: Vec<String> = (0..2).map(|n| format!("own{n}:main")).collect();
     create(&upstream.url(), &own).await;
-    let (mut links, mut replicas) = (Vec::new(), Vec::new());
-    for n in 0..2 {
-        let link = Link::to(&upstream.url()).await;
-        let data = path(&format!("replica{n}"));
-        replicas.push(Process::start_with(&["--data", &data], &["--upstream", link.url()]).await);
-        links.push(link);
-    }
+    let (mut links, mut replicas) = two_replicas(&upstream, path).await;
     let urls: Vec<String> = replicas.iter().map(Process::url).collect();
-    for url in &urls {
-        is_ready(url).await;
-    }
     let (mut figures, mut reads, mut writes) = (Figures::default(), 0, 0);
     let records: Known = Arc::new(RwLock::new(own.clone()));
     for (round, seed) in seeds().enumerate() {

@@ -18,12 +18,12 @@ use serde_json::Value;
 /// A store of nothing. Every call fails: a route that calls it was given to the wrong function.
 pub(crate) struct NoStore;
 
-/// A backend that reads as this store does, and writes nothing: every write fails, as above.
+/// A backend that reads records as this store does. Whatever else is called fails, as above: a concern alone, and every write.
 pub(crate) struct Reads<S>(pub(crate) S);
 
 fn absent<T>() -> Result<T> {
-    let source = "this function has no store for it".into();
-    Err(Error::Unavailable { operation: "a function without a store", source: Some(source) })
+    let source = "the route was given to a function that reads at most records".into();
+    Err(Error::Unavailable { operation: "use the store", source: Some(source) })
 }
 
 #[async_trait]

@@ -62,16 +62,7 @@ async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_th
         for (n, entry) in stream.iter_mut().enumerate() {
             entry.sequence_number = (7_u128.pow(6) * (n as u128 + 1).pow(6)).to_string();
         }
-        for _ in 0..30 {
-            let fault = match random.random_range(0..5) {
-                0 => Fault::cut_request(),
-                1 => Fault::cut_reply(),
-                2 => Fault::done_but_answer(500, "InternalServerError"),
-                3 => Fault::answer(400, "ThrottlingException"),
-                _ => Fault::delay(Duration::from_millis(20)),
-            };
-            table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..40)));
-        }
+        disturb(&table, 30, 40, &mut random);
         let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
         let consumers = [0, 1].map(|n| {
             let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());

@@ -1,18 +1,14 @@
 //! What consumers of the feed do and see, for the checker of docs/tla/FeedTrace.tla.
 
-use std::{
-    fmt::Write as _,
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nameservice_feed::Appended;
 
-use super::*;
+use super::{
+    super::traces::{TRACES, sequence, write},
+    *,
+};
 
-/// Where traces are written to.
-const FOLDER: &str = "NAMESERVICE_TRACES";
-const TRACES: u64 = 10;
 const RECORDS: usize = 10;
 /// The most records of a delivery.
 const BATCH: usize = 4;
@@ -40,11 +36,6 @@ impl std::fmt::Display for Event {
     }
 }
 
-fn sequence<T: std::fmt::Display>(members: &[T]) -> String {
-    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
-    format!("<<{}>>", members.join(", "))
-}
-
 /// The logs of two consumers, and what the table has in the end.
 #[derive(Clone)]
 struct Trace {
@@ -56,18 +47,21 @@ struct Trace {
 }
 
 impl Trace {
-    fn write(&self, path: &Path) {
+    fn write(&self, name: &str) {
         let logs = self.logs.each_ref().map(|log| sequence(log));
         let segments: Vec<String> = self.segments.iter().map(|records| sequence(records)).collect();
-        let mut text = "SPECIFICATION TraceSpec\nCONSTANTS\n    Consumers = {1, 2}\n".to_owned();
-        writeln!(text, "    Records = {RECORDS}\n    Batch = {BATCH}\n    Chunk = {BATCH}").unwrap();
-        for protection in ["ChecksSeen", "ChecksCounter", "WaitsForAll", "NamesTheLast"] {
-            writeln!(text, "    {protection} = TRUE").unwrap();
-        }
-        writeln!(text, "    Log = {}\n    Segments = {}", sequence(&logs), sequence(&segments)).unwrap();
-        writeln!(text, "    Places = {}", sequence(&self.places)).unwrap();
-        text.push_str("CONSTRAINT Fits\nINVARIANTS Unexplained\nCHECK_DEADLOCK FALSE\n");
-        std::fs::write(path, text).unwrap();
+        let mut constants = vec![
+            ("Consumers", "{1, 2}".to_owned()),
+            ("Records", RECORDS.to_string()),
+            ("Batch", BATCH.to_string()),
+            ("Chunk", BATCH.to_string()),
+            ("Log", sequence(&logs)),
+            ("Segments", sequence(&segments)),
+            ("Places", sequence(&self.places)),
+        ];
+        let protections = ["ChecksSeen", "ChecksCounter", "WaitsForAll", "NamesTheLast"];
+        constants.extend(protections.map(|protection| (protection, "TRUE".to_owned())));
+        write("FeedTrace", name, &constants);
     }
 
     /// The same, but a consumer was returned the places of two records the other way round.
@@ -119,16 +113,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
 async fn trace(seed: u64) -> Trace {
     let mut random = StdRng::seed_from_u64(seed);
     let table = Table::fresh().await.proxied().await;
-    for _ in 0..4 {
-        let fault = match random.random_range(0..5) {
-            0 => Fault::cut_request(),
-            1 => Fault::cut_reply(),
-            2 => Fault::done_but_answer(500, "InternalServerError"),
-            3 => Fault::answer(400, "ThrottlingException"),
-            _ => Fault::delay(Duration::from_millis(20)),
-        };
-        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..8)));
-    }
+    disturb(&table, 4, 8, &mut random);
     let addresses = ["a:main", "b:main"];
     let stream = (1..=RECORDS as i64).map(|n| entry_of(addresses[n as usize % 2], n)).collect();
     let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
@@ -154,18 +139,15 @@ async fn trace(seed: u64) -> Trace {
     Trace { logs, segments, places }
 }
 
-/// The checker explains those that are true, and none of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "writes what .ci/proofs checks"]
-async fn traces_are_written_for_the_checker() {
-    let folder = std::env::var(FOLDER).unwrap_or_else(|_| panic!("{FOLDER} names the folder of the traces"));
-    let folder = Path::new(&folder);
+async fn traces_of_consumers_are_written_for_the_checker() {
     for seed in 1..=TRACES {
         let trace = trace(seed).await;
-        trace.write(&folder.join(format!("true-{seed}.cfg")));
+        trace.write(&format!("true-{seed}"));
         for (name, changed) in [("exchanged", trace.exchanged()), ("not-delivered", trace.not_delivered())] {
             if let Some(changed) = changed {
-                changed.write(&folder.join(format!("false-{name}-{seed}.cfg")));
+                changed.write(&format!("false-{name}-{seed}"));
             }
         }
     }

@@ -219,7 +219,7 @@ impl Model for Consumers {
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
         for (actor, life) in world.lives.iter().enumerate() {
-            // Who dies for good is as one who never goes on.
+            // One that has died and does not start again is as one that never goes on.
             let is_again = life.starts < self.starts(actor);
             if !life.is_alive {
                 steps.extend(is_again.then_some(Step::Start(actor)));

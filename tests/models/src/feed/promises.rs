@@ -17,7 +17,7 @@ pub const DENSE: &str = "positions are dense";
 pub const ONCE: &str = "a record is in the feed once";
 /// In order.
 pub const IN_ORDER: &str = "changes of an item are in its order";
-/// Positions are given for good.
+/// A position that was given never changes.
 pub const STAYS: &str = "what readers have found stays, and the counter grows";
 /// A consumer is returned the truth.
 pub const RETURNED: &str = "a consumer is returned where its records are";
