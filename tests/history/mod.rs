@@ -2,7 +2,7 @@
 //! search for an order that explains every answer (linearizability; of transactions, strict serializability), and Elle's check
 //! looks for cycles of dependencies between transactions.
 //!
-//! `cargo histories` prints figures; `NAMESERVICE_HISTORY_SECONDS` sets the duration of each test (4 seconds).
+//! `cargo histories` prints figures; `NAMESERVICE_HISTORY_SECONDS` sets the duration of each test (1 second).
 //! `NAMESERVICE_TEST_SEED` repeats a seed that a failure has printed: the same operations and faults, as far as the scheduler
 //! allows.
 
@@ -40,7 +40,7 @@ use self::{
 
 /// How many seconds of histories each test runs.
 const SECONDS: &str = "NAMESERVICE_HISTORY_SECONDS";
-const DEFAULT_SECONDS: u64 = 4;
+const DEFAULT_SECONDS: u64 = 1;
 pub(crate) const SEED: &str = "NAMESERVICE_TEST_SEED";
 const CLIENTS: u32 = 4;
 const STEPS: usize = 14;

@@ -11,14 +11,24 @@ use tokio::{
 
 use super::{ledger, unharmed};
 
-/// Sends raw bytes and reads until the service sends nothing more for a while.
+/// Sends raw bytes and reads an answer, or until the service sends nothing more for a while.
 async fn raw(service: &Service, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.url().trim_start_matches("http://")).await.unwrap();
     // The service may close the connection before everything was sent: that is an answer, too.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_millis(400), stream.read_to_end(&mut answer)).await;
+    // A connection that is kept open has no end.
+    let whole = async { while !is_whole(&answer) && stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {} };
+    let _ = timeout(Duration::from_millis(400), whole).await;
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Whether an answer has all that its `content-length` promises.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer).to_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| body.len() >= length)
 }
 
 /// Returns the status of the first answer; 0 where the connection was closed without one.

@@ -15,7 +15,7 @@ pub struct Pace {
     pub poll: Duration,
     /// The longest that it becomes while nothing is found.
     pub max_idle: Duration,
-    /// Whether a [`Nudge`] ends that pause.
+    /// Whether a [`Nudge`](super::Nudge) ends that pause.
     pub nudged: bool,
     /// Whether the engine that is read serves the writers too.
     pub shared: bool,

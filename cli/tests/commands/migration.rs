@@ -24,7 +24,7 @@ use super::{
 };
 
 const RECORDS: &str = "NAMESERVICE_MIGRATION_RECORDS";
-const DEFAULT_RECORDS: usize = 250;
+const DEFAULT_RECORDS: usize = 100;
 /// How often a copy is killed before one may end.
 const KILLS: usize = 3;
 

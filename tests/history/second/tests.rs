@@ -193,3 +193,23 @@ fn a_lease_is_taken_from_another_holder_only_where_the_clock_may_have_passed_its
     assert_eq!(judge(&after(110), true), Ok(()));
     assert!(judge(&after(109), true).is_err());
 }
+
+/// Each of them may have been applied, before or after each of the others, and each order is another state.
+#[test]
+fn calls_of_unknown_outcome_that_nobody_saw_take_no_time() {
+    let open = |n: u64| {
+        let asked = Arc::new(pushes(Concern::Head, json!({ "new": at(&format!("open {n}"), n as i64) })));
+        Entry { client: 1, asked, invoked: n, returned: None, repeated: false }
+    };
+    let read = |value: Value| {
+        let asked = Arc::new(Asked::Read(Spot::new("a", Concern::Head)));
+        let returned = Some((101, Arc::new(Answered { status: 200, body: value })));
+        Entry { client: 0, asked, invoked: 100, returned, repeated: false }
+    };
+    let with = |last: Entry| (1..=40).map(open).chain([last]).collect::<Vec<_>>();
+    assert_eq!(judge(&with(read(json!({ "id": null, "t": 0 }))), false), Ok(()));
+    assert_eq!(judge(&with(read(at("open 7", 7))), false), Ok(()));
+    // Without so many, since all orders are tried.
+    let few = (1..=5).map(open).chain([read(at("open 7", 7))]).collect::<Vec<_>>();
+    assert!(judge(&few, false).unwrap_err().contains("there is no order"));
+}

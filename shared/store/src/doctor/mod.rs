@@ -3,7 +3,7 @@
 //!
 //! One consistent scan, partition by partition, raises only suspicions: its pages are read one after another while others
 //! write. A suspected record is then read on its own, twice, with everything that it refers to in between; a state that is the
-//! same both times is diagnosed ([`diagnosis`]). A repair is one transaction, conditional on the diagnosed state, so that
+//! same both times is diagnosed (`diagnosis.rs`). A repair is one transaction, conditional on the diagnosed state, so that
 //! concurrent writers win: a rejected repair is left to the next run.
 
 mod attributes;
