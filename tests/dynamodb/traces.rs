@@ -10,7 +10,7 @@ use std::{
 };
 
 /// How many traces of each kind.
-pub(super) const TRACES: u64 = 10;
+const TRACES: u64 = 10;
 
 /// Events of concurrent processes, in order of time.
 #[derive(Debug)]
@@ -36,16 +36,39 @@ pub(super) fn sequence<T: Display>(members: &[T]) -> String {
     format!("<<{}>>", members.join(", "))
 }
 
-/// Writes a trace for a specification, as its constants; `.ci/proofs` checks it. The name begins with `true` where the
-/// specification must explain it, and with `false` where it must not.
-pub(super) fn write(specification: &str, name: &str, constants: &[(&str, String)]) {
+/// What the code did, for the constants of a specification.
+pub(super) trait Trace: Sized {
+    /// The specification, in docs/tla.
+    const SPECIFICATION: &'static str;
+
+    /// Returns the values of its constants.
+    fn constants(&self) -> Vec<(&'static str, String)>;
+
+    /// Returns what the specification must not explain: the same trace with something changed, where it has that, by names.
+    fn changed(&self) -> Vec<(&'static str, Option<Self>)>;
+}
+
+/// Writes traces for the checker: `.ci/proofs` expects that those named `true` are explained, and those named `false` are not.
+pub(super) async fn write_all<T: Trace>(of_seed: impl AsyncFn(u64) -> T) {
+    for seed in 1..=TRACES {
+        let trace = of_seed(seed).await;
+        write(&trace, &format!("true-{seed}"));
+        for (name, changed) in trace.changed() {
+            if let Some(changed) = changed {
+                write(&changed, &format!("false-{name}-{seed}"));
+            }
+        }
+    }
+}
+
+fn write<T: Trace>(trace: &T, name: &str) {
     /// Where traces are written to.
     const FOLDER: &str = "NAMESERVICE_TRACES";
     let folder = std::env::var(FOLDER).unwrap_or_else(|_| panic!("{FOLDER} names the folder of the traces"));
     let mut text = "SPECIFICATION TraceSpec\nCONSTANTS\n".to_owned();
-    for (constant, value) in constants {
+    for (constant, value) in trace.constants() {
         writeln!(text, "    {constant} = {value}").unwrap();
     }
     text.push_str("CONSTRAINT Fits\nINVARIANTS Unexplained\nCHECK_DEADLOCK FALSE\n");
-    std::fs::write(PathBuf::from(folder).join(format!("{specification}-{name}.cfg")), text).unwrap();
+    std::fs::write(PathBuf::from(folder).join(format!("{}-{name}.cfg", T::SPECIFICATION)), text).unwrap();
 }

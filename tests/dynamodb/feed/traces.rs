@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nameservice_feed::Appended;
 
 use super::{
-    super::traces::{TRACES, sequence, write},
+    super::traces::{Trace, sequence, write_all},
     *,
 };
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Event {
 
 /// The logs of two consumers, and what the table has in the end.
 #[derive(Clone)]
-struct Trace {
+struct Consumption {
     logs: [Vec<Event>; 2],
     /// The records of the segment under each position.
     segments: Vec<Vec<i64>>,
@@ -46,8 +46,10 @@ struct Trace {
     places: Vec<u64>,
 }
 
-impl Trace {
-    fn write(&self, name: &str) {
+impl Trace for Consumption {
+    const SPECIFICATION: &'static str = "FeedTrace";
+
+    fn constants(&self) -> Vec<(&'static str, String)> {
         let logs = self.logs.each_ref().map(|log| sequence(log));
         let segments: Vec<String> = self.segments.iter().map(|records| sequence(records)).collect();
         let mut constants = vec![
@@ -61,9 +63,15 @@ impl Trace {
         ];
         let protections = ["ChecksSeen", "ChecksCounter", "WaitsForAll", "NamesTheLast"];
         constants.extend(protections.map(|protection| (protection, "TRUE".to_owned())));
-        write("FeedTrace", name, &constants);
+        constants
     }
 
+    fn changed(&self) -> Vec<(&'static str, Option<Self>)> {
+        vec![("exchanged", self.exchanged()), ("not-delivered", self.not_delivered())]
+    }
+}
+
+impl Consumption {
     /// The same, but a consumer was returned the places of two records the other way round.
     fn exchanged(&self) -> Option<Self> {
         let mut trace = self.clone();
@@ -110,7 +118,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
     log
 }
 
-async fn trace(seed: u64) -> Trace {
+async fn trace(seed: u64) -> Consumption {
     let mut random = StdRng::seed_from_u64(seed);
     let table = Table::fresh().await.proxied().await;
     disturb(&table, 4, 8, &mut random);
@@ -136,19 +144,11 @@ async fn trace(seed: u64) -> Trace {
         let first: usize = row["first"].as_n().unwrap().parse().unwrap();
         segments[last - 1] = changes[first - 1..last].iter().map(|change| change.watermark).collect();
     }
-    Trace { logs, segments, places }
+    Consumption { logs, segments, places }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "writes what .ci/proofs checks"]
 async fn traces_of_consumers_are_written_for_the_checker() {
-    for seed in 1..=TRACES {
-        let trace = trace(seed).await;
-        trace.write(&format!("true-{seed}"));
-        for (name, changed) in [("exchanged", trace.exchanged()), ("not-delivered", trace.not_delivered())] {
-            if let Some(changed) = changed {
-                changed.write(&format!("false-{name}-{seed}"));
-            }
-        }
-    }
+    write_all(trace).await;
 }

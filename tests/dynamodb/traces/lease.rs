@@ -12,7 +12,7 @@ use std::{
 use nameservice_tests::prelude::*;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use super::{Log, TRACES, sequence, write};
+use super::{Log, Trace, sequence, write_all};
 
 const DB: &str = "mydb:main";
 /// The name that each process gives as holder. The second is the first one, started again.
@@ -68,19 +68,21 @@ impl fmt::Display for Event {
 
 /// A log, and the lease in the end.
 #[derive(Clone)]
-struct Trace {
+struct Claims {
     log: Vec<Event>,
     token: i64,
     /// Its holder, and when it expires.
     lease: Option<(String, i64)>,
 }
 
-impl Trace {
-    fn write(&self, name: &str) {
+impl Trace for Claims {
+    const SPECIFICATION: &'static str = "LeaseTrace";
+
+    fn constants(&self) -> Vec<(&'static str, String)> {
         let holders: Vec<String> = HOLDERS.iter().map(|holder| format!("\"{holder}\"")).collect();
         let processes: Vec<String> = (1..=HOLDERS.len()).map(|process| process.to_string()).collect();
         let (holder, until) = self.lease.clone().unwrap_or_else(|| ("none".to_owned(), 0));
-        let constants = [
+        vec![
             ("Processes", format!("{{{}}}", processes.join(", "))),
             ("Holder", sequence(&holders)),
             ("Ttl", TTL.to_string()),
@@ -90,10 +92,15 @@ impl Trace {
             ("TokensGrow", "TRUE".to_owned()),
             ("Log", sequence(&self.log)),
             ("Final", format!("[token |-> {}, holder |-> \"{holder}\", until |-> {until}]", self.token)),
-        ];
-        write("LeaseTrace", name, &constants);
+        ]
     }
 
+    fn changed(&self) -> Vec<(&'static str, Option<Self>)> {
+        vec![("exchanged", self.exchanged()), ("overtaken", self.done_under_an_overtaken_token())]
+    }
+}
+
+impl Claims {
     /// The places of the events at which a lease was acquired, with its token.
     fn acquired(&self) -> impl Iterator<Item = (usize, i64)> {
         self.log.iter().enumerate().filter_map(|(place, event)| match event {
@@ -208,7 +215,7 @@ async fn process(by: usize, table: Arc<Proxied>, next_t: Arc<AtomicU64>, log: Ar
     }
 }
 
-async fn trace(seed: u64) -> Trace {
+async fn trace(seed: u64) -> Claims {
     let table = Arc::new(Proxied::fresh().await);
     table.direct().create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap().applied();
     table.proxy.strike_at_random(seed, FAULTS);
@@ -228,20 +235,11 @@ async fn trace(seed: u64) -> Trace {
         let holder = lease["M"]["holder"]["S"].as_str().unwrap().to_owned();
         (holder, number(&lease["M"]["expires_at"]) - BEGINNING as i64)
     });
-    Trace { log: log.take(), token: number(&row["lease_token"]), lease }
+    Claims { log: log.take(), token: number(&row["lease_token"]), lease }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "writes what .ci/proofs checks"]
 async fn traces_of_leases_are_written_for_the_checker() {
-    for seed in 1..=TRACES {
-        let trace = trace(seed).await;
-        trace.write(&format!("true-{seed}"));
-        for (name, changed) in [("exchanged", trace.exchanged()), ("overtaken", trace.done_under_an_overtaken_token())]
-        {
-            if let Some(changed) = changed {
-                changed.write(&format!("false-{name}-{seed}"));
-            }
-        }
-    }
+    write_all(trace).await;
 }

@@ -11,7 +11,7 @@ use nameservice_store::RetryPolicy;
 use nameservice_tests::{cids::id_of, prelude::*};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use super::{Log, TRACES, sequence, write};
+use super::{Log, Trace, sequence, write_all};
 
 const DB: &str = "mydb:main";
 const CLIENTS: usize = 3;
@@ -37,16 +37,18 @@ impl fmt::Display for Event {
 
 /// A log, and which call wrote each version.
 #[derive(Clone)]
-struct Trace {
+struct Pushes {
     log: Vec<Event>,
     written: Vec<usize>,
 }
 
-impl Trace {
-    fn write(&self, name: &str) {
+impl Trace for Pushes {
+    const SPECIFICATION: &'static str = "RingTrace";
+
+    fn constants(&self) -> Vec<(&'static str, String)> {
         let calls: Vec<String> = (1..=CLIENTS * PUSHES).map(|call| call.to_string()).collect();
         let on = || "TRUE".to_owned();
-        let constants = [
+        vec![
             ("Expecting", format!("{{{}}}", calls.join(", "))),
             ("Blind", "{}".to_owned()),
             ("Writes", calls.len().to_string()),
@@ -55,10 +57,19 @@ impl Trace {
             ("AdmitsDoubt", on()),
             ("Log", sequence(&self.log)),
             ("Written", sequence(&self.written)),
-        ];
-        write("RingTrace", name, &constants);
+        ]
     }
 
+    fn changed(&self) -> Vec<(&'static str, Option<Self>)> {
+        vec![
+            ("conflict", self.answered("updated", "conflict")),
+            ("updated", self.answered("conflict", "updated")),
+            ("exchanged", self.exchanged()),
+        ]
+    }
+}
+
+impl Pushes {
     /// The same, but the first answer of one kind is another.
     fn answered(&self, from: &str, to: &'static str) -> Option<Self> {
         let mut trace = self.clone();
@@ -115,7 +126,7 @@ async fn client(n: usize, table: Arc<Proxied>, store: Store, log: Arc<Log<Event>
     }
 }
 
-async fn trace(seed: u64) -> Trace {
+async fn trace(seed: u64) -> Pushes {
     let table = Arc::new(Proxied::fresh().await);
     table.direct().create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap().applied();
     table.proxy.strike_at_random(seed, FAULTS);
@@ -143,24 +154,11 @@ async fn trace(seed: u64) -> Trace {
     };
     // Whoever overwrote a head had read it.
     let written = (2..=last).map(|t| by(&seen[&t])).collect();
-    Trace { log: log.take(), written }
+    Pushes { log: log.take(), written }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "writes what .ci/proofs checks"]
 async fn traces_of_pushes_are_written_for_the_checker() {
-    for seed in 1..=TRACES {
-        let trace = trace(seed).await;
-        trace.write(&format!("true-{seed}"));
-        let changed = [
-            ("conflict", trace.answered("updated", "conflict")),
-            ("updated", trace.answered("conflict", "updated")),
-            ("exchanged", trace.exchanged()),
-        ];
-        for (name, changed) in changed {
-            if let Some(changed) = changed {
-                changed.write(&format!("false-{name}-{seed}"));
-            }
-        }
-    }
+    write_all(trace).await;
 }
