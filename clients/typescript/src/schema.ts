@@ -186,8 +186,8 @@ export interface paths {
          *     the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
          *     position still moves over them. While it moves there may be more, also where `changes` is empty.
          *
-         *     Changes expire, after 7 days unless configured otherwise. A reader that is behind the oldest one gets a 410 with
-         *     `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+         *     Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
+         *     one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
          */
         get: operations["change_list"];
         put?: never;
@@ -375,7 +375,8 @@ export interface paths {
         };
         /**
          * List the history of a record
-         * @description As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
+         * @description As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
+         *     purged record are included.
          */
         get: operations["history_list"];
         put?: never;

@@ -79,8 +79,8 @@ struct Parameters {
 /// the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
 /// position still moves over them. While it moves there may be more, also where `changes` is empty.
 ///
-/// Changes expire, after 7 days unless configured otherwise. A reader that is behind the oldest one gets a 410 with
-/// `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+/// Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
+/// one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
 #[utoipa::path(
     get,
     path = "/v1/changes",

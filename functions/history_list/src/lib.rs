@@ -44,7 +44,8 @@ struct Parameters {
 
 /// List the history of a record
 ///
-/// As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
+/// As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
+/// purged record are included.
 #[utoipa::path(
     get,
     path = "/v1/history/{*address}",

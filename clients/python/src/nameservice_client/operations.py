@@ -93,8 +93,8 @@ class Operations:
         the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
         position still moves over them. While it moves there may be more, also where `changes` is empty.
 
-        Changes expire, after 7 days unless configured otherwise. A reader that is behind the oldest one gets a 410 with
-        `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+        Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
+        one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
         """
         answer: models.Changes = self._call(
             "GET",
@@ -190,7 +190,8 @@ class Operations:
     ) -> models.History:
         """List the history of a record.
 
-        As far back as the feed goes: 7 days, unless configured otherwise. The changes of a purged record are included.
+        As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
+        purged record are included.
         """
         answer: models.History = self._call(
             "GET",
