@@ -1,12 +1,13 @@
 use std::time::Duration;
 
 use nameservice_model::{
-    AdminPublisher, Call, Change, ChangeFeed, ChangeKind, ChangePayload, ChangedPart, ConcernKind, ConfigPublisher,
-    ConfigPush, HistoryQuery, Limit, MAX_CHANGE_PAYLOAD_BYTES, NewConfig, Publisher, Run,
+    AdminPublisher, Call, Change, ChangeFeed, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Config,
+    ConfigPublisher, ConfigPush, HistoryQuery, IndexPush, Limit, MAX_CHANGE_PAYLOAD_BYTES, NewConfig, NewIndex,
+    NewStatus, Publisher, RefPublisher, Run, Status, StatusPayload, StatusPublisher, StatusPush,
 };
 use serde_json::{Value, json};
 
-use super::{at, head, pushed};
+use super::{at, head, id, pushed};
 use crate::{Embedded, Options};
 
 async fn changes(names: &Embedded) -> Vec<Change> {
@@ -62,13 +63,35 @@ async fn a_life_of_a_record_is_reported_part_by_part() {
 }
 
 #[tokio::test]
+async fn a_push_of_one_concern_is_no_change_of_another() {
+    for (names, _directory) in both().await {
+        pushed(&names, "a", 1).await;
+        let (address, mut end) = (at("a"), 3);
+        for n in 1..=3 {
+            let index = IndexPush::monotonic(NewIndex::new(id(n), n).unwrap());
+            assert!(names.push_index(&Call::fresh(), &address, &index).await.unwrap().is_updated());
+            let config = NewConfig::new([("n".to_owned(), json!(n))].into_iter().collect()).unwrap();
+            let config = ConfigPush::cas(Config::stored(n - 1, None), config);
+            assert!(names.push_config(&Call::fresh(), &address, &config).await.unwrap().is_updated());
+            let status = NewStatus::new(StatusPayload::state(format!("s{n}"))).unwrap();
+            let status = StatusPush::cas(Status::stored(n, None), status);
+            assert!(names.push_status(&Call::fresh(), &address, &status).await.unwrap().is_updated());
+            pushed(&names, "a", n + 1).await;
+            let parts: Vec<_> = shown(&names, end).await.into_iter().map(|(part, ..)| part).collect();
+            assert_eq!(parts, ["index", "config", "status", "head"]);
+            end += 4;
+        }
+    }
+}
+
+#[tokio::test]
 async fn payloads_hide_secrets_and_large_ones_are_left_out() {
     for (names, _directory) in both().await {
         pushed(&names, "a", 1).await;
         let large = "x".repeat(MAX_CHANGE_PAYLOAD_BYTES);
         for (v, payload) in [(0, json!({ "password": "p", "n": 1.5 })), (1, json!({ "text": large }))] {
             let Value::Object(payload) = payload else { unreachable!() };
-            let expected = nameservice_model::Config::stored(v, None);
+            let expected = Config::stored(v, None);
             let push = ConfigPush::cas(expected, NewConfig::new(payload).unwrap());
             assert!(names.push_config(&Call::fresh(), &at("a"), &push).await.unwrap().is_updated());
         }
