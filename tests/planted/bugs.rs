@@ -235,6 +235,20 @@ pub(crate) const BUGS: &[Bug] = &[
         "            let actions = slots\n                .into_iter()\n                .take(1)\n",
         &["appends::over_dynamodb"],
     ),
+    bug(
+        "a repeated transaction answers with a lease that it has not written",
+        PLANNED,
+        "        item.remove(ATTR_LEASE);\n",
+        "",
+        &["contract::transactions"],
+    ),
+    bug(
+        "an operation that was current is answered as written after a lost reply",
+        TRANSACTIONS,
+        "|| matches!(pending.stage, Stage::Current(_))",
+        "",
+        &["dynamodb::transactions"],
+    ),
     // ---- references ----
     bug(
         "a dependency is not counted",
@@ -413,6 +427,13 @@ pub(crate) const BUGS: &[Bug] = &[
         "        if matches { Judgement::Admissible } else { Judgement::Conflict }",
         "        if matches || true { Judgement::Admissible } else { Judgement::Conflict }",
         &["appends::over_the_embedded"],
+    ),
+    bug(
+        "embedded: a transaction that is repeated answers with a lease that it has not written",
+        EMBEDDED_TRANSACTIONS,
+        "|record| operable.left_on(&record)",
+        "|record| operable.read(&record)",
+        &["contract::transactions"],
     ),
     bug(
         "embedded: a branch is not counted at its source",

@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 
 enum Verdict {
     /// These tests failed.
-    Caught(Vec<String>),
+    Caught { failed: Vec<String>, output: String },
     /// They did not end in time.
     Hung,
     /// All of them passed.
@@ -57,7 +57,11 @@ fn main() -> ExitCode {
     filters.dedup();
     match copy.judge(&filters) {
         Verdict::Survived => println!("without a bug all of these tests pass"),
-        Verdict::Caught(failed) => panic!("these fail without any bug: {failed:?}"),
+        Verdict::Caught { failed, output } => {
+            // A random sequence of requests may have found one that is not planted.
+            println!("{}", output.split_once("\nfailures:\n").map_or("", |(_, output)| output));
+            panic!("these fail without any bug: {failed:?}")
+        }
         Verdict::Hung => panic!("the tests do not end even without a bug"),
         Verdict::Broken(why) => panic!("the tree does not build:\n{why}"),
     }
@@ -70,7 +74,7 @@ fn main() -> ExitCode {
         let verdict = copy.judge(bug.tests);
         fs::write(&path, whole).unwrap();
         let summary = match verdict {
-            Verdict::Caught(failed) => {
+            Verdict::Caught { failed, .. } => {
                 caught += 1;
                 let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
                 format!("caught by {}{more}", failed[0])
@@ -192,5 +196,5 @@ fn run(suite: &str, filters: &[&str], folder: &Path) -> Verdict {
     if failed.is_empty() {
         failed.push("a test that aborted the others".to_owned());
     }
-    Verdict::Caught(failed)
+    Verdict::Caught { failed, output: text }
 }

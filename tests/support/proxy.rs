@@ -322,9 +322,11 @@ impl Proxy {
         self.inner.state.lock().unwrap().dice.take().map(|dice| dice.tally).unwrap_or_default()
     }
 
-    /// Forgets all faults that have not happened.
+    /// Forgets all faults that have not happened; ends [`Self::forget_tokens`].
     pub fn disarm(&self) {
-        self.inner.state.lock().unwrap().armed.clear();
+        let mut state = self.inner.state.lock().unwrap();
+        state.armed.clear();
+        state.forgetful = false;
     }
 
     /// What has passed since the last call of this.

@@ -57,7 +57,11 @@ impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
     }
 
     fn left_by(&self, item: &Item) -> V {
-        (self.value)(C::left_by(item, self.push))
+        // A transaction does not answer with the items that it has written, and so with no lease beside a status: neither
+        // does its repetition.
+        let mut item = item.clone();
+        item.remove(ATTR_LEASE);
+        (self.value)(C::left_by(&item, self.push))
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {

@@ -331,8 +331,9 @@ fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
 /// The outcome of an operation of a transaction that an earlier attempt, or an earlier call of the same identity, had
 /// committed.
 fn repeated<V>(pending: &Pending<'_, V>, failed: &[(Key, Failed)], call: &Call, attempts: Attempts) -> Verdict<V> {
-    if !pending.planned.writes() {
-        return Verdict::Passed;
+    // An operation that an attempt of this call had found to be current has written nothing that could be recognised.
+    if !pending.planned.writes() || matches!(pending.stage, Stage::Current(_)) {
+        return done(pending);
     }
     let item = failed.iter().find(|(key, _)| *key == pending.key()).and_then(|(_, Failed(item))| item.as_ref());
     let value = match item.filter(|item| items::written_last_by(item, &call.request_id)) {

@@ -332,10 +332,12 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
 #[every_backend(Transactions)]
 async fn a_call_that_arrives_twice_is_committed_once_and_answers_what_it_wrote(ns: &Fixture) {
     records(ns).await;
+    // A lease beside the status is not of the call's writing.
+    hold(ns, "b").await;
     let call = Call::fresh();
-    let operations = transaction(&[push_head("a", cas(head(1), head(2))), push_status("b", 1, status(2, "x"))]);
+    let operations = transaction(&[push_head("a", cas(head(1), head(2))), push_status("b", 2, status(3, "x"))]);
     let Committed::Committed(first) = ns.commit(&call, &operations).await.unwrap() else { panic!("not committed") };
-    assert_eq!(first, [changed(is_head(head(2))), changed(ConcernState::Status(status(2, "x")))]);
+    assert_eq!(first, [changed(is_head(head(2))), changed(ConcernState::Status(status(3, "x")))]);
     // One of the two moves on, and still the call is known.
     for t in [3, 4] {
         ns.push_head(&Call::fresh(), &at("a"), &older(head(t))).await.unwrap().applied();
@@ -352,5 +354,6 @@ async fn a_call_that_arrives_twice_is_committed_once_and_answers_what_it_wrote(n
     };
     assert_eq!(values(&again), values(&first));
     assert_eq!(ns.head(&at("a")).await.unwrap(), Some(head(4)));
-    assert_eq!(ns.status(&at("b")).await.unwrap(), Some(status(2, "x")));
+    let of_b = ns.status(&at("b")).await.unwrap().unwrap();
+    assert_eq!((of_b.v, &of_b.payload.unwrap().meta["index_lock"]["holder"]), (3, &json!("one")));
 }

@@ -32,6 +32,12 @@ pub(super) trait Concern {
     /// The value that an admissible push leaves, as a transaction answers it.
     fn written(record: &Record, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
+    /// The value that the push has left on a record where nobody else has pushed the concern since, as a transaction
+    /// answers it.
+    fn left_by(record: &Record, _push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload> {
+        Self::read(record)
+    }
+
     /// The value that the push has left, where others have written since; `None` where its expectation does not say.
     fn was_written(push: &Push<Self::Payload, Self::New>) -> Option<ConcernValue<Self::Payload>>;
 

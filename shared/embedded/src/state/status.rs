@@ -55,6 +55,11 @@ impl Concern for StatusConcern {
         was_written(push)
     }
 
+    /// Without the lease beside it, as at first.
+    fn left_by(_record: &Record, push: &StatusPush) -> Status {
+        was_written(push)
+    }
+
     fn was_written(push: &StatusPush) -> Option<Status> {
         Some(was_written(push))
     }

@@ -24,6 +24,7 @@ trait Operable {
     fn judge(&self, record: &Record) -> Judgement;
     fn read(&self, record: &Record) -> ConcernState;
     fn written(&self, record: &Record) -> ConcernState;
+    fn left_on(&self, record: &Record) -> ConcernState;
     fn was_committed(&self) -> ConcernState;
     fn store(&self, record: &mut Record);
 }
@@ -53,6 +54,10 @@ impl<C: Concern> Operable for Pushing<'_, C> {
 
     fn written(&self, record: &Record) -> ConcernState {
         C::state(C::written(record, self.0))
+    }
+
+    fn left_on(&self, record: &Record) -> ConcernState {
+        C::state(C::left_by(record, self.0))
     }
 
     fn was_committed(&self) -> ConcernState {
@@ -99,6 +104,10 @@ impl Operable for Checking<'_> {
     }
 
     fn written(&self, record: &Record) -> ConcernState {
+        self.read(record)
+    }
+
+    fn left_on(&self, record: &Record) -> ConcernState {
         self.read(record)
     }
 
@@ -214,7 +223,7 @@ impl Step<'_> {
         let record = self
             .get(&operation.address)
             .filter(|record| record.calls(concern).is_some_and(|calls| calls.ends_with(self.call)));
-        let value = record.map_or_else(|| operable.was_committed(), |record| operable.read(&record));
+        let value = record.map_or_else(|| operable.was_committed(), |record| operable.left_on(&record));
         OperationOutcome::Updated { value, replayed: true }
     }
 }
