@@ -115,6 +115,10 @@ fn with_graph(update: NewIndex, name: &str, at: Option<(i64, i64, Option<i64>)>)
     update.with_graph(name, at.map(|(n, t, rev)| nameservice_tests::words::graph(n, t, rev))).unwrap()
 }
 
+fn graph_of(n: i64, t: i64) -> NewGraphIndex {
+    NewGraphIndex::new(index_cid(n), t).unwrap()
+}
+
 fn graph(n: i64, t: i64, rev: i64) -> Option<GraphIndex> {
     Some(GraphIndex { id: index_cid(n), t, rev })
 }
@@ -178,4 +182,38 @@ async fn a_named_graph_can_exist_without_an_index(ns: &Fixture) {
     assert_eq!(graphs(ns, &db).await, vec![("g".to_owned(), None)]);
     push(ns, &db, older(with_graph(index(2), "g", Some((1, 2, None))))).await.applied();
     assert_eq!(graphs(ns, &db).await, vec![("g".to_owned(), graph(1, 2, 0))]);
+}
+
+#[every_backend(NamedGraphs)]
+async fn the_named_graphs_of_the_expected_index_are_written_where_they_are_news_and_replayed_where_not(ns: &Fixture) {
+    let db = born(ns, "mydb", 9).await;
+    push(ns, &db, older(with_graph(index(1), "g", Some((1, 1, None))))).await.applied();
+    let with = |graphs: &[(&str, Option<NewGraphIndex>)]| {
+        let graphs = graphs.iter().map(|(name, graph)| ((*name).to_owned(), graph.clone()));
+        index(1).with_graphs(graphs).unwrap()
+    };
+    let replayed = async |expected: &Index, new: NewIndex| {
+        let PushOutcome::Updated { value, replayed } = push(ns, &db, cas(expected.clone(), new)).await else {
+            panic!("not updated")
+        };
+        assert_eq!(ns.index(&db).await.unwrap(), Some(value));
+        replayed
+    };
+    // First without a word of the named graphs that are there, then with all of them.
+    for names_them in [false, true] {
+        let reset = with(&[("g", Some(graph_of(1, 1)))]);
+        let name = if names_them { "k" } else { "h" };
+        let there = async || match names_them {
+            true => ns.index(&db).await.unwrap().unwrap(),
+            false => index_at(1, 0),
+        };
+        assert!(replayed(&there().await, reset).await, "the same again");
+        assert!(!replayed(&there().await, with(&[(name, None)])).await, "one that was absent");
+        assert!(replayed(&there().await, with(&[(name, None)])).await, "one without an index again");
+        assert!(replayed(&there().await, with(&[(name, None), ("g", Some(graph_of(1, 1)))])).await, "both again");
+        assert!(!replayed(&there().await, with(&[(name, Some(graph_of(2, 1)))])).await, "its first index");
+        assert!(!replayed(&there().await, with(&[(name, None)])).await, "no index any more");
+    }
+    let stored = graphs(ns, &db).await;
+    assert_eq!(stored, [("g".to_owned(), graph(1, 1, 0)), ("h".to_owned(), None), ("k".to_owned(), None)]);
 }

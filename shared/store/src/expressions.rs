@@ -317,6 +317,14 @@ impl Expression {
         }
     }
 
+    /// Of these named graphs, at least one is absent or has an index.
+    pub(crate) fn any_graph_is_not_null(&mut self, graphs: &[&str]) {
+        let null = self.value(string("NULL"));
+        let nulls = graphs.iter().map(|graph| format!("attribute_type({}, {null})", self.member(ATTR_GRAPHS, graph)));
+        let nulls = nulls.collect::<Vec<_>>().join(" AND ");
+        self.require(format!("NOT ({nulls})"));
+    }
+
     /// No named graph has an entry.
     pub(crate) fn no_graphs(&mut self) {
         let absent = self.absent(ATTR_GRAPHS);

@@ -40,8 +40,13 @@ impl Concern for IndexConcern {
         let (item, new) = (&record.index, push.desired());
         let root = item.root.as_deref();
         let graph = |name: &str| root.and_then(|root| stored(root, name));
-        let is_same = item.t == new.t() && root.is_some_and(|root| *root.id == *new.id().as_str());
-        if is_same && new.graphs().iter().all(|(name, pushed)| is_stored(graph(name), pushed.as_ref())) {
+        let is_same = |root: &Root| {
+            let mut graphs = new.graphs().iter();
+            item.t == new.t()
+                && *root.id == *new.id().as_str()
+                && graphs.all(|(name, pushed)| is_stored(root.graphs.get(name), pushed.as_ref()))
+        };
+        if root.is_some_and(is_same) {
             return Judgement::AlreadyStored;
         }
         let (rejected, admissible) = match push.expected() {
@@ -141,10 +146,11 @@ fn stored<'a>(root: &'a Root, name: &str) -> Option<&'a Graph> {
     root.graphs.get(name).and_then(Option::as_ref)
 }
 
-fn is_stored(stored: Option<&Graph>, pushed: Option<&NewGraphIndex>) -> bool {
+/// Whether a push would write what is there. A named graph that is absent is not yet one without an index.
+fn is_stored(stored: Option<&Option<Graph>>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
-        (None, None) => true,
-        (Some(stored), Some(pushed)) => {
+        (Some(None), None) => true,
+        (Some(Some(stored)), Some(pushed)) => {
             *stored.id == *pushed.id().as_str()
                 && stored.t == pushed.t()
                 && pushed.rev().is_none_or(|rev| rev == stored.rev)

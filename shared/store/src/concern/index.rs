@@ -37,7 +37,8 @@ impl Concern for IndexConcern {
         let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
         let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
         let same_ref = id == Some(new.id()) && actual.v == new.t();
-        if same_ref && new.graphs().iter().all(|(name, graph)| graph_is_current(stored(name), graph.as_ref())) {
+        let is_current = |(name, graph): (&String, &Option<_>)| graph_is_current(graphs.get(name), graph.as_ref());
+        if same_ref && new.graphs().iter().all(is_current) {
             return Judgement::Current;
         }
         let (rejection, admissible) = match push.expected() {
@@ -86,11 +87,13 @@ impl Concern for IndexConcern {
                 expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
             // The same index again: only its named graphs can be news.
-            Some((root, t)) if t == new.t() && root.id == *new.id() => {
-                if new.graphs().is_empty() {
+            Some((root, t)) if t == new.t() && root.id == *new.id() => match news(root, new) {
+                News::Some => {}
+                News::Perhaps(names) => expression.any_graph_is_not_null(&names),
+                News::None => {
                     expression.not_both((ATTR_INDEX_ID, string(new.id().as_str())), (ATTR_INDEX_T, number(new.t())));
                 }
-            }
+            },
             _ => {
                 expression.set(ATTR_REV, number(0));
                 expression.set(ATTR_REV_ID, string(new.id().as_str()));
@@ -227,14 +230,38 @@ pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) ->
     )
 }
 
-fn graph_is_current(stored: Option<&GraphIndex>, pushed: Option<&NewGraphIndex>) -> bool {
+/// Whether a push would write what is there. A named graph that is absent is not yet one without an index.
+fn graph_is_current(stored: Option<&Option<GraphIndex>>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
-        (None, None) => true,
-        (Some(stored), Some(pushed)) => {
+        (Some(None), None) => true,
+        (Some(Some(stored)), Some(pushed)) => {
             stored.id == *pushed.id() && stored.t == pushed.t() && pushed.rev().is_none_or(|rev| rev == stored.rev)
         }
         _ => false,
     }
+}
+
+/// What the named graphs of a push bring to the very index that it expects.
+enum News<'a> {
+    None,
+    /// Something, unless these are named already and have no index.
+    Perhaps(Vec<&'a str>),
+    Some,
+}
+
+fn news<'a>(expected: &IndexRoot, new: &'a NewIndex) -> News<'a> {
+    let mut unknown = Vec::new();
+    for (name, graph) in new.graphs() {
+        match (expected.graphs.get(name), graph) {
+            // What is not expected by name is below, by another condition.
+            (None, Some(_)) | (Some(Some(_)), None) => return News::Some,
+            // One that is absent is expected as one without an index.
+            (None | Some(None), None) => unknown.push(name.as_str()),
+            (known, graph) if graph_is_current(known, graph.as_ref()) => {}
+            _ => return News::Some,
+        }
+    }
+    if unknown.is_empty() { News::None } else { News::Perhaps(unknown) }
 }
 
 /// The entry of a named graph after a push: its revision as given, else one more at the same `t`, else 0.
