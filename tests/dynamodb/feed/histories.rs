@@ -33,8 +33,14 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
 #[tokio::test]
 async fn a_long_history_is_read_from_any_place_in_few_requests() {
     let table = Table::fresh().await.proxied().await;
-    let of_both = (1..=1_500).flat_map(|n| [entry_of("a:main", n), entry_of("b:main", n)]);
-    append(&table.feed, &of_both.collect::<Vec<_>>()).await;
+    // After 90 changes of one record one of another, whose shard is ahead.
+    const LAST: i64 = 24 * 90;
+    for block in 0..24 {
+        let of_b = (1..=90).map(|n| entry_of("b:main", block * 90 + n));
+        append(&table.feed, &of_b.collect::<Vec<_>>()).await;
+        let ahead = Entry { sequence_number: (10_000 + block).to_string(), ..entry_of("a:main", 1 + block) };
+        append(&table.feed, &[ahead]).await;
+    }
     let page = async |query: &HistoryQuery| {
         table.proxy.take_requests();
         let page = table.feed.history(&at("b:main"), query).await.unwrap();
@@ -57,15 +63,30 @@ async fn a_long_history_is_read_from_any_place_in_few_requests() {
         if newest_first {
             seen.reverse();
         }
-        assert_eq!(seen, (1..=1_500).collect::<Vec<_>>(), "newest first: {newest_first}");
+        assert_eq!(seen, (1..=LAST).collect::<Vec<_>>(), "newest first: {newest_first}");
         assert_eq!(most, 3, "to its place, and from there");
         // A position of another record: what is before it is passed over.
-        let (after, before) = if newest_first { (0, Some(2_501)) } else { (2_501, None) };
+        let (after, before) = if newest_first { (0, Some(3 * 91)) } else { (20 * 91, None) };
         let (page, _) = page(&HistoryQuery { after, before, newest_first, limit: at_most(1), ..query }).await;
-        assert_eq!(page.changes[0].watermark, if newest_first { 1_250 } else { 1_251 });
+        assert_eq!(page.changes[0].watermark, if newest_first { 3 * 90 } else { 20 * 90 + 1 });
     }
     let (_, requests) = page(&HistoryQuery { after: 500, ..HistoryQuery::default() }).await;
     assert_eq!(requests.len(), 1, "near its beginning");
+}
+
+#[tokio::test]
+async fn what_a_record_was_at_its_last_change_is_known() {
+    let table = Table::fresh().await;
+    let source = |source_type: &str| Identity { kind: RecordKind::GraphSource, source_type: Some(source_type.into()) };
+    for (n, source_type) in [(1, "f:Bm25Index"), (2, "f:VectorIndex")] {
+        append(&table.feed, &[Entry { identity: source(source_type), ..entry_of("s:main", n) }, entry(n)]).await;
+    }
+    let last = async |address: &str| table.feed.last_identity(&at(address)).await.unwrap();
+    assert_eq!(last("s:main").await, Some(source("f:VectorIndex")));
+    assert_eq!(last("a:main").await, Some(entry(1).identity));
+    assert_eq!(last("none:main").await, None);
+    let latest = [(at("s:main"), source("f:VectorIndex")), (at("a:main"), entry(1).identity)];
+    assert_eq!(table.feed.latest_identities().await.unwrap(), HashMap::from(latest));
 }
 
 #[tokio::test]
