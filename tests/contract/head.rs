@@ -73,6 +73,8 @@ async fn expecting_no_record_where_there_is_one_is_a_conflict_that_shows_its_hea
     let other = unborn(ns, "other").await;
     assert_eq!(push(ns, &other, first(head(1))).await, conflict(Head::unborn()));
     assert_eq!(ns.head(&other).await.unwrap(), Some(Head::unborn()));
+    assert_eq!(push(ns, &db, first(head(3))).await, replayed(head(3)), "it has this very head");
+    assert_eq!(push(ns, &db, first(Head::new(3, cid(9)))).await, conflict(head(3)));
 }
 
 #[every_backend]

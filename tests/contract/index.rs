@@ -75,6 +75,29 @@ async fn the_expected_index_can_be_replaced_at_the_same_t_and_rev_counts_it(ns: 
 }
 
 #[every_backend]
+async fn an_advance_of_the_same_root_starts_at_rev_0(ns: &Fixture) {
+    let db = unborn(ns, "mydb").await;
+    push(ns, &db, older(index(5))).await.applied();
+    push(ns, &db, cas(index_at(5, 0), reindex(5, 1))).await.applied();
+    assert_eq!(push(ns, &db, cas(reindexed(5, 1, 1), reindex(6, 1))).await, updated(reindexed(6, 1, 0)));
+    assert_eq!(ns.index(&db).await.unwrap(), Some(reindexed(6, 1, 0)));
+    push(ns, &db, cas(reindexed(6, 1, 0), reindex(6, 2))).await.applied();
+    assert_eq!(push(ns, &db, older(reindex(7, 2))).await, updated(reindexed(7, 2, 0)));
+}
+
+#[every_backend]
+async fn expecting_no_record_creates_the_ledger_with_its_index(ns: &Fixture) {
+    let db = at("mydb");
+    assert_eq!(push(ns, &db, IndexPush::create(index(3))).await, updated(index_at(3, 0)));
+    assert_eq!(found(ns, &db).await.index, index_at(3, 0));
+    assert_eq!(push(ns, &db, IndexPush::create(index(3))).await, replayed(index_at(3, 0)), "it has this very index");
+    for other in [index(4), index_of(3, 4), reindex(3, 1)] {
+        assert_eq!(push(ns, &db, IndexPush::create(other)).await, conflict(index_at(3, 0)));
+    }
+    assert_eq!(ns.index(&db).await.unwrap(), Some(index_at(3, 0)));
+}
+
+#[every_backend]
 async fn equal_t_is_overwritten_where_that_is_allowed(ns: &Fixture) {
     let db = unborn(ns, "mydb").await;
     push(ns, &db, older(index(5))).await.applied();
@@ -155,6 +178,8 @@ async fn a_named_graph_counts_its_own_revisions(ns: &Fixture) {
         (with_graph(index(4), "g", Some((4, 2, None))), 0),
         (with_graph(index(5), "g", Some((5, 2, Some(7)))), 7),
         (with_graph(index(6), "g", Some((6, 2, None))), 8),
+        (with_graph(index(7), "g", Some((6, 2, None))), 8),
+        (with_graph(index(8), "g", Some((6, 3, None))), 0),
     ] {
         let outcome = push(ns, &db, older(update.clone())).await;
         assert!(matches!(outcome, PushOutcome::Updated { replayed: false, .. }), "{outcome:?}");
@@ -212,6 +237,8 @@ async fn the_named_graphs_of_the_expected_index_are_written_where_they_are_news_
         assert!(replayed(&there().await, with(&[(name, None)])).await, "one without an index again");
         assert!(replayed(&there().await, with(&[(name, None), ("g", Some(graph_of(1, 1)))])).await, "both again");
         assert!(!replayed(&there().await, with(&[(name, Some(graph_of(2, 1)))])).await, "its first index");
+        assert!(!replayed(&there().await, with(&[(name, Some(graph_of(3, 1)))])).await, "another at the same t");
+        assert!(!replayed(&there().await, with(&[(name, Some(graph_of(3, 2)))])).await, "the same at another t");
         assert!(!replayed(&there().await, with(&[(name, None)])).await, "no index any more");
     }
     let stored = graphs(ns, &db).await;

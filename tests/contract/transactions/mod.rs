@@ -323,9 +323,21 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
         matches!(&outcomes[..], [OperationOutcome::Passed, OperationOutcome::Conflict { actual: Some(_) }]),
         "{outcomes:?}"
     );
+    // A check of the status that holds, beside a claim that does not: both are about one item.
+    ns.push_status(&Call::fresh(), &at("a"), &cas(Status::stored(3, None), status_with(4, "busy", json!({ "n": 1 }))))
+        .await
+        .unwrap()
+        .applied();
+    for (holds, meta) in [(true, json!({ "n": 1 })), (true, json!({})), (false, json!({ "n": 2 }))] {
+        let overtaken = push_head("a", older(head(3)).under(claim_of(mine.name.clone(), &mine.holder, 7)).unwrap());
+        let beside = [overtaken, check("a", ConcernState::Status(status_with(4, "busy", meta)))];
+        let outcomes = rejected(commit(ns, &beside).await);
+        assert!(matches!(&outcomes[0], OperationOutcome::LeaseLost { lease: Some(_) }), "{outcomes:?}");
+        assert_eq!(outcomes[1] == OperationOutcome::Passed, holds, "{outcomes:?}");
+    }
     assert_eq!(ns.head(&at("a")).await.unwrap(), Some(head(2)));
     ns.retract(&Call::fresh(), &at("a"), None).await.unwrap().applied();
-    let outcomes = rejected(commit(ns, &fenced(&mine, 3, 4)).await);
+    let outcomes = rejected(commit(ns, &fenced(&mine, 3, 5)).await);
     assert_eq!(outcomes, vec![OperationOutcome::Retracted; 3]);
 }
 
