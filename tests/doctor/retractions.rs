@@ -82,6 +82,7 @@ async fn a_retraction_that_is_undone_meanwhile_is_left_undone() {
     let findings = examine(&table.store, true).await;
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].code, &findings[0].fix), ("marks-missing", &Fix::ChangedMeanwhile));
+    assert!(findings[0].what.contains("head, index, status, config"), "{}", findings[0].what);
     assert!(findings[0].is_open());
     assert!(!record(&table, &db).await.retracted);
     assert_eq!(table.store.push_head(&Call::fresh(), &db, &older(head(2))).await.unwrap(), updated(head(2)));

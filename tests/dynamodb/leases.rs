@@ -297,6 +297,20 @@ async fn a_refresh_whose_reply_is_lost_is_held_though_others_have_written_the_st
 }
 
 #[tokio::test]
+async fn a_refresh_whose_reply_is_lost_does_not_hold_the_lease_of_whoever_has_taken_it_since() {
+    let table = ledger().await.proxied().await;
+    held(&table.store, "one").await;
+    let direct = table.direct().clone().with_clock(|| SystemTime::now() + Duration::from_secs(3_600));
+    let taken = Fault::cut_reply().after(move || {
+        let direct = direct.clone();
+        async move { assert_eq!(held(&direct, "two").await.token, 2) }
+    });
+    table.proxy.on("UpdateItem", taken);
+    let outcome = table.store.refresh_lease(&Call::fresh(), &at(DB), &wanted("one"), 1).await;
+    assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_push_under_a_lease_whose_reply_is_lost_is_updated_once() {
     for forgetful in [false, true] {
         let table = ledger().await.proxied().await;

@@ -6,6 +6,20 @@ use crate::contract::{
 };
 
 #[tokio::test]
+async fn an_index_that_may_not_be_read_is_an_error_and_not_one_that_is_missing() {
+    let table = Table::fresh().await;
+    populate(&table.store).await;
+    let table = table.proxied().await;
+    let query = ListQuery { state: Some("syncing".into()), ..ListQuery::default() };
+    for code in ["AccessDeniedException", "ValidationException"] {
+        table.proxy.on("Query", Fault::answer(400, code));
+        let error = table.store.list(&query, &anything).await.unwrap_err();
+        assert!(matches!(error, Error::Store { .. }), "{code}: {error:?}");
+        assert!(table.proxy.is_spent());
+    }
+}
+
+#[tokio::test]
 async fn a_table_that_fluree_made_lists_the_same() {
     let table = Table::made_by_fluree().await;
     populate(&table.store).await;

@@ -54,7 +54,7 @@ async fn a_table_that_fluree_made_works_and_its_report_names_what_it_lacks() {
     let table = Table::made_by_fluree().await;
     let report = table.store.ensure_table().await.unwrap();
     assert!(!report.created);
-    for missing in ["source-type-index", "state-index", "ttl"] {
+    for missing in ["source-type-index", "state-index", "ttl", "no change feed", "commit log is never trimmed"] {
         assert!(report.lacks.iter().any(|sentence| sentence.contains(missing)), "{missing}: {:?}", report.lacks);
     }
     let lacks_stream = report.lacks.iter().any(|sentence| sentence.to_lowercase().contains("stream"));

@@ -128,6 +128,37 @@ async fn a_transaction_whose_reply_is_lost_is_committed_once() {
 }
 
 #[tokio::test]
+async fn what_a_rejection_has_shown_must_still_be_so_when_the_transaction_is_committed() {
+    for checks in [false, true] {
+        let table = ready().await;
+        table.put(&rows::ledger("fluree:main").index(index_cid(2), 2).rows()).await;
+        let table = table.proxied().await;
+        // The first attempt is rejected though nothing is against it: only a look shows that the head of `a` is the one that is
+        // pushed, and that a row without named graphs has none without an index.
+        let graphs = BTreeMap::from([("g".to_owned(), None)]);
+        let first = match checks {
+            true => check("fluree", ConcernState::Index(Index::new(2, IndexRoot { id: index_cid(2), rev: 0, graphs }))),
+            false => push_head("a", cas(Head::unborn(), head(1))),
+        };
+        let direct = table.direct().clone();
+        let moves = move || {
+            let direct = direct.clone();
+            async move {
+                direct.push_head(&Call::fresh(), &at("a"), &older(head(2))).await.unwrap().applied();
+                direct.push_index(&Call::fresh(), &at("fluree"), &older(index(3))).await.unwrap().applied();
+            }
+        };
+        table.proxy.on("TransactWriteItems", Fault::none());
+        table.proxy.on("TransactWriteItems", Fault::none().before(moves));
+        let outcomes = rejected(commit(&table.store, &[first, push_head("b", cas(head(1), head(2)))]).await);
+        let actual = if checks { ConcernState::Index(index_at(3, 0)) } else { is_head(head(2)) };
+        assert_eq!(outcomes, [there(actual), OperationOutcome::Passed]);
+        assert!(table.proxy.is_spent());
+        assert_eq!(table.store.head(&at("b")).await.unwrap(), Some(head(1)));
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_is_busy_is_tried_again_and_never_rejected_for_it() {
     let table = ready().await.proxied().await;
     for fault in [
