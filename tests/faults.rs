@@ -7,7 +7,7 @@ use nameservice_store::RetryPolicy;
 use nameservice_tests::prelude::*;
 
 /// The retry policy of stores whose failures a test expects.
-const IMPATIENT: RetryPolicy = RetryPolicy {
+pub(crate) const IMPATIENT: RetryPolicy = RetryPolicy {
     deadline: Duration::from_millis(250),
     base: Duration::from_millis(5),
     cap: Duration::from_millis(20),

@@ -7,6 +7,7 @@
 mod archive;
 mod chaos;
 mod contract;
+mod copies;
 mod doctor;
 mod dynamodb;
 mod events;

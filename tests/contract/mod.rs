@@ -36,6 +36,7 @@ macro_rules! on_every_backend {
                 embedded: Embedded,
                 memory: Memory,
                 client: Client,
+                replica: Replica,
                 directory: Directory,
                 bucket: Bucket,
             }

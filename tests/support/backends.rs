@@ -18,6 +18,7 @@ use nameservice_embedded::{Embedded, Options};
 use nameservice_files::{Bucket, Files};
 use nameservice_http::{App, Auth};
 use nameservice_model::*;
+use nameservice_sync::{Replica, ReplicaBackend};
 use tempfile::TempDir;
 
 use crate::{layout, pump::pump, table::Table};
@@ -87,6 +88,8 @@ pub enum Place {
     Memory,
     /// A service over HTTP, through the client: it serves the embedded backend in memory.
     Client,
+    /// A replica of such a service: it reads from the memory of this process, and writes at the service.
+    Replica,
     /// Fluree's files in a local directory.
     Directory,
     /// Fluree's files in a bucket: in this process's memory, or in the S3 that [`BUCKET_ENDPOINT`] names.
@@ -150,6 +153,7 @@ impl Fixture {
             }
             Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
             Place::Client => Self::client().await,
+            Place::Replica => Self::replica().await,
             Place::Directory => {
                 let directory = tempfile::tempdir().unwrap();
                 let files = Files::directory(directory.path(), false, files_options()).unwrap();
@@ -184,6 +188,21 @@ impl Fixture {
     }
 
     async fn client() -> Self {
+        let (clock, service, client) = Self::served().await;
+        let client = Arc::new(client);
+        Self { records: client.clone(), feed: client, clock, behind: Behind::Service(service) }
+    }
+
+    async fn replica() -> Self {
+        let (clock, service, client) = Self::served().await;
+        let replica = Replica::in_memory(client.clone(), Options::default()).unwrap();
+        replica.ready().await;
+        let backend = Arc::new(ReplicaBackend::new(replica, client));
+        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Service(service) }
+    }
+
+    /// A service over the embedded backend, and a client of it.
+    async fn served() -> (TestClock, Service, Client) {
         let clock = TestClock::new();
         let served = Arc::new(Embedded::memory(Options::default()).unwrap().with_clock({
             let clock = clock.clone();
@@ -191,8 +210,8 @@ impl Fixture {
         }));
         let listener = serve::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let service = serve::start(listener, App::new(served.clone(), served, Auth::Open), None).unwrap();
-        let client = Arc::new(Client::new(&service.url()).unwrap());
-        Self { records: client.clone(), feed: client, clock, behind: Behind::Service(service) }
+        let client = Client::new(&service.url()).unwrap();
+        (clock, service, client)
     }
 
     /// The backend over files, whose feed follows from now on.

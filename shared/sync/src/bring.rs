@@ -199,10 +199,12 @@ async fn write(
 
 /// A record that is retracted takes no pushes: it is live while they are made.
 async fn restore(to: &dyn Backend, source: &Record, target: Record, takes_status: bool) -> Step<Record> {
-    // Restoring and retracting add 1 to the status each: the source must be that far ahead, or the copy would be.
-    let needed = target.status.v + if source.retracted { 2 } else { 1 };
-    if !takes_status || source.status.v < needed {
-        return rejected("it is retracted there, and its status is as new as the source's");
+    // Restoring makes the status `ready` and adds 1 to it, and retracting adds 1 again: the source must be further ahead, or just
+    // there, or the copy would be ahead of it or hold something else.
+    let restored_v = target.status.v.saturating_add(1);
+    let is_there = || !source.retracted && payload(&source.status) == StatusPayload::state(StatusPayload::READY);
+    if !takes_status || source.status.v < restored_v || (source.status.v == restored_v && !is_there()) {
+        return rejected("it is retracted there, and its status is about as new as the source's");
     }
     match to.restore(&Call::fresh(), &source.address).await? {
         Restored::Restored(record) => Ok(*record),

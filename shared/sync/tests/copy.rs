@@ -175,6 +175,54 @@ async fn records_that_cannot_be_there_are_reported_with_the_reason() {
     assert!(report.rejected.records[0].reason.as_ref().unwrap().contains("a:main"), "{report:#?}");
 }
 
+/// Restoring and retracting count the status: a copy restores only where it can end at the source's own.
+#[tokio::test]
+async fn what_is_retracted_at_the_target_is_restored_where_the_source_is_far_enough_ahead() {
+    enum Source {
+        Live,
+        Restored,
+        Retracted,
+    }
+    use Source::{Live, Restored, Retracted};
+    for (source, pushes, ends_the_same) in [
+        (Live, 0, false),
+        (Live, 1, false),
+        (Live, 2, false),
+        (Live, 3, true),
+        (Restored, 0, true),
+        (Retracted, 0, false),
+        (Retracted, 1, false),
+        (Retracted, 2, true),
+        (Retracted, 3, true),
+    ] {
+        let (from, to) = (memory(), memory());
+        ledger(&from, "a", 1).await;
+        copied(&from, &to).await;
+        retract(&to, "a").await;
+        push_head(&from, "a", 2, 1).await;
+        for n in 0..pushes {
+            set_status(&from, "a", "syncing", json!({ "n": n })).await;
+        }
+        let retracted = async || drop(from.retract(&Call::fresh(), &at("a"), Some("for good")).await.unwrap());
+        match source {
+            Live => {}
+            Restored => {
+                retracted().await;
+                drop(from.restore(&Call::fresh(), &at("a")).await.unwrap());
+            }
+            Retracted => retracted().await,
+        }
+        let before = found(&to, "a").await;
+        let report = copied(&from, &to).await;
+        assert_eq!(report.is_complete(), ends_the_same, "{pushes}: {report:#?}");
+        assert_eq!(same(&from, &to).await, ends_the_same, "{pushes}: {report:#?}");
+        if !ends_the_same {
+            assert_eq!(found(&to, "a").await, before, "{pushes}: {report:#?}");
+            assert_eq!(addresses(&report.rejected), ["a:main"], "{pushes}: {report:#?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_config_without_its_secrets_is_not_copied() {
     let (from, to) = (memory(), memory());
