@@ -144,6 +144,26 @@ async fn full_entries_are_whole_records(ns: &Fixture) {
 }
 
 #[every_backend]
+async fn records_are_looked_up_together_in_the_order_of_the_addresses(ns: &Fixture) {
+    populate(ns).await;
+    // More than one request of DynamoDB reads.
+    let many: Vec<Address> = (10..40).map(|n| at(&format!("n{n}"))).collect();
+    for address in &many {
+        unborn(ns, address.as_str()).await;
+    }
+    let some = ["s2", "none", "b:main", "a:dev"].map(at);
+    let wanted: Vec<Address> = many.iter().rev().cloned().chain(some).collect();
+    let records = ns.lookup_all(&wanted).await.unwrap();
+    let addresses: Vec<&Address> = records.iter().map(|record| &record.address).collect();
+    let there: Vec<&Address> = wanted.iter().filter(|address| address.name() != "none").collect();
+    assert_eq!(addresses, there);
+    for record in records {
+        assert_eq!(ns.lookup(&record.address).await.unwrap(), Some(record));
+    }
+    assert_eq!(ns.lookup_all(&[]).await.unwrap(), []);
+}
+
+#[every_backend]
 async fn only_what_the_caller_may_see_is_listed_and_named_by_cursors(ns: &Fixture) {
     populate(ns).await;
     let visible = |address: &Address| address.name() != "a";

@@ -37,6 +37,7 @@ macro_rules! on_every_backend {
                 memory: Memory,
                 client: Client,
                 replica: Replica,
+                legacy: Legacy,
                 directory: Directory,
                 bucket: Bucket,
             }

@@ -18,7 +18,7 @@ use nameservice_embedded::{Embedded, Options};
 use nameservice_files::{Bucket, Files};
 use nameservice_http::{App, Auth};
 use nameservice_model::*;
-use nameservice_sync::{Replica, ReplicaBackend};
+use nameservice_sync::{BackendSource, LazyBackend, Replica, ReplicaBackend};
 use tempfile::TempDir;
 
 use crate::{layout, pump::pump, table::Table};
@@ -90,6 +90,8 @@ pub enum Place {
     Client,
     /// A replica of such a service: it reads from the memory of this process, and writes at the service.
     Replica,
+    /// The embedded backend in memory, with an older place whose records are taken over: there are none.
+    Legacy,
     /// Fluree's files in a local directory.
     Directory,
     /// Fluree's files in a bucket: in this process's memory, or in the S3 that [`BUCKET_ENDPOINT`] names.
@@ -154,6 +156,7 @@ impl Fixture {
             Place::Memory => Self::embedded(Embedded::memory(Options::default()).unwrap(), Behind::Memory),
             Place::Client => Self::client().await,
             Place::Replica => Self::replica().await,
+            Place::Legacy => Self::legacy(),
             Place::Directory => {
                 let directory = tempfile::tempdir().unwrap();
                 let files = Files::directory(directory.path(), false, files_options()).unwrap();
@@ -199,6 +202,18 @@ impl Fixture {
         replica.ready().await;
         let backend = Arc::new(ReplicaBackend::new(replica, client));
         Self { records: backend.clone(), feed: backend, clock, behind: Behind::Service(service) }
+    }
+
+    fn legacy() -> Self {
+        let memory = || Embedded::memory(Options::default()).unwrap();
+        let clock = TestClock::new();
+        let names = Arc::new(memory().with_clock({
+            let clock = clock.clone();
+            move || clock.now()
+        }));
+        let older = BackendSource::new(Arc::new(memory())).without_feed();
+        let backend = Arc::new(LazyBackend::new(names.clone(), names, Arc::new(older), "memory:".to_owned()));
+        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Memory }
     }
 
     /// A service over the embedded backend, and a client of it.

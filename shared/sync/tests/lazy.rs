@@ -106,6 +106,22 @@ async fn snapshot(lazy: &LazyBackend, limit: usize) -> Vec<Record> {
 }
 
 #[tokio::test]
+async fn records_of_both_places_are_looked_up_together() {
+    let (older, names) = places().await;
+    let service = service(&older, &names);
+    let wanted: Vec<Address> = ALL.iter().rev().chain(&["none"]).map(|address| at(address)).collect();
+    let together = service.lookup_all(&wanted).await.unwrap();
+    let addresses: Vec<&Address> = together.iter().map(|record| &record.address).collect();
+    assert_eq!(addresses, wanted[..ALL.len()].iter().collect::<Vec<_>>());
+    for record in together {
+        assert_eq!(service.lookup(&record.address).await.unwrap().as_ref(), Some(&record));
+        let is_source = record.kind == RecordKind::GraphSource;
+        assert_eq!(service.graph_source(&record.address).await.unwrap(), Some(record).filter(|_| is_source));
+    }
+    assert_eq!(names.lookup_all(&wanted).await.unwrap().len(), 2, "a read takes nothing over");
+}
+
+#[tokio::test]
 async fn reads_lists_and_snapshots_show_both_places_and_write_nothing() {
     let (older, names) = places().await;
     let lazy = service(&older, &names);
