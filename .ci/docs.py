@@ -163,12 +163,12 @@ def check_names(pages):
                 wrong(page.path, f"there is no {span}")
         for variable in set(re.findall(r"\bNAMESERVICE_[A-Z_]+[A-Z]", page.path.read_text())):
             if variable not in sources and variable.removeprefix("NAMESERVICE_") not in sources:
-                wrong(page.path, f"nothing reads {variable}")
+                wrong(page.path, f"no source reads the variable {variable}")
     for name in ("answers", "operations", "specification"):
         page = pages[ROOT / f"docs/{name}.md"]
         for word in re.findall(r"`([a-z]+(?:-[a-z]+)+)`", "\n".join(line for line in page.prose if "|" in line)):
             if f'"{word}"' not in sources:
-                wrong(page.path, f"nothing is called {word}")
+                wrong(page.path, f"{word} does not occur in the sources")
     specification = pages[ROOT / "docs/specification.md"]
     kinds = re.findall(r'^\s+[A-Z]\w+\s+"([a-z-]+)"\s+(\d{3})\s+"', sources, re.M)
     if len(kinds) < 20:
@@ -209,7 +209,7 @@ def check_routes(pages, url):
     named = {re.sub(r"/(commit|index|init)$", "", route) if "refs" in route else route for route in named}
     for route in sorted(served - named):
         wrong(page.path, f"does not have the route {route}")
-    # Those of `serve` alone are not in the document.
+    # Routes that only `serve` has are not in the document.
     others = {"GET /v1/docs", "GET /v1/openapi.json", "GET /graphiql", "GET /graphql", "POST /graphql"}
     for route in sorted(named - served - others):
         wrong(page.path, f"there is no route {route}")
@@ -280,7 +280,7 @@ def run_page(page, program):
                 continue
             if block.language == "sh" and not block.reason:
                 done = service.run(settings + block.text)
-                # A reader has them still in the next block.
+                # A reader still has them in the next block.
                 settings += "".join(f"{line}\n" for line in block.lines if re.match(r"[A-Z_]+=\S+$", line))
                 previous = done.stdout
                 if done.returncode != block.exit:
@@ -291,7 +291,7 @@ def run_page(page, program):
             if previous is None:
                 continue
             if block.language == "json":
-                # The last document that was printed: a block may ask more than once.
+                # The last document that was printed, since a block may make several requests.
                 decoder, at, document = json.JSONDecoder(), 0, None
                 text = previous.strip()
                 try:

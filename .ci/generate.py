@@ -62,11 +62,11 @@ def graphql(program):
     return {ROOT / "shared/graphql/schema.graphql": text}
 
 
-# What AppSync answers of it: lists of rows, each one Query of the table, and with subscriptions the changes.
+# The fields that AppSync answers: lists of rows, each one Query of the table, and with subscriptions the changes.
 LISTS = ["recordsByKind", "recordsByState", "recordsBySourceType", "recordsByHolder", "indexDue"]
-# AppSync has no scalars of one's own, and its Int has 32 bits.
+# AppSync has no custom scalars, and its Int has 32 bits.
 SCALARS = {"Long": "Float", "JSON": "AWSJSON"}
-# What its subscription promises, and which of the arguments it has: it holds nothing that it could begin with.
+# The guarantees of its subscription, and its arguments. There is no start position, since AppSync keeps no changes.
 CHANGES = """
 Changes as they come: hints, which may be lost, repeated, or out of order. The `position` says what else there is: `GET /v1/changes` has it.
 """.strip()
@@ -83,7 +83,7 @@ def appsync(_program):
     """The two schemas of AppSync: of the lists alone, and with what the stream consumer publishes and subscribers get."""
     folder = ROOT / "infra/modules/graphql"
     lists, changes = appsync_schema(False), appsync_schema(True)
-    # What passes a change on, and who may.
+    # The mutation that passes a change on, and who may call it.
     for field, directive in [("publishChange", "@aws_iam"), ("changes", '@aws_subscribe(mutations: ["publishChange"])')]:
         changes, count = re.subn(rf"(^  {field}\([^)]*\): Change)$", rf"\1 {directive}", changes, flags=re.M)
         assert count == 1, field
@@ -115,7 +115,7 @@ def appsync_schema(with_changes):
     if with_changes:
         change, subscription = schema.type_map["Change"], schema.subscription_type
         field = subscription.fields["changes"]
-        # While a subscriber waits, there is no change.
+        # Nullable, since there is no change while a subscriber waits.
         field.type, field.description = change, CHANGES
         field.args = {name: field.args[name] for name in FILTERS}
         for name, description in FILTERS.items():
@@ -125,7 +125,7 @@ def appsync_schema(with_changes):
         publication = graphql.GraphQLField(
             change,
             {"change": graphql.GraphQLArgument(graphql.GraphQLNonNull(published))},
-            description="Passes a change on to subscribers. Of the stream consumer alone.",
+            description="Passes a change on to subscribers. Only the stream consumer may call it.",
         )
         mutation = graphql.GraphQLObjectType("Mutation", {"publishChange": publication})
         kept["ChangeInput"] = published
@@ -253,7 +253,7 @@ def http(_program):
         "<!-- Made by .ci/generate from functions/openapi_get/openapi.json: do not edit. -->",
         "",
         "Every operation and every schema, from the document that the service serves at `/v1/openapi.json`; `/v1/docs` shows the same in a",
-        "browser. What the operations promise together is in the [specification](specification.md); what their answers mean in",
+        "browser. The [specification](specification.md) has the guarantees across operations; what answers mean is in",
         "[What an answer means](answers.md).",
         "",
     ]
@@ -408,23 +408,23 @@ def tables_of(module):
 DAYS = 30
 # Dollars beside the operations: alarms on 100 metrics at most (the module's tests hold them to that), and a dashboard.
 IDLE = 100 * 0.10 + 3
-# A reader that waits all month: 256 MB of a function, as infra/README.md has its price, and a look a second.
+# A reader that waits all month: 256 MB of a function at the price in infra/README.md, and one read per second.
 GIGABYTE_SECOND, READ_UNIT = 0.0000133334, 0.125 / 1e6
 READER = DAYS * 86_400 * (0.25 * GIGABYTE_SECOND + READ_UNIT)
-# Name, a day's operations by the names of the table in infra/README.md, how changes reach the feed, waiting readers.
+# Name, operations per day by their names in the table of infra/README.md, how changes reach the feed, waiting readers.
 PROFILES = [
     ("a team", {"push a head": 10_000, "push an index": 500, "take a lease": 1_000, "read a record": 50_000}, "a single change", 2),
     ("a company", {"push a head": 500_000, "push an index": 20_000, "take a lease": 40_000, "read a record": 2_000_000}, "a single change", 10),
     ("a platform", {"push a head": 8_640_000, "push an index": 200_000, "take a lease": 400_000, "read a record": 43_200_000}, "a change among 21", 50),
 ]
 
-# What 1,000 readers cost that wait all month for changes that do not come. List prices of us-east-1: a million requests of an HTTP API and
-# of Lambda; a million operations of AppSync Events, real-time updates of its GraphQL, and connection minutes of both, and how often their
-# clients connect and subscribe again.
+# The cost of 1,000 readers that wait all month for changes that do not come. List prices of us-east-1: a million requests of an HTTP
+# API and of Lambda; a million operations of AppSync Events, real-time updates of its GraphQL, and connection minutes of both; and
+# how often their clients reconnect and subscribe again.
 IDLE_READERS, MINUTES = 1_000, DAYS * 24 * 60
 REQUEST, INVOCATION, OPERATION, UPDATE, CONNECTION_MINUTE = 1.00 / 1e6, 0.20 / 1e6, 1.00 / 1e6, 2.00 / 1e6, 0.08 / 1e6
 STREAM_MINUTES, POLL_SECONDS, SOCKET_HOURS = 14, 20, 24
-# A virtual machine of 2 GiB that runs a replica, an hour.
+# The price per hour of a virtual machine of 2 GiB that runs a replica.
 SMALL_MACHINE = 0.0168
 
 
@@ -434,7 +434,7 @@ def waiting():
     sockets = MINUTES / 60 / SOCKET_HOURS
     rows = [
         ("event streams of Lambda", IDLE_READERS, streams * INVOCATION + READER),
-        # Each begins with two looks at the feed.
+        # Each begins with two reads of the feed.
         ("long polls", IDLE_READERS, polls * (REQUEST + INVOCATION + 2 * READ_UNIT) + READER),
         ("AppSync Events", 0, sockets * 2 * OPERATION + MINUTES * CONNECTION_MINUTE),
         ("subscriptions of AppSync", 0, sockets * 2 * UPDATE + MINUTES * CONNECTION_MINUTE),
@@ -524,7 +524,7 @@ def python(_program):
             sys.exit(run.stderr)
         models = made.read_text()
     models = re.sub(r"\A(#.*\n)+\n", HEADER.format("The values of the wire, as dictionaries with types."), models)
-    # A keyword of typing_extensions that type checkers do not all know.
+    # A keyword of typing_extensions that not all type checkers know.
     models = models.replace(", closed=True", "")
     names = set(re.findall(r"^class (\w+)\(", models, re.M)) | set(re.findall(r"^(\w+): TypeAlias", models, re.M))
     files = {package / "models.py": models, package / "operations.py": python_operations(api, names)}

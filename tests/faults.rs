@@ -340,7 +340,7 @@ async fn a_lost_request_that_others_have_overtaken_is_unknown_never_a_conflict()
     }
 }
 
-/// A lost reply, and a write of Fluree's before the push is sent again.
+/// A lost reply, and a write by Fluree before the push is sent again.
 fn then_fluree<R>(table: &Proxied, write: fn(Fluree<'static>) -> R) -> Fault
 where
     R: Future<Output = bool> + Send + 'static,
@@ -351,8 +351,8 @@ where
     Fault::cut_reply().after(move || async move { assert!(write(Fluree::with(client, name)).await, "Fluree writes") })
 }
 
-/// Fluree replaces values and leaves the ids of our calls where they are: the item that comes back shows the call beside a
-/// value that is not the call's.
+/// Fluree replaces values but leaves the ids of our calls in the item, so the returned item shows the call beside a value that
+/// is not the call's.
 #[tokio::test]
 async fn a_lost_reply_is_answered_with_its_own_value_though_fluree_has_written_since() {
     const DB: &str = "mydb:main";
@@ -372,7 +372,7 @@ async fn a_lost_reply_is_answered_with_its_own_value_though_fluree_has_written_s
     let outcome = table.store.push_index(&Call::fresh(), &db, &older(index(1))).await.unwrap();
     assert_eq!(outcome, updated(index_at(1, 0)));
     assert_eq!(found(&table, &db).await.index, index_at(9, 0));
-    // Under an expectation too, and at an equal t, where the revision is counted.
+    // Also under an expectation, and at an equal t, where the revision is counted.
     let again = |fluree: Fluree<'static>| async move { fluree.reindex(DB, &index_cid(60), 9).await };
     table.proxy.on("UpdateItem", then_fluree(&table, again));
     let outcome = table.store.push_index(&Call::fresh(), &db, &cas(index_at(9, 0), index_of(50, 9))).await;
@@ -620,7 +620,7 @@ async fn keys_that_were_left_unprocessed_are_asked_for_again_and_none_is_dropped
 async fn keys_that_stay_unprocessed_are_an_error_not_a_shorter_list() {
     let table = Proxied::fresh().await;
     table.put_many(&(0..45).flat_map(|n| rows::ledger(&format!("db{n}:main")).rows()).collect::<Vec<_>>()).await;
-    // The third batch alone is never done.
+    // The third batch is never processed.
     table.proxy.on("BatchGetItem", Fault::untouched_batch().skipping(2).always());
     let error = listed_whole(&table.store.clone().with_retry_policy(IMPATIENT)).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");

@@ -75,7 +75,7 @@ async fn work_goes_on_while_the_store_is_silent_until_the_lease_has_run_out() {
     let policy = RetryPolicy { deadline: Duration::from_millis(200), ..RetryPolicy::default() };
     let store = table.store.clone().with_retry_policy(policy);
     let (ticks, beside) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-    // What the machine allows at all.
+    // A baseline: as many ticks as the machine allows.
     let clock = tokio::spawn(tick(beside.clone()));
     let began = Instant::now();
     let ran = hold_lease(Arc::new(store), &at(DB), &index_lock("one", 1), |_| async {
@@ -92,7 +92,7 @@ async fn work_goes_on_while_the_store_is_silent_until_the_lease_has_run_out() {
     assert!(ticks * 2 > beside, "the work stood still while refreshes waited: {ticks} of {beside}");
 }
 
-/// Counts for as long as it is let.
+/// Counts until it is stopped.
 async fn tick(ticks: impl Borrow<AtomicUsize>) -> Infallible {
     loop {
         sleep(Duration::from_millis(50)).await;

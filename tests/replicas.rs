@@ -1,4 +1,4 @@
-//! `nameservice::replica`: a replica in the process of whoever reads.
+//! `nameservice::replica`: a replica in the process of its readers.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use nameservice::{ChangeEvent, Replica, ReplicaState, replica};
 use nameservice_embedded::{Embedded, Options};
 use nameservice_tests::{in_process::InProcess, link::Link, prelude::*};
 
-/// The deadline of what comes without anybody's doing.
+/// The deadline for what happens without a request.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn push(service: &InProcess, address: &str, t: i64) {
@@ -72,7 +72,7 @@ async fn a_query_server_reads_from_its_own_memory_and_receives_each_change() {
         assert_eq!(head.get().await.unwrap().unwrap().v, t, "a change is shown once it can be read");
     }
     assert_eq!(counts.take(), BTreeMap::new(), "changes come over the stream that is open");
-    // What is written goes to the service, and is read here at once.
+    // Writes go to the service, and can be read here at once.
     for t in 50..60 {
         let pushed = head.push(cid(t), t).expect(head.get().await.unwrap().unwrap()).await.unwrap();
         assert!(pushed.is_updated());
@@ -97,7 +97,7 @@ async fn a_replica_with_a_directory_begins_there_while_the_service_is_away() {
     tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
     let url = link.url().to_owned();
     link.cut();
-    // The writer of the former one may still be closing its log.
+    // The writer of the previous replica may still be closing its log.
     let begun = tokio::time::Instant::now();
     let again = loop {
         match replica(&url).directory(directory.path()).deadline(Duration::ZERO).start().await {
@@ -166,7 +166,7 @@ async fn ten_replicas_cost_the_upstream_ten_event_streams() {
         replica.ready().await;
         replicas.push(replica);
     }
-    // Each has many readers, who cost the upstream nothing.
+    // Each replica has many readers, which cost the upstream nothing.
     let mut readers = Vec::new();
     let last = 100;
     for replica in &replicas {

@@ -4,7 +4,7 @@
 use nameservice_http::Auth;
 use nameservice_tests::{layout, prelude::*, proxy::Request, pump::pump};
 
-/// What one call sends.
+/// Makes a call. Returns its result, and the requests that it sends.
 async fn sent<T>(table: &Proxied, call: impl Future<Output = Result<T>>) -> (T, Vec<Request>) {
     table.proxy.take_requests();
     let outcome = call.await.unwrap();
@@ -241,7 +241,7 @@ async fn what_reads_first_is_one_read_and_one_transaction() {
         assert_eq!(answer, expected, "{name}");
         let operations = operations(&requests);
         assert_eq!(operations[..2], ["Query", "TransactWriteItems"], "{operations:?}");
-        // A commit log may have grown meanwhile: what is swept after is looked for once.
+        // The commit log may have grown meanwhile, so it may be queried once more afterwards.
         assert!(operations.len() == 2 || operations[2..] == ["Query"], "{operations:?}");
     }
 }
@@ -262,7 +262,7 @@ async fn a_thousand_ledgers_are_listed_whole_in_at_most_sixty_requests() {
         }
     }
     let requests = table.proxy.take_requests();
-    // One page of the index a kind, and fifty batches of a hundred keys.
+    // One page of the index per kind, and fifty batches of a hundred keys.
     assert_eq!(requests.len(), 52);
     assert_eq!(found.len(), 1_000);
     for (n, listed) in found.into_iter().enumerate() {
@@ -275,7 +275,7 @@ async fn a_thousand_ledgers_are_listed_whole_in_at_most_sixty_requests() {
     assert!(requests.len() <= 3, "summaries need nothing but the index: {:?}", operations(&requests));
 }
 
-/// What one request of a client sends.
+/// Makes one request of a client. Returns the answer, and the requests that the service sends.
 async fn asked(service: &Service, path: &str, body: Option<Value>) -> (Value, Vec<Request>) {
     service.table.proxy.take_requests();
     let answer = match body {
@@ -330,7 +330,7 @@ async fn a_hundred_ledgers_are_compared_in_six_requests() {
     {
         let (compared, requests) = asked(&service, "/v1/changes/compare", Some(known(count, behind))).await;
         assert_eq!(compared["changed"].as_object().unwrap().len(), moved, "{count}");
-        // The position before the records.
+        // The position is read before the records.
         let expected: Vec<_> = std::iter::once("GetItem").chain(std::iter::repeat_n("BatchGetItem", reads)).collect();
         assert_eq!(operations(&requests), expected, "{count}");
         for request in &requests[1..] {

@@ -22,14 +22,14 @@ const SECONDS: &str = "NAMESERVICE_SOAK_SECONDS";
 const DEFAULT_SECONDS: u64 = 30;
 const CLIENTS: u64 = 4;
 const LEDGERS: u64 = 50;
-/// Into so many stretches the time is cut. The first warms up, and is not looked at.
+/// How many stretches the time is divided into. The first is for warming up, and is not judged.
 const STRETCHES: usize = 10;
 /// What two stretches may differ by, on a machine that others use too.
 const SLOWER: f64 = 2.5;
 const LARGER: f64 = 1.25;
 const LARGER_BY: f64 = 16.0;
 
-/// What one stretch was like.
+/// The figures of one stretch.
 struct Stretch {
     requests: usize,
     p50: Duration,

@@ -29,7 +29,7 @@ impl ArchiveArgs {
     }
 }
 
-/// Returns a service that reads what its feed no longer holds from an archive, where there is one.
+/// Returns a service that reads what its feed no longer holds from an archive, if there is one.
 pub(crate) fn with_archive(app: App, archive: Option<Archive>) -> App {
     match archive {
         Some(archive) => app.with_feed(|feed| Arc::new(LongFeed::new(feed, archive))),

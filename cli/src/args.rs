@@ -1,4 +1,4 @@
-//! The command line: the commands. What each takes stands beside it, in `commands`; what several take, in `options`.
+//! The command line: the commands. The arguments of each are beside it, in `commands`; those of several, in `options`.
 
 use std::path::PathBuf;
 
@@ -38,15 +38,15 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Which nameservice is meant.
+    /// The nameservice to use.
     #[command(flatten)]
     pub target: TargetArgs,
     /// Print the service's JSON: answers on stdout, rejections (problem documents) on stderr
     #[arg(long, global = true)]
     pub json: bool,
-    /// The least severe messages to log, on stderr [default: info for serve, else warn]
+    /// The lowest severity to log, on stderr [default: info for serve, else warn]
     ///
-    /// RUST_LOG sets the level of each module, and is used where this option is not given.
+    /// RUST_LOG sets the level of each module, and is used if this option is not given.
     #[arg(long, global = true, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
     /// How to log: a line of text for each message, or a line of JSON
@@ -76,20 +76,20 @@ pub enum Command {
     /// Create and fill the OpenSearch index that answers searches of a deployment on AWS
     #[command(subcommand)]
     SearchIndex(SearchIndexCommand),
-    /// Show every record, consistently read
+    /// Show every record, read consistently
     Snapshot(FormatArgs),
-    /// Print changes as they come, until Ctrl-C
+    /// Print changes as they are made, until Ctrl-C
     ///
-    /// A line each: position, time, address, what has changed, how, its watermark, and what is there now. The service may
+    /// One line per change: position, time, address, what changed and how, the watermark, and the new value. The service may
     /// be restarted meanwhile: nothing is missed, and nothing is printed twice.
     Watch(WatchArgs),
     /// Print the changes that the feed still holds, and those of an archive
     Changes(ChangesArgs),
     /// Print the changes of one record that the feed still holds, and those of an archive
     History(HistoryArgs),
-    /// Show what a record has become between two positions of the feed
+    /// Show how a record changed between two positions of the feed
     ///
-    /// From the changes that the feed still holds. `history` shows the positions of a record.
+    /// Uses the changes that the feed still holds. `history` shows the positions of a record.
     Diff(DiffArgs),
     /// Move a head or an index
     #[command(subcommand)]
@@ -106,11 +106,11 @@ pub enum Command {
     Lease(LeaseCommand),
     /// Show every lease that is held, by holder
     ///
-    /// How long a lease has left is by this machine's clock; whether it has expired is for the service's to say.
+    /// The remaining time of a lease is by this machine's clock; the service's clock decides whether it has expired.
     Leases(LeasesArgs),
     /// Show records, leases, indexes that are behind, and rates of changes, on a screen that follows the feed
     ///
-    /// Without a terminal, or with --once, it is printed once.
+    /// Without a terminal, or with --once, prints them once.
     Top(TopArgs),
     /// Apply several pushes and checks, all or none
     Transaction(TransactionArgs),
@@ -120,51 +120,51 @@ pub enum Command {
     Restore(WriteArgs),
     /// Protect a record: it cannot be retracted, purged or reset until it is unprotected
     Protect(WriteArgs),
-    /// Take the protection of a record away
+    /// Remove the protection of a record
     Unprotect(WriteArgs),
     /// Delete a record permanently
     Purge(PurgeArgs),
-    /// Put head and index of a ledger where they are wanted, backwards too
+    /// Set the head and index of a ledger to given values, also backwards
     Reset(ResetArgs),
     /// Ask the service whether it can serve
     Health(HealthArgs),
     /// Check a table, a directory, a service, or several of them: report what is wrong and how to fix it
     ///
     /// Reads the whole table that --data, --endpoint-url or --aws names, and asks the service at --url (here both may be
-    /// given). Exits with 0 if nothing is left to do, with 1 if something is.
+    /// given). Exits with 0 if there is nothing left to fix, otherwise with 1.
     Doctor(DoctorArgs),
-    /// Copy the data of a directory, also while a service uses it
+    /// Copy the data of a directory, even while a service uses it
     ///
     /// The copy is consistent and a directory like any other: `nameservice serve --data COPY` serves it.
     Backup {
         /// The new directory
         to: PathBuf,
     },
-    /// Copy records from one place to another: what is missing or older there
+    /// Copy records from one place to another: those that are missing or older there
     ///
-    /// Branches come after what they were made from, graph sources after what they depend on. What is newer at the target,
-    /// or different at the same watermark, is reported and left. The copy can be stopped and repeated at any point, beside
-    /// writers on both sides; at the end both sides are compared. Exits with 0 if the target holds what the source holds,
-    /// else with 3.
+    /// Branches are copied after their sources, graph sources after what they depend on. Values that are newer at the target,
+    /// or different at the same watermark, are reported and left unchanged. The copy can be stopped and repeated at any point,
+    /// while others write to both sides; at the end both sides are compared. Exits with 0 if the target holds what the source
+    /// holds, otherwise with 3.
     Copy(CopyArgs),
     /// Compare the records of two places
     ///
-    /// Exits with 0 if both hold the same, else with 3.
+    /// Exits with 0 if both hold the same, otherwise with 3.
     Compare(CompareArgs),
     /// Write all records to a file as JSON Lines, `-` for stdout
     Export(ExportArgs),
     /// Copy the records of such a file, `-` for stdin, to a nameservice
     Import(ImportArgs),
-    /// Follow other nameservices by hand, as git does: fetch, pull, push, and where each record stands
+    /// Work with other nameservices as with git remotes: fetch, pull, push, and show the status of each record
     ///
-    /// The list is kept in remotes.toml beside the data, with what was fetched in remotes.sqlite.
+    /// The list is kept in remotes.toml beside the data, and what was fetched in remotes.sqlite.
     #[command(subcommand)]
     Remote(RemoteCommand),
     /// Write the change feed to a directory or a bucket, where its changes stay for ever
     ///
-    /// Objects of JSON Lines, each with the changes that follow the object before it: gapless and once, whatever is stopped or
-    /// repeated, and by any number of archivers at the same time. `changes`, `history`, `watch` and `serve` read them with
-    /// --archive.
+    /// Writes objects of JSON Lines, each with the changes that follow the previous object, without gaps or duplicates: even if
+    /// it is interrupted or repeated, or several archivers run at the same time. `changes`, `history`, `watch` and `serve` read
+    /// them with --archive.
     Archive(ArchiveCommandArgs),
     /// Show the messages that a sink of a deployment on AWS could not take, send them again, or remove them
     #[command(subcommand, name = "deadletters")]
@@ -173,7 +173,7 @@ pub enum Command {
     Openapi,
     /// Print the schema of /graphql
     GraphqlSchema,
-    /// Print the completions of a shell
+    /// Print completions for a shell
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
@@ -187,7 +187,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it writes records: then data that is missing is created.
+    /// Whether the command writes records, so that missing data is created.
     pub fn writes(&self) -> bool {
         match self {
             Self::Create(_)
@@ -208,7 +208,7 @@ impl Command {
         }
     }
 
-    /// The collector that it sends traces to.
+    /// The collector that the command sends traces to.
     pub fn otlp(&self) -> Option<&str> {
         match self {
             Self::Serve(args) => args.otlp.as_deref(),
@@ -216,7 +216,7 @@ impl Command {
         }
     }
 
-    /// Whether it runs the service, whose log is wanted.
+    /// Whether the command runs the service, which logs more by default.
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }

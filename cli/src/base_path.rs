@@ -1,4 +1,4 @@
-//! A service below a path, as a reverse proxy that keeps the prefix hands requests over.
+//! A service below a path, behind a reverse proxy that keeps the prefix of requests.
 
 use std::str::FromStr;
 
@@ -36,7 +36,7 @@ impl FromStr for BasePath {
     }
 }
 
-/// Serves a router below a path. Nothing else is answered.
+/// Serves a router below a path, and nothing else.
 pub(crate) fn below(base: BasePath, router: Router) -> Router {
     Router::new().fallback(strip).with_state((base, router))
 }
@@ -44,7 +44,7 @@ pub(crate) fn below(base: BasePath, router: Router) -> Router {
 async fn strip(State((base, router)): State<(BasePath, Router)>, mut request: Request) -> Response {
     let uri = request.uri();
     let below = match uri.path().strip_prefix(base.as_str()) {
-        // Relative links need the slash.
+        // Relative links need the trailing slash.
         Some("") => {
             let to = format!("{}/", base.as_str());
             return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response();

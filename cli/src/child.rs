@@ -1,7 +1,7 @@
-//! A command that this program runs, and the signals that are meant for it.
+//! A command that this program runs, and the signals for it.
 //!
-//! It runs in a process group of its own, as under `timeout`: what it has started itself is stopped with it, and a
-//! Ctrl-C reaches it once, forwarded from here. For the same reason it cannot read from the terminal.
+//! The command runs in a process group of its own, as under `timeout`: processes that it has started are stopped with it,
+//! and a Ctrl-C reaches it once, forwarded from here. For the same reason it cannot read from the terminal.
 
 use std::{collections::BTreeMap, ffi::OsString, io, process::ExitStatus, time::Duration};
 
@@ -44,7 +44,7 @@ impl Running {
         self.child.wait().await
     }
 
-    /// Ends it, and what it has started: by request, and after the grace period by force.
+    /// Ends the command and the processes that it has started: by request, and after the grace period by force.
     pub async fn stop(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + grace;
         self.pass(Signal::Terminate);
@@ -61,7 +61,7 @@ impl Running {
     }
 }
 
-/// A signal that is passed on.
+/// A signal that is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The terminal is gone.
@@ -70,12 +70,12 @@ pub enum Signal {
     Interrupt,
     /// Ctrl-\.
     Quit,
-    /// It shall end.
+    /// A request to terminate.
     Terminate,
 }
 
 impl Signal {
-    /// What a shell gives as the exit code of a command that a signal has ended.
+    /// Returns the exit code that a shell gives a command that this signal has ended.
     pub fn exit_code(self) -> u8 {
         128 + match self {
             Self::HangUp => 1,
@@ -96,7 +96,7 @@ mod system {
     use super::*;
 
     impl Running {
-        /// Passes a signal on to the whole group, if any of it is left.
+        /// Forwards a signal to the whole group, if any of it is left.
         pub fn pass(&mut self, signal: Signal) {
             let signal = match signal {
                 Signal::HangUp => process::Signal::HUP,
@@ -126,7 +126,7 @@ mod system {
         }
     }
 
-    /// The signals that are meant for the command. From the first of these on, they no longer end this process.
+    /// The signals to forward to the command. Once this listens, they no longer end this process.
     #[derive(Debug)]
     pub struct Signals([(Signal, unix::Signal); 4]);
 
@@ -141,7 +141,7 @@ mod system {
             ]))
         }
 
-        /// The next one.
+        /// Waits for the next signal.
         pub async fn next(&mut self) -> Signal {
             let [(a, hang_up), (b, interrupt), (c, quit), (d, terminate)] = &mut self.0;
             tokio::select! {
@@ -153,7 +153,7 @@ mod system {
         }
     }
 
-    /// The exit code of a command as a shell gives it: 128 and the signal where one has ended it.
+    /// Returns the exit code of a command as a shell does: 128 plus the signal if one has ended it.
     pub fn exit_code(status: ExitStatus) -> u8 {
         let code = status.code().or_else(|| Some(128 + status.signal()?));
         code.and_then(|code| code.try_into().ok()).unwrap_or(u8::MAX)
@@ -165,7 +165,7 @@ mod system {
     use super::*;
 
     impl Running {
-        /// There is nothing gentler here than to end it.
+        /// Ends the command: there is no gentler way here.
         pub fn pass(&mut self, _signal: Signal) {
             let _ = self.child.start_kill();
         }
@@ -189,7 +189,7 @@ mod system {
             Ok(Self)
         }
 
-        /// The next one.
+        /// Waits for the next signal.
         pub async fn next(&mut self) -> Signal {
             if tokio::signal::ctrl_c().await.is_err() {
                 std::future::pending::<()>().await;

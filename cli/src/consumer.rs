@@ -1,9 +1,9 @@
 //! Reads the table's stream and hands it to the consumer of changes: what an event source mapping does for the
 //! function, done inside `serve`.
 //!
-//! Every shard is read from its beginning, or from where the last process came to, and parents before their children.
-//! How far it was read is saved after the changes are in the feed, so a process that is killed at any moment repeats a
-//! little, and what is repeated is found in the feed. For the same reason a second consumer of one table does no harm.
+//! Every shard is read from its beginning, or from its checkpoint, and parents before their children. A checkpoint is
+//! saved after the changes are in the feed, so a process that is killed at any moment only repeats a little, and finds
+//! what it repeats in the feed. For the same reason a second consumer of one table does no harm.
 
 mod pace;
 mod reader;
@@ -33,20 +33,20 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where stream records come from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Knows which stream the table has.
+    /// Describes the table, and so names its stream.
     pub tables: aws_sdk_dynamodb::Client,
-    /// Reads it.
+    /// Reads the stream.
     pub streams: Client,
     /// The table.
     pub table: String,
 }
 
-/// Notifies the consumer of a write, so that it need not wait for the next poll.
+/// Notifies the consumer of a write, so that it does not wait for the next poll.
 #[derive(Clone, Debug, Default)]
 pub struct Nudge(Arc<Notify>);
 
 impl Nudge {
-    /// Ends the consumer's pause, or spares it the next one.
+    /// Ends the consumer's current pause, or skips the next one.
     pub fn give(&self) {
         self.0.notify_one();
     }
@@ -61,19 +61,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns what notifies it of writes.
+    /// Returns the handle that notifies the consumer of writes.
     pub fn nudge(&self) -> Nudge {
         self.nudge.clone()
     }
 
-    /// Reads what is in the stream now, for five seconds at most, saves how far it came, and stops.
+    /// Reads what is in the stream now, for at most five seconds, saves the checkpoints, and stops.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         let mut task = self.task;
         if timeout(DRAIN_TIMEOUT, &mut task).await.is_err() {
             tracing::warn!("the stream was not read to its end in {DRAIN_TIMEOUT:?}: the next start continues there");
             task.abort();
-            // Nothing of it runs any more when this returns.
+            // The task has ended when this returns.
             let _ = task.await;
         }
     }
@@ -88,7 +88,7 @@ pub fn start(source: Source, store: Store, feed: Feed, pace: Pace) -> Running {
     Running { nudge, stop, task: tokio::spawn(reader.run()) }
 }
 
-/// Returns the sentence about a table whose changes nobody can follow.
+/// Returns the message for a table without a stream.
 fn no_stream(table: &str) -> String {
     format!(
         "the table {table} has no stream, so its changes cannot be followed. Enable one with new and old images: \
@@ -97,8 +97,8 @@ fn no_stream(table: &str) -> String {
     )
 }
 
-/// Says in the feed whether the table lacks a stream, for a process that leaves it to another consumer. Returns whether it
-/// does. A table that cannot be described is not said to lack one.
+/// Records in the feed whether the table lacks a stream, for a process that leaves the stream to another consumer. Returns
+/// whether it does. If the table cannot be described, the answer is no.
 pub async fn name_missing_stream(source: &Source, feed: &Feed) -> bool {
     let described = match source.tables.describe_table().table_name(&source.table).send().await {
         Ok(described) => described.table,
@@ -113,7 +113,7 @@ pub async fn name_missing_stream(source: &Source, feed: &Feed) -> bool {
     missing
 }
 
-/// Waits until a table that lacks a stream has one, and then says so in the feed.
+/// Waits until a table that lacks a stream has one, and then records that in the feed.
 pub async fn wait_for_stream(source: Source, feed: Feed) {
     while name_missing_stream(&source, &feed).await {
         sleep(NO_STREAM_PAUSE).await;

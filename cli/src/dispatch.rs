@@ -1,4 +1,4 @@
-//! Which command does what.
+//! Dispatches commands to their implementations.
 
 use clap::CommandFactory as _;
 
@@ -16,7 +16,7 @@ use crate::{
     session::Session,
 };
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { mut command, mut target, json, .. } = cli;
     if let Command::Serve(args) = &mut command
@@ -64,7 +64,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let missing = if command.writes() { Missing::Create } else { Missing::Reject };
     let session = Session::start(&target, missing, json).await?;
     let done = operate(&session, command).await;
-    // Closing the embedded backend waits for its writer, which must not be done on a thread that serves.
+    // Closing the embedded backend waits for its writer, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(session)).await;
     done
 }

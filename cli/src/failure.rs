@@ -1,4 +1,4 @@
-//! What keeps a command from being done, and the exit code that says so to scripts.
+//! The failures of commands, and their exit codes.
 
 use std::{io, process::ExitCode};
 
@@ -20,17 +20,17 @@ const RETRACTED: u8 = 6;
 const UNAVAILABLE: u8 = 7;
 const BEYOND_END: u8 = 8;
 
-/// Why a command was not done.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The command line or what it names cannot be used.
+    /// The command line, or something that it names, cannot be used.
     #[error("{0}")]
     Usage(String),
-    /// The service has rejected, and said why.
+    /// The service has rejected the request, with a reason.
     #[error("{}", .0.detail)]
     Rejected(Box<ProblemDocument>),
-    /// A push whose expectation does not match.
+    /// The expected value of a push does not match.
     #[error("conflict, nothing written: {words}")]
     Conflict {
         /// What was expected, and what is stored.
@@ -41,7 +41,7 @@ pub enum Failure {
     /// A push that came too late.
     #[error("stale: {0} is as new or newer")]
     Stale(String),
-    /// The service, or something in front of it, has rejected in words of its own.
+    /// The service, or something in front of it, has rejected the request without a problem document.
     #[error("the service answered {status}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
     Answered {
         /// The status of the answer.
@@ -72,11 +72,11 @@ pub enum Failure {
     OutcomeUnknown {
         /// The key under which it was sent.
         idempotency_key: String,
-        /// What became of the answer.
+        /// Why there is no answer.
         #[source]
         source: BoxError,
     },
-    /// The answer is not one that this program understands.
+    /// This program does not understand the answer.
     #[error("the answer cannot be read: is this the URL of a nameservice?")]
     BadAnswer(#[source] BoxError),
     /// The data of the embedded backend cannot be opened.
@@ -85,7 +85,7 @@ pub enum Failure {
     /// The data was not copied.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// The data cannot be copied to where it would be examined.
+    /// The data cannot be copied to be examined.
     #[error("cannot create a temporary directory")]
     Copy(#[source] io::Error),
     /// The service did not start.
@@ -107,7 +107,7 @@ pub enum Failure {
     LeaseLost {
         /// The record.
         address: String,
-        /// How it is known.
+        /// How the loss was noticed.
         reason: String,
     },
     /// The command that was to run under a lease did not start.
@@ -119,16 +119,16 @@ pub enum Failure {
         #[source]
         source: io::Error,
     },
-    /// Something that only the system can reject: signals, or the end of a command.
+    /// The system has failed to listen for signals, or to wait for a command.
     #[error("the command cannot be watched")]
     Watch(#[source] io::Error),
-    /// A command has run under a lease, and has ended so.
+    /// The exit code of a command that ran under a lease.
     #[error("the command has ended with the code {0}")]
     Ended(u8),
     /// The doctor's findings need attention; they have been printed.
     #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
-    /// Two places do not hold the same; what differs has been printed.
+    /// Two places do not hold the same; the differences have been printed.
     #[error("{0}")]
     Differs(String),
     /// Records could not be copied, compared or followed.
@@ -164,7 +164,7 @@ impl Failure {
             Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } | Self::Differs(_) => CONFLICT,
             Self::BeyondEnd { .. } => BEYOND_END,
             Self::Ended(code) => *code,
-            // Shells distinguish a missing program from a file that is no program in this way.
+            // Like shells, distinguishes a missing program from a file that cannot be executed.
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Start { .. } => 126,
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
@@ -179,7 +179,7 @@ impl Failure {
             Self::Serve(error) if error.is_usage() => USAGE,
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
-            // The reader of the pipe has seen enough.
+            // The reader has closed the pipe.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
             | Self::Sync(_)
@@ -196,7 +196,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether nothing is to be printed: it has been printed already, or the reader is gone.
+    /// Returns whether nothing is to be printed: it has already been printed, or the reader is gone.
     pub fn is_silent(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
@@ -205,7 +205,7 @@ impl Failure {
         }
     }
 
-    /// The service's own words, where there are any.
+    /// Returns the problem document of the service, if there is one.
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match self {
             Self::Rejected(problem) | Self::Conflict { problem, .. } => Some(problem),
@@ -213,13 +213,13 @@ impl Failure {
         }
     }
 
-    /// Returns the stored value, where the problem has one: `None` where it has not, null where nothing is stored.
+    /// Returns the stored value in the problem: `None` if it has none, null if nothing is stored.
     pub fn actual(&self) -> Option<&Value> {
         self.problem()?.members.get("actual")
     }
 }
 
-/// The code of a backend's error: that of the service's answer, where one is behind it.
+/// The code of a backend's error: that of the service's answer, if it was caused by one.
 fn code_of_backend(error: &StoreError) -> u8 {
     match error {
         StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => UNAVAILABLE,
@@ -232,7 +232,7 @@ fn code_of_backend(error: &StoreError) -> u8 {
     }
 }
 
-/// The one table from the service's statuses to exit codes.
+/// The single table from the service's statuses to exit codes.
 fn code_of_status(status: u16) -> u8 {
     match status {
         400 | 405 | 406 | 411..=415 | 431 => USAGE,

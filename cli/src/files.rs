@@ -11,16 +11,16 @@ use nameservice_files::{Files, Options};
 
 use crate::failure::Failure;
 
-/// What may be missing where data is opened.
+/// What to do if the data to be opened is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It is created.
+    /// Create it.
     Create,
-    /// That is an error, and nothing is created.
+    /// Fail, and create nothing.
     Reject,
 }
 
-/// Names the file in a feed's directory that says what the feed follows.
+/// The name of the file in a feed's directory that records what the feed follows.
 const FOLLOWS: &str = "follows";
 
 /// Files that can be served.
@@ -32,7 +32,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Opens files. Their feed is kept in `feed`, where that is given; else it begins with this process.
+    /// Opens files. Their feed is kept in `feed`, if given; otherwise it begins with this process.
     pub async fn open(
         place: nameservice::Place,
         missing: Missing,
@@ -56,7 +56,7 @@ impl Stored {
     }
 }
 
-/// Opens the log of a feed. It must be of these files, and of nothing else: what is not among them is removed from it.
+/// Opens the log of a feed. The log must be of exactly these files: records that are not among them are removed from it.
 fn open_feed(directory: &Path, followed: &str, retention: Option<Duration>) -> Result<Embedded, Failure> {
     let marker = directory.join(FOLLOWS);
     match fs::read_to_string(&marker) {
@@ -72,7 +72,7 @@ fn open_feed(directory: &Path, followed: &str, retention: Option<Duration>) -> R
             let is_used = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
             if is_used {
                 return Err(Failure::Usage(format!(
-                    "{} holds something else than a change feed of files: choose another directory with --feed-data",
+                    "{} contains something other than a change feed of files: choose another directory with --feed-data",
                     directory.display()
                 )));
             }
@@ -100,7 +100,7 @@ mod tests {
         drop(open_feed(&feed, "file:///a", None).unwrap());
         let other = open_feed(&feed, "file:///b", None).unwrap_err();
         assert!(other.to_string().contains("file:///a"), "{other}");
-        // The data of a nameservice is not taken for a feed: it would be emptied.
+        // The data directory of a nameservice is not accepted as a feed: it would be emptied.
         let data = directory.path().join("data");
         drop(Embedded::open(&data, LogOptions::default()).unwrap());
         let taken = open_feed(&data, "file:///a", None).unwrap_err();

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// How long a key set may take to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a key set is used before it is fetched again: issuers publish a new key well before they sign with it, and
-/// withdraw one when it must not be used any more.
+/// withdraw one when it may no longer be used.
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// A key set has a few keys, of less than a kilobyte each.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -59,7 +59,7 @@ impl fmt::Debug for KeyUrl {
 #[async_trait]
 impl KeySource for KeyUrl {
     async fn read(&self) -> Result<String, BoxError> {
-        // Before the answer: an issuer that is down is asked again as late as one that answers.
+        // Before the answer, so that an issuer that is down is not asked more often than one that answers.
         self.touch();
         let request =
             http::Request::get(&self.path).header(http::header::ACCEPT, "application/json").body(Default::default())?;

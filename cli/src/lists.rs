@@ -1,4 +1,4 @@
-//! Lists in four forms: a table for people; one JSON document, one JSON value a line, or CSV for programs.
+//! Lists in four formats: a table for people; one JSON document, one JSON value per line, or CSV for programs.
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -15,13 +15,13 @@ pub enum Format {
     Table,
     /// The service's answer, as one JSON document; --json is the same
     Json,
-    /// One JSON value a line for each entry
+    /// One JSON value per line for each entry
     Ndjson,
     /// Comma-separated values, with a line of titles
     Csv,
 }
 
-/// In which form a list is wanted.
+/// The format of a list.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct FormatArgs {
     /// How to print the list [default: table]
@@ -30,7 +30,7 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// The form, which --json may have named too.
+    /// Returns the format, which may also be set by --json.
     pub fn wanted(self, output: Output) -> Result<Format, Failure> {
         match (self.format, output.is_json()) {
             (None, false) => Ok(Format::Table),
@@ -61,7 +61,7 @@ pub const RECORDS: &[Column] = &[
     ("updated_at", "/updated_at"),
 ];
 
-/// The columns of records of which only a summary was asked for.
+/// The columns of summaries of records.
 pub const SUMMARIES: &[Column] = &[
     ("address", "/address"),
     ("kind", "/kind"),
@@ -90,7 +90,7 @@ pub const CHANGES: &[Column] = &[
     ("payload", "/payload"),
 ];
 
-/// Prints entries as they come: lines of JSON, or CSV under one line of titles.
+/// Prints entries as they are read: lines of JSON, or CSV under one line of titles.
 #[derive(Debug)]
 pub struct Entries {
     format: Format,
@@ -99,12 +99,12 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Returns a printer of entries that nothing was printed of.
+    /// Returns a printer that has printed nothing yet.
     pub fn new(format: Format, columns: &'static [Column]) -> Self {
         Self { format, columns, has_begun: false }
     }
 
-    /// Prints entries where the form is one of lines for programs; true if it is.
+    /// Prints entries if the format is one of lines for programs; returns whether it is.
     pub fn print(&mut self, entries: &[Value]) -> Result<bool, Failure> {
         let text = match self.format {
             Format::Table | Format::Json => return Ok(false),
@@ -119,7 +119,7 @@ impl Entries {
     }
 }
 
-/// Prints a list that is whole.
+/// Prints a complete list.
 pub fn print(
     format: Format,
     columns: &'static [Column],
@@ -148,7 +148,7 @@ fn csv(titles: &[Column], columns: &[Column], entries: &[Value]) -> Result<Strin
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A value as a cell: texts without quotes, nothing for what is absent or null, JSON for what has members.
+/// A value as a cell: strings without quotes, nothing for an absent value or null, JSON for arrays and objects.
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

@@ -44,7 +44,7 @@ impl Older {
                 )));
             }
         };
-        // One that is none of these is named now, not when it is first needed.
+        // Read once, so that a place that cannot be read is reported now, and not when it is first needed.
         drop(source.read().await?);
         Ok(Self { source, place: place.to_string() })
     }
@@ -77,7 +77,7 @@ impl Older {
                 "legacy-pending",
                 Severity::Warning,
                 &left.pending,
-                "are here in part: whoever was taking them over has stopped",
+                "are only partly taken over: the process that was taking them over has stopped",
                 "`serve --legacy` finishes them when they are next written, `nameservice copy` does now",
             ),
             of(

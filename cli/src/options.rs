@@ -1,4 +1,4 @@
-//! What several commands take from the command line.
+//! Arguments that several commands share.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,15 +9,15 @@ use nameservice_model::Address;
 /// Severities of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What failed
+    /// Failures
     Error,
-    /// And what needs attention
+    /// Also what needs attention
     Warn,
-    /// And one line a request
+    /// Also one line per request
     Info,
-    /// And why requests were rejected
+    /// Also why requests were rejected
     Debug,
-    /// And the details of every step
+    /// Also the details of every step
     Trace,
 }
 
@@ -43,7 +43,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Which nameservice is meant.
+/// The nameservice to use.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection options")]
 pub struct TargetArgs {
@@ -55,7 +55,7 @@ pub struct TargetArgs {
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
     pub fluree_config: Option<PathBuf>,
     /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
-    // Read from the environment by hand, so that a table named on the command line goes before it.
+    // Read from the environment by hand, so that a table on the command line takes precedence.
     #[arg(long, global = true, value_name = "URL")]
     pub url: Option<String>,
     /// The bearer token for the service
@@ -73,21 +73,21 @@ pub struct TargetArgs {
     /// The name of the table [default: fluree-nameservice]
     #[arg(long, global = true, value_name = "NAME")]
     pub table: Option<String>,
-    /// The directory or bucket that --at or --fluree-config has named.
+    /// The directory or bucket that --at or --fluree-config names.
     #[arg(skip)]
     pub files: Option<Place>,
-    /// The AWS region that --at has named.
+    /// The AWS region that --at names.
     #[arg(skip)]
     pub region: Option<String>,
-    /// The time limit of one operation that --at has named.
+    /// The time limit of one operation that --at gives.
     #[arg(skip)]
     pub timeout: Option<Duration>,
-    /// Where changes are that the feed no longer holds, as the command has named it.
+    /// The archive of changes that the feed no longer holds, as the command names it.
     #[arg(skip)]
     pub archive: ArchiveArgs,
 }
 
-/// Where changes are that the feed no longer holds.
+/// The archive of changes that the feed no longer holds.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ArchiveArgs {
     /// Read changes that the feed no longer holds from this archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
@@ -105,17 +105,17 @@ pub struct AddressArgs {
 /// A write.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArgs {
-    /// Names this write: repeated with the same key, it is not applied twice
+    /// Identifies this write: if it is repeated with the same key, it is not applied twice
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
 }
 
-/// A write to one record that has nothing to add.
+/// A write to one record without further arguments.
 #[derive(Debug, Args)]
 pub struct WriteArgs {
     /// The record
     pub address: Address,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }

@@ -40,12 +40,12 @@ impl Output {
         self.json
     }
 
-    /// Prints an answer to programs alone.
+    /// Prints an answer only for programs.
     pub fn json_only(self, answer: &Value) -> Result<(), Failure> {
         if self.json { print(&format!("{answer:#}")) } else { Ok(()) }
     }
 
-    /// Prints an answer of the service: as it is, or in the words given.
+    /// Prints an answer of the service: unchanged for programs, or in the given words.
     pub fn answer(self, answer: &Value, words: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { print(&format!("{answer:#}")) } else { print(&words()) }
     }
@@ -58,7 +58,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
-/// Prints to stderr. Where even that is closed, the text is lost.
+/// Prints to stderr. If even that is closed, the text is lost.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -95,13 +95,13 @@ fn words_of(failure: &Failure, palette: Palette) -> String {
             Some(name) => vec![text(name)],
             None => Vec::new(),
         };
-        // Some details name them all.
+        // Not repeated if the detail names them all.
         if texts.iter().any(|text| !problem.detail.contains(text)) {
             let _ = write!(words, "\n  {member}: {}", texts.join(", "));
         }
     }
     let lease = problem.members.get("lease").filter(|lease| !lease.is_null());
-    // The detail of the one names the holder already.
+    // The detail of `LeaseHeld` already names the holder.
     if let Some(lease) = lease.filter(|_| problem.kind() != Some(ProblemKind::LeaseHeld)) {
         let _ = write!(words, "\n  held: {}", lease_words(lease));
     }
@@ -116,15 +116,15 @@ pub fn init_logging(serving: bool, level: Option<LogLevel>, format: LogFormat, t
     let default = if serving { "info" } else { "warn" };
     let of_environment = || std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
     let wanted = level.map(|level| level.as_str().to_owned()).or_else(of_environment);
-    // The engine warns of every rejected condition, which is an outcome like any other; the AWS configuration warns of
-    // every place where it has looked in vain, also when it finds what it needs in the next one.
+    // The engine warns about every failed condition, which is a normal outcome; the AWS configuration warns about every
+    // place where it found nothing, even if it finds what it needs in the next one.
     let filter = EnvFilter::new(format!("dynoxide=error,aws_config=error,{}", wanted.as_deref().unwrap_or(default)));
     let log = fmt::layer().with_writer(io::stderr);
     let log = match format {
         LogFormat::Text => log.boxed(),
         LogFormat::Json => log.json().boxed(),
     };
-    // Rejected only where a log is there already.
+    // Fails only if a log has already been installed.
     let _ = tracing_subscriber::registry().with(traces.map(Traces::layer)).with(log.with_filter(filter)).try_init();
 }
 
@@ -148,7 +148,7 @@ pub fn config(config: Option<&Config>) -> String {
     value(&json!(config))
 }
 
-/// Returns a head or an index that is asked for, in words.
+/// Returns a requested head or index in words.
 pub fn reference(value_wanted: &HeadValue) -> String {
     value(&json!(value_wanted))
 }
@@ -180,7 +180,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// A change in a line: position, time, address, what has changed, how, its watermark, and what is there now.
+/// A change in one line: position, time, address, what changed and how, the watermark, and the new value.
 pub fn change(change: &Change) -> String {
     change_line(&json!(change), Palette::stdout())
 }
@@ -235,7 +235,7 @@ fn lease_words(lease: &Value) -> String {
     words
 }
 
-/// What came of the operations of a transaction, a line each.
+/// The outcomes of the operations of a transaction, one line each.
 pub fn results(operations: &[Option<Operation>], results: &[OperationResult]) -> String {
     let mut table = plain_table();
     table.set_header(["OPERATION", "ADDRESS", "RESULT", "CURRENT"]);
@@ -258,7 +258,7 @@ pub fn results(operations: &[Option<Operation>], results: &[OperationResult]) ->
     lines(table)
 }
 
-/// What the doctor has found: two lines each, what is wrong and what becomes of it.
+/// The findings of the doctor, two lines each: what is wrong, and what is or should be done about it.
 pub fn findings(findings: &[Finding]) -> String {
     let mut table = plain_table();
     table.set_header(["SEVERITY", "CODE", "ADDRESS", "FOUND"]);
@@ -309,7 +309,7 @@ fn split_state(payload: &Value) -> (Option<String>, Option<Value>) {
     (state.as_ref().and_then(Value::as_str).map(clean), rest)
 }
 
-/// A whole record, a line for each thing to know.
+/// A whole record, in several lines.
 pub fn record(record: &Record) -> String {
     record_rows(&json!(record))
 }
@@ -351,7 +351,7 @@ fn record_rows(record: &Value) -> String {
     lines(table)
 }
 
-/// Records, a line each, as far as they are known.
+/// Records, one line each, with the members that were read.
 pub fn records(records: &[Value]) -> String {
     let full = records.iter().any(|record| record.get("status").is_some());
     let mut table = plain_table();
@@ -374,7 +374,7 @@ pub fn records(records: &[Value]) -> String {
     lines(table)
 }
 
-/// Hits of a search, one a line.
+/// Hits of a search, one per line.
 pub fn hits(hits: &[Value]) -> String {
     let mut table = plain_table();
     table.set_header(["ADDRESS", "KIND", "STATE", "FOUND IN"]);
@@ -394,7 +394,7 @@ fn kind(record: &Value) -> String {
     }
 }
 
-/// A head or an index in a line of many: `t 5 bafy…fbzdi`.
+/// A head or an index, abbreviated: `t 5 bafy…fbzdi`.
 fn short(value: &Value) -> String {
     const END: usize = 6;
     let Some(id) = value["id"].as_str() else { return "-".into() };
@@ -414,7 +414,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// Control characters could make a terminal do things.
+/// Escapes control characters, which could control a terminal.
 pub fn clean(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Colours, where the reader is a terminal that wants them: `NO_COLOR` and `CLICOLOR` are obeyed.
+//! Colours, if the output is a terminal that wants them: `NO_COLOR` and `CLICOLOR` are respected.
 
 use std::io;
 
@@ -38,7 +38,7 @@ impl Palette {
         self.paint(AnsiColor::Green.on_default(), text)
     }
 
-    /// What somebody should look at.
+    /// What needs attention.
     pub fn notable(self, text: &str) -> String {
         self.paint(AnsiColor::Yellow.on_default(), text)
     }

@@ -1,4 +1,4 @@
-//! Progress of what takes long, for a person: on stderr, and only where that is a terminal.
+//! Progress of long operations, for people: on stderr, and only if that is a terminal.
 
 use std::{
     fmt::Write,
@@ -14,10 +14,10 @@ use nameservice_sync::{Found, Reading, Result as SyncResult, Source, report::Rec
 use crate::output::Output;
 
 const TICK: Duration = Duration::from_millis(250);
-/// How many characters the bar itself has.
+/// The width of the bar itself, in characters.
 const WIDTH: usize = 20;
 
-/// Returns whether somebody looks.
+/// Returns whether progress should be shown.
 pub(crate) fn is_wanted(output: Output) -> bool {
     !output.is_json() && stderr().is_terminal()
 }
@@ -34,7 +34,7 @@ pub(crate) enum Unit {
     Bytes,
 }
 
-/// A line with what is done now, how much of it, how fast, and how long it will take. It goes with the value.
+/// A line with the current operation, its progress, its rate and the remaining time. Dropping it removes the line.
 #[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
 
@@ -51,7 +51,7 @@ impl Bar {
                 elapsed: state.elapsed(),
                 left: state.eta(),
             };
-            // Text in memory takes everything.
+            // Writing to a string cannot fail.
             let _ = text.write_str(&counts.words(unit));
         };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}{counted}{msg}") {
@@ -62,12 +62,12 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows how far it is.
+    /// Shows the progress.
     pub(crate) fn show(&self, progress: Progress) {
         self.show_with(progress, "");
     }
 
-    /// Shows how far it is, and something more.
+    /// Shows the progress, and further text.
     pub(crate) fn show_with(&self, Progress { done, total }: Progress, more: impl Into<String>) {
         if self.0.is_finished() {
             return;
@@ -80,7 +80,7 @@ impl Bar {
         self.0.set_message(more.into());
     }
 
-    /// Takes the line away before something else is printed.
+    /// Removes the line before something else is printed.
     pub(crate) fn end(&self) {
         self.0.finish_and_clear();
     }
@@ -134,7 +134,7 @@ impl Counts {
     }
 }
 
-/// A source that shows how much of it was read.
+/// A source that shows the progress of reading it.
 pub(crate) struct Shown<'a> {
     source: &'a dyn Source,
     bar: &'a Bar,
@@ -218,7 +218,7 @@ mod tests {
                 Some(4 << 20),
                 ": ███████████████░░░░░ 3.00 MiB of 4.00 MiB, 75 %, 480 B/s, 9s left",
             ),
-            // Records that are written while others are copied.
+            // More than the total: records that were created during the copy.
             (Unit::Records, 7, Some(6), ": ████████████████████ 7 of 6 records, 100 %, 480/s, 9s left"),
             (Unit::Changes, 40, None, ": 40 changes, 480/s, 3s"),
             (Unit::Records, 0, Some(0), ": ████████████████████ 0 of 0 records, 100 %, 480/s, 9s left"),

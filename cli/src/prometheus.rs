@@ -1,4 +1,4 @@
-//! `GET /metrics`: what the service counts and measures, as text for Prometheus. docs/metrics.md has the table.
+//! `GET /metrics`: the metrics of the service, as text for Prometheus. docs/metrics.md has the table.
 
 use std::{
     io,
@@ -25,7 +25,7 @@ use crate::upstream::Upstream;
 const SECONDS: [f64; 14] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
 const UNITS: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 const GROUPS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2048.0];
-/// Durations are kept one by one until they are put into their buckets this often, or when they are asked for.
+/// How often durations, which are kept one by one until then, are put into their buckets; also done when they are read.
 const UPKEEP: Duration = Duration::from_secs(5);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -92,7 +92,7 @@ fn describe() {
     );
     describe_histogram!("nameservice_log_commit_commands", "Commands in a group of the embedded log");
     describe_counter!("nameservice_log_commit_failures_total", "Groups that the embedded log did not take");
-    describe_gauge!("nameservice_projection_position", "The position of the feed that a read model has come to");
+    describe_gauge!("nameservice_projection_position", "The position of the feed that a read model has reached");
     describe_gauge!("nameservice_projection_lag_changes", "Changes of the feed that a read model does not have yet");
     describe_gauge!(
         "nameservice_projection_lag_seconds",
@@ -106,7 +106,7 @@ fn describe() {
     );
 }
 
-/// What the gauges are read from.
+/// The sources of the gauges.
 #[derive(Clone)]
 pub(crate) struct Sampled {
     app: App,
@@ -114,7 +114,7 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// Returns a service, and what it is a replica of.
+    /// Returns the gauges of a service and, if it is a replica, of its upstream.
     pub(crate) fn new(app: App, upstream: Option<Upstream>) -> Self {
         Self { app, upstream }
     }
@@ -129,8 +129,8 @@ pub(crate) fn router(sampled: Sampled) -> Router {
     Router::new().route("/metrics", get(text)).with_state(sampled)
 }
 
-/// Puts durations into their buckets for as long as the process runs, on a thread of its own: while the runtime of the service
-/// has any timer, its threads arm one of the kernel's whenever they wait for a request.
+/// Puts durations into their buckets for as long as the process runs. This is on a thread of its own, since with any timer in the
+/// runtime of the service, its threads would set a timer of the kernel whenever they wait for a request.
 fn keep_up(recorder: &'static PrometheusHandle) {
     let run = || {
         loop {
@@ -174,7 +174,7 @@ mod tests {
         let described = names(here);
         assert!(described.len() >= 10, "{described:?}");
         let page = include_str!("../../docs/metrics.md");
-        // Those of functions have a table of their own: shared/lambda/src/emf.rs compares it.
+        // The metrics of functions have a table of their own, which shared/lambda/src/emf.rs checks.
         let (page, _) = page.split_once("## On AWS").unwrap();
         let table: String = page.lines().filter(|line| line.starts_with("| `nameservice_")).collect();
         assert_eq!(names(&table), described);

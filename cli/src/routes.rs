@@ -1,4 +1,4 @@
-//! The table of contents of the service: every route that one machine serves.
+//! All routes that one machine serves.
 
 use nameservice_http::{App, Route};
 use utoipa::openapi::OpenApi;
@@ -53,8 +53,8 @@ mod tests {
 
     use super::*;
 
-    /// Functions that are not mounted: the router itself answers what one answers behind a gateway, and the others are not
-    /// called over HTTP.
+    /// Functions that are not mounted: `not_found`, since the router itself does its work, and those that are not called over
+    /// HTTP.
     const NOT_MOUNTED: [&str; 5] = ["feed_archive", "not_found", "search_sink", "stream_consumer", "view_projector"];
 
     #[test]

@@ -49,13 +49,13 @@ use crate::{
 pub use args::ServeArgs;
 pub use error::ServeError;
 
-/// Where the data is unless the command line says otherwise.
+/// The default data directory.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
-/// Where the change feed of files is kept unless the command line says otherwise.
+/// The default directory of the change feed of files.
 const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long reads may: one that waits for changes would wait for nothing.
+/// The same for reads: one that waits for changes would wait for nothing.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -81,22 +81,22 @@ pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Se
     start_with(listener, app, Settings { nudge, ..Settings::default() })
 }
 
-/// How a service is served.
+/// The settings of a service.
 #[derive(Default)]
 struct Settings {
-    /// Called after every write.
+    /// Notified after every write.
     nudge: Option<Nudge>,
     /// Which web pages may use it.
     cors: Option<CorsLayer>,
-    /// Below which path it is.
+    /// The path that it is served below.
     base_path: Option<BasePath>,
     /// What it is a replica of.
     upstream: Option<Upstream>,
-    /// Without metrics.
+    /// Whether to serve no metrics.
     unmeasured: bool,
-    /// With a span for each request.
+    /// Whether to make a span for each request.
     traced: bool,
-    /// Its writes are continued by who reads the table's stream.
+    /// Whether a consumer of the table's stream continues the traces of writes.
     is_continued: bool,
 }
 
@@ -110,13 +110,12 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     });
     let shutdown = app.shutdown();
     let front = Front {
-        // Open to everybody on this machine, not to a web page whose name was made to point here: its requests carry that
-        // name as their host.
+        // An open service must not be open to web pages by DNS rebinding: their requests carry another name as their host.
         is_local: app.is_open() && address.ip().is_loopback(),
         nudge,
         shutdown: shutdown.clone(),
     };
-    // Whoever reaches loopback may know how much the service does; others have a listener of their own.
+    // Callers that reach loopback may read the metrics; for others there is a separate listener.
     let sampled = || Sampled::new(app.clone(), upstream.clone());
     let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(sampled()));
     let (names, feed) = (Arc::<dyn NameService>::from_ref(&app), Arc::<dyn ChangeFeed>::from_ref(&app));
@@ -141,17 +140,18 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     }
     let stopping = shutdown.clone();
     let server = tokio::spawn(async move {
-        // Made once: a router as such is made anew for every connection, and kept by it.
+        // Converted once: otherwise the router is converted for every connection, which keeps the result.
         let router = router.into_make_service();
         axum::serve(listener, router).with_graceful_shutdown(async move { stopping.begun().await }).await
     });
     Ok(Service { address, base, shutdown, server })
 }
 
-/// What stands before the service on one machine. It is one layer: each costs every request several allocations.
+/// The state of the layer in front of the service. There is only one, since each layer costs every request several
+/// allocations.
 #[derive(Clone)]
 struct Front {
-    /// Only requests for a name of this machine are answered.
+    /// Whether only requests for a name of this machine are answered.
     is_local: bool,
     nudge: Option<Nudge>,
     shutdown: Shutdown,
@@ -169,15 +169,15 @@ async fn receive(State(front): State<Front>, request: Request, next: Next) -> Re
     }
     let is_write = !request.method().is_safe();
     let response = next.run(request).await;
-    // Also after a rejection, which may be the answer to an attempt that was applied.
+    // Also after a rejection, since an earlier attempt of the same write may have been applied.
     if let Some(nudge) = front.nudge.filter(|_| is_write) {
         nudge.give();
     }
     response
 }
 
-/// A reader that waits for changes would keep the service from stopping, and wait for nothing. (Streams end by
-/// themselves.)
+/// Ends a read when the service stops: a reader that waits for changes would keep the service from stopping, and wait for
+/// nothing. (Streams end on their own.)
 async fn until_the_service_stops(shutdown: &Shutdown, answer: impl Future<Output = Response>) -> Response {
     tokio::select! {
         response = answer => response,
@@ -200,12 +200,12 @@ fn is_local(host: &str) -> bool {
 }
 
 impl Service {
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it is, without a slash at the end.
+    /// The URL of the service, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.base.as_ref().map_or("", BasePath::as_str))
     }
@@ -235,7 +235,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         (None, true) => Place::Memory,
         (None, false) => Place::Data(Path::new(".").join(DEFAULT_DATA)),
     };
-    // Everything that the command line can get wrong comes before anything is opened.
+    // Mistakes on the command line are reported before anything is opened.
     let auth = auth(&args).await?;
     let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
     let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
@@ -259,7 +259,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         Place::Files(place) => {
             let feed = args.feed_data.clone().unwrap_or_else(|| Path::new(".").join(DEFAULT_FEED_DATA));
             let stored = Stored::open(place, Missing::Create, (!args.memory).then_some(feed), retention).await?;
-            // The feed follows from now on, whether anybody reads it or not.
+            // The feed follows the files from now on, whether it is read or not.
             stored.names.compare().await.map_err(|source| Failure::Files(source.into()))?;
             Opened::Files(stored)
         }
@@ -275,7 +275,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             consuming(&args, table)
         }
     };
-    // Whoever reads the stream instead cannot say in this process that there is none.
+    // If another process reads the stream, it cannot report in this one that there is none.
     let waiting = match &opened {
         Opened::Table(table)
             if consuming.is_none() && consumer::name_missing_stream(&table.source, &table.feed).await =>
@@ -307,12 +307,12 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let is_continued = matches!(opened, Opened::Table(_));
     let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced, is_continued };
     let service = start_with(listener, app, settings)?;
-    // A service in the background may have no stdout any more.
+    // A service in the background may no longer have a stdout.
     let _ = output::print(&greeting(&args, &service, &opened));
 
     stop.await;
     output::note("stopping");
-    // In this order: what was answered is in the feed.
+    // In this order, so that every write that was answered is in the feed.
     service.stop().await;
     if let Some(metrics) = metrics {
         metrics.abort();
@@ -323,7 +323,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(consuming) = consuming {
         consuming.stop().await;
     }
-    // Waits for the writer of the log, which must not be done on a thread that serves.
+    // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
     Ok(())
 }
@@ -372,12 +372,12 @@ async fn run_replica(
     if let Some(metrics) = metrics {
         metrics.abort();
     }
-    // Waits for the writer of the log, which must not be done on a thread that serves.
+    // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop((upstream, names))).await;
     Ok(())
 }
 
-/// Starts the consumer of the table's stream, where this process shall be it. The embedded backend needs none.
+/// Starts the consumer of the table's stream, if this process is to run it. The embedded backend needs none.
 fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
     let pace = match table.place() {
         _ if args.no_consumer => return None,
@@ -447,9 +447,9 @@ fn signal() -> Result<impl Future<Output = ()>, ServeError> {
     })
 }
 
-/// Where it listens, and commands to paste.
+/// The greeting: where the service listens, and commands to paste.
 fn greeting(args: &ServeArgs, service: &Service, opened: &Opened) -> String {
-    // As the program was called: it need not be on the path.
+    // The program as it was called, since it need not be on the path.
     let program = std::env::args().next().unwrap_or_else(|| "nameservice".into());
     let default = SocketAddr::from(([127, 0, 0, 1], 8080));
     let is_default = service.address() == default && args.base_path.is_none();

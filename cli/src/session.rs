@@ -1,4 +1,4 @@
-//! What a command works with.
+//! The session of a command.
 
 use std::ops::Deref;
 
@@ -15,7 +15,7 @@ use crate::{
     output::Output,
 };
 
-/// What a command works with.
+/// The session of a command.
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) output: Output,
@@ -26,14 +26,14 @@ impl Session {
         Ok(Self { client: target.client(missing).await?, output: Output::new(json) })
     }
 
-    /// Sends a request and reads its answer, which stays as the service wrote it for those who print it.
+    /// Sends a request and reads its answer. The JSON is kept as the service wrote it, to be printed.
     pub(crate) async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<Answer<T>, Failure> {
         let json: Value = self.client.send(&request).await?;
         let value = T::deserialize(&json).map_err(|error| Failure::BadAnswer(error.into()))?;
         Ok(Answer { json, value })
     }
 
-    /// The record as it is, or as much of it as these concerns.
+    /// Returns the record, or only the given concern of it.
     pub(crate) async fn record(
         &self,
         address: &Address,
@@ -43,7 +43,7 @@ impl Session {
     }
 }
 
-/// An answer: its JSON as it came, and what it means.
+/// An answer: the received JSON, and its value.
 pub(crate) struct Answer<T> {
     pub(crate) json: Value,
     pub(crate) value: T,
@@ -57,7 +57,7 @@ impl<T> Deref for Answer<T> {
     }
 }
 
-/// The error of an answer that lacks a part which it always has.
+/// The error for an answer that lacks a part that it always has.
 pub(crate) fn incomplete(part: &'static str) -> Failure {
     Failure::BadAnswer(format!("it has no `{part}`").into())
 }

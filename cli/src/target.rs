@@ -27,7 +27,7 @@ use crate::{
     output, routes,
 };
 
-/// How long a table may take to answer before that is printed.
+/// How long a table may take to answer before a notice is printed.
 const NOTICE_AFTER: Duration = Duration::from_millis(900);
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
@@ -68,10 +68,10 @@ pub struct Local {
     directory: Option<PathBuf>,
 }
 
-/// Which table is meant, and how it is reached.
+/// The table, and how it is reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableOptions<'a> {
-    /// Its name; by default, that which Fluree uses.
+    /// Its name; by default, the one that Fluree uses.
     pub name: Option<&'a str>,
     /// The AWS region; by default, that of the environment or the profile.
     pub region: Option<&'a str>,
@@ -93,7 +93,7 @@ pub struct Table {
 }
 
 impl TargetArgs {
-    /// Returns the same with the URL of `--at` as what it names.
+    /// Returns the arguments with the URL of `--at` resolved to the place that it names.
     pub fn resolved(mut self) -> Result<Self, Failure> {
         let at = match (self.at.take(), self.fluree_config.take()) {
             (at, None) => at,
@@ -118,7 +118,7 @@ impl TargetArgs {
         Ok(self)
     }
 
-    /// The place that the command line names, as the library opens it.
+    /// The place that the command line names, in the library's terms.
     pub fn library_place(&self) -> Result<nameservice::Place, Failure> {
         if let Some(place) = &self.at {
             return Ok(place.clone());
@@ -139,12 +139,12 @@ impl TargetArgs {
         })
     }
 
-    /// Which table is meant, and how it is reached.
+    /// The table, and how it is reached.
     pub fn table_options(&self) -> TableOptions<'_> {
         TableOptions { name: self.table.as_deref(), region: self.region.as_deref(), timeout: self.timeout }
     }
 
-    /// The URL of the service that is meant where no table is named.
+    /// The URL of the service, if no table is named.
     fn service_url(&self) -> Result<String, Failure> {
         if self.table.is_some() {
             return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
@@ -170,13 +170,13 @@ impl TargetArgs {
         Ok(place)
     }
 
-    /// A client of what the command line names.
+    /// Returns a client of the nameservice that the command line names.
     pub async fn client(&self, missing: Missing) -> Result<Client, Failure> {
         let archive = self.archive.open().await?;
         let Some(place) = self.place()? else {
             let url = self.service_url()?;
             let Some(archive) = archive else { return client::remote(&url, self.token.clone()) };
-            // What the service no longer holds is read here: a service in this process over that one.
+            // The archive is read by this process: a local service over the remote one.
             let names = Arc::new(client::remote(&url, self.token.clone())?);
             let app = with_archive(App::new(names.clone(), names, Auth::Open), Some(archive));
             return client::in_process(service(routes::router(), app));
@@ -190,7 +190,7 @@ impl TargetArgs {
 }
 
 impl Opened {
-    /// Opens the data of a place. A DynamoDB table need not exist yet. Changes can be read for `retention`, where that is
+    /// Opens the data of a place. A DynamoDB table need not exist yet. Changes can be read for `retention`, if that is
     /// given.
     pub async fn open(
         place: Place,
@@ -260,7 +260,7 @@ fn of_fluree(path: &Path) -> Result<nameservice::Place, Failure> {
 }
 
 impl Local {
-    /// Opens a directory. That reads all of its log: not on a thread that serves.
+    /// Opens a directory. This reads the whole log, so it does not run on an async worker thread.
     pub async fn open(directory: PathBuf, missing: Missing, options: Options) -> Result<Self, Failure> {
         let path = directory.clone();
         let opened = tokio::task::spawn_blocking(move || match missing {
@@ -324,7 +324,7 @@ impl Table {
         }
     }
 
-    /// Creates the table and its feed's where there is none; reports what existing ones lack.
+    /// Creates the table and that of its feed if they are missing; reports what existing ones lack.
     pub async fn ensure(&self) -> Result<TableReport, Failure> {
         let ensured = self.noticed(self.store.ensure_table()).await;
         let mut report = ensured.map_err(|source| self.unusable(source, ""))?;
@@ -333,7 +333,7 @@ impl Table {
         Ok(report)
     }
 
-    /// Reports what the tables lack, and creates none: in AWS a table costs money, and is created on purpose only.
+    /// Reports what the tables lack, and creates none: in AWS a table costs money, and is only created explicitly.
     pub async fn check(&self) -> Result<TableReport, Failure> {
         self.ping().await?;
         let mut report = self.store.check_table().await.map_err(|source| self.unusable(source, ""))?;
@@ -350,7 +350,7 @@ impl Table {
 
     async fn ping(&self) -> Result<(), Failure> {
         let hint = |error: &StoreError| match error {
-            // It has not answered: nothing is known about the table.
+            // Without an answer, nothing is known about the table.
             StoreError::Unavailable { .. } => "",
             _ => "; if it does not exist, `nameservice init` with the same options makes it",
         };
@@ -360,7 +360,7 @@ impl Table {
         })
     }
 
-    /// Says so where the table does not answer soon: attempts are repeated for several seconds.
+    /// Prints a notice if the table does not answer soon: attempts are repeated for several seconds.
     async fn noticed<T>(&self, request: impl Future<Output = T>) -> T {
         notice_after(NOTICE_AFTER, request, || {
             output::note(&format!("{} does not answer yet; still trying", self.describe()));
@@ -394,7 +394,7 @@ async fn notice_after<T>(after: Duration, future: impl Future<Output = T>, notic
     }
 }
 
-/// How AWS is reached: as its own command line finds it.
+/// The configuration of AWS clients, found as the AWS CLI finds it.
 pub(crate) async fn aws_config(region: Option<&str>) -> Result<aws_config::SdkConfig, Failure> {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
     let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);

@@ -3,7 +3,7 @@
 //! A request continues the trace that its `traceparent` names, or begins one. Spans carry operations, outcomes and durations, and
 //! no payloads, tokens or addresses of records.
 //!
-//! A row of the table has no place for the trace of its writer. It has the id of the call, which is a trace of its own
+//! A row of the table cannot hold the trace of its writer. It has the id of the call, from which a separate trace is derived
 //! ([`RequestId::traceparent`]): the span of the write links to it, and the consumer of the stream continues it.
 
 use std::{collections::HashMap, fmt, time::Duration};
@@ -45,11 +45,11 @@ use crate::failure::Failure;
 
 /// The name of this program in traces, unless `OTEL_SERVICE_NAME` gives another one.
 const SERVICE: &str = "nameservice";
-/// Where collectors take traces.
+/// The path at which collectors accept traces.
 const PATH: &str = "/v1/traces";
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The way to a collector. What was not sent yet is sent by [`Traces::stop`].
+/// Sends traces to a collector. [`Traces::stop`] sends what was not sent yet.
 pub struct Traces {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
@@ -62,7 +62,7 @@ impl fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Returns the way to the collector at this URL. Nothing is sent before there is a span.
+    /// Returns the exporter to the collector at this URL. Nothing is sent before there is a span.
     pub fn to(url: &str) -> Result<Self, Failure> {
         let unusable = |reason: String| Failure::Usage(format!("--otlp: `{url}` cannot be used: {reason}"));
         let parsed = reqwest::Url::parse(url).map_err(|error| unusable(error.to_string()))?;
@@ -90,7 +90,7 @@ impl Traces {
         Ok(Self { provider, tracer })
     }
 
-    /// Returns the layer that makes spans of this program's.
+    /// Returns the layer that exports this program's spans.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: tracing::Subscriber + for<'a> LookupSpan<'a>,
@@ -105,7 +105,7 @@ impl Traces {
 
     /// Sends what was not sent yet.
     pub async fn stop(self) {
-        // It waits for the collector, which must not be done on a thread that serves.
+        // The shutdown waits for the collector, so it must not run on an async worker thread.
         let stopped = tokio::task::spawn_blocking(move || self.provider.shutdown()).await;
         if let Ok(Err(error)) = stopped {
             tracing::warn!(%error, "some traces were not sent");
@@ -113,7 +113,7 @@ impl Traces {
     }
 }
 
-/// Sends on the program's own runtime and with its own TLS: the exporter calls it from a thread without either.
+/// Sends on the program's runtime and with its TLS: the exporter calls it from a thread that has neither.
 #[derive(Clone, Debug)]
 struct Sender {
     client: reqwest::Client,
@@ -138,8 +138,8 @@ impl HttpClient for Sender {
     }
 }
 
-/// Makes a span of every request that a finished service answers. With `is_continued` somebody reads the stream of the table that it
-/// writes to: then the span of a write has a link to the trace in which that goes on.
+/// Makes a span of every request that a finished service answers. With `is_continued`, a consumer reads the stream of the table:
+/// then the span of a write links to the trace in which the consumer continues.
 pub(crate) fn trace_requests(service: Router, is_continued: bool) -> Router {
     service.layer(from_fn(move |request: Request, next: Next| traced(request, next, is_continued)))
 }
@@ -162,7 +162,7 @@ async fn traced(mut request: Request, next: Next, is_continued: bool) -> Respons
         http.response.status_code = Empty,
         nameservice.call = Empty,
     );
-    // Without a valid one the trace begins here.
+    // Without a valid context the trace begins here.
     let _ = span.set_parent(TraceContextPropagator::new().extract(&Headers(request.headers())));
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
@@ -186,9 +186,9 @@ fn context_of(call: &RequestId) -> Option<Context> {
 
 /// The spans of a batch of the stream, until it is dropped.
 pub(crate) struct Consuming {
-    /// What is done for all of its records together.
+    /// The work for all of its records together.
     pub(crate) batch: Span,
-    /// One for each record that shows which call wrote it, in the trace of that call.
+    /// One for each record with the id of the call that wrote it, in the trace of that call.
     _records: Vec<Span>,
 }
 
@@ -209,7 +209,7 @@ impl Consuming {
                 otel.kind = "consumer",
                 nameservice.call = call.as_str()
             );
-            // Rejected only where nothing makes traces of spans.
+            // Fails only if spans are not exported.
             let _ = record.set_parent(context);
             record.add_link(around.span().span_context().clone());
             Some(record)

@@ -1,4 +1,4 @@
-//! A service that is a replica: reads are answered here, writes by the upstream.
+//! A service that is a replica: it answers reads itself, and forwards writes to the upstream.
 
 use std::{
     sync::Arc,
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// A little longer than a gateway waits for the upstream.
 const TIMEOUT: Duration = Duration::from_secs(35);
-/// How long the answer of a write waits until the replica shows what was written.
+/// How long the answer to a write is delayed until the replica shows what was written.
 const SETTLE: Duration = Duration::from_secs(10);
 /// The headers of a request that go to the upstream.
 const FORWARDED: [HeaderName; 7] = [
@@ -38,11 +38,11 @@ const FORWARDED: [HeaderName; 7] = [
     HeaderName::from_static("tracestate"),
     nameservice_http::REQUEST_ID,
 ];
-/// The headers of an answer that belong to one connection.
+/// The headers of an answer that are hop-by-hop.
 const HOP_BY_HOP: [HeaderName; 4] =
     [header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
 
-/// A replica, and the way to its upstream.
+/// A replica, with the connection to its upstream.
 #[derive(Clone)]
 pub struct Upstream {
     replica: Replica,
@@ -56,12 +56,12 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    /// Returns the way to the upstream of a replica.
+    /// Returns a replica with the connection to its upstream.
     pub fn new(replica: Replica, http: Http) -> Self {
         Self { replica, http: Arc::new(http) }
     }
 
-    /// Returns a service over the replica as that of a replica: it forwards writes, and says how old its reads are.
+    /// Turns a service over the replica into that of a replica: it forwards writes, and reports the age of its reads.
     pub fn layer(&self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(self.clone(), answer))
     }
@@ -71,12 +71,12 @@ impl Upstream {
         gauge!("nameservice_replica_age_seconds").set(self.age().as_secs_f64());
     }
 
-    /// Where it is.
+    /// The URL of the upstream.
     pub fn url(&self) -> &str {
         self.http.url()
     }
 
-    /// How old what is read is at most: since the upstream's last sign, or since the last change that is known.
+    /// The maximum age of reads: since anything was last received from the upstream, or since the last known change.
     fn age(&self) -> Duration {
         self.replica.age().unwrap_or_else(|| {
             let recorded = self.replica.names().view().recorded_at();
@@ -99,7 +99,7 @@ impl Upstream {
             "age": self.age().as_secs(),
             "reason": reason,
         });
-        // Its reads are those of the embedded backend; what it forwards, the upstream may still reject.
+        // Reads are those of the embedded backend. The upstream may still reject what is forwarded.
         let capabilities = Capabilities::from(nameservice_model::Capabilities::ALL);
         axum::Json(json!({ "status": status, "capabilities": capabilities, "replica": replica })).into_response()
     }
@@ -107,7 +107,7 @@ impl Upstream {
 
 async fn answer(State(upstream): State<Upstream>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    // A comparison is a read that sends a document, and so is a query; mutations are rejected where they are run.
+    // Comparisons and GraphQL queries are reads that send a document. Mutations are rejected when they are executed.
     let sends_document = matches!(path, "/v1/changes/compare" | "/graphql");
     let is_read = request.method().is_safe() || request.method() == Method::OPTIONS || sends_document;
     if !is_read {
@@ -128,7 +128,7 @@ async fn answer(State(upstream): State<Upstream>, request: Request, next: Next) 
     response
 }
 
-/// Sends a write to the upstream as it came, and returns its answer once the replica shows what it has written.
+/// Forwards a write to the upstream unchanged, and returns its answer once the replica shows what was written.
 async fn forward(upstream: &Upstream, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
@@ -171,7 +171,7 @@ async fn forward(upstream: &Upstream, request: Request) -> Response {
     response
 }
 
-/// What it means for a write that the upstream has not answered.
+/// Returns the problem for a write that the upstream has not answered.
 fn unanswered(error: TransportError) -> Problem {
     const OPERATION: &str = "write at the upstream";
     let source: Option<BoxError> = Some(error.to_string().into());
@@ -181,7 +181,7 @@ fn unanswered(error: TransportError) -> Problem {
     }
 }
 
-/// Waits until the replica shows what the upstream has answered, so that whoever wrote it reads it here.
+/// Waits until the replica shows what the upstream has answered, so that callers read their own writes here.
 async fn settle(upstream: &Upstream, method: &Method, path: &str, headers: &HeaderMap, body: &Bytes, is_success: bool) {
     let position = headers.get(POSITION).and_then(|value| value.to_str().ok()?.parse().ok());
     if let Some(position) = position {
@@ -193,7 +193,7 @@ async fn settle(upstream: &Upstream, method: &Method, path: &str, headers: &Head
     if !is_success {
         return;
     }
-    // An upstream whose feed follows its writes later does not name a position: the record shows the write.
+    // An upstream whose feed lags behind its writes does not name a position: then the record shows the write.
     let names = upstream.replica.names();
     let until = Instant::now() + SETTLE;
     let wanted = Wanted::of(method, path, serde_json::from_slice(body).ok());
@@ -209,13 +209,13 @@ async fn settle(upstream: &Upstream, method: &Method, path: &str, headers: &Head
     }
 }
 
-/// What a replica shows once it has a write.
+/// The state that a replica shows once it has a write.
 enum Wanted {
-    /// A record with these watermarks, and retracted and protected or not.
+    /// A record with these watermarks and, if known, these flags.
     Record { address: Address, marks: Vec<(ConcernKind, i64)>, retracted: Option<bool>, protected: Option<bool> },
     /// No record.
     Gone(Address),
-    /// It cannot be seen from the answer.
+    /// The answer does not show it.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Values of the command line that are more than text.
+//! Parsers for values of the command line.
 
 use std::{
     fs,
@@ -56,9 +56,9 @@ impl From<RefValue> for HeadValue {
 /// Where in the feed to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
-    /// With what changes from now on.
+    /// With the changes from now on.
     Now,
-    /// With the oldest change that there is.
+    /// With the oldest change that the feed holds.
     Start,
     /// With the change at this position.
     At(u64),
@@ -89,8 +89,8 @@ pub fn retention(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// An address to listen on: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`. Without a host it is this machine's
-/// own address, which others cannot reach.
+/// An address to listen on: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`. Without a host it is the loopback
+/// address, which other machines cannot reach.
 pub fn listen(text: &str) -> Result<SocketAddr, String> {
     let (host, port) = match text.rsplit_once(':') {
         Some(("", port)) => ("127.0.0.1", port),
@@ -147,7 +147,7 @@ pub fn wait(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("it must be 0s to {MAX_WAIT_SECONDS}s"))
 }
 
-/// A duration such as `5m`; `None` for a text that is none.
+/// A duration such as `5m`; `None` for a text that is not one.
 fn duration(text: &str) -> Option<Duration> {
     let span: Span = text.parse().ok()?;
     Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()

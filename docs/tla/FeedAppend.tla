@@ -43,7 +43,7 @@ Deliver(c) ==
     /\ UNCHANGED <<segments, history, counter, done, observed, placed>>
 
 Pending(c) == (first[c]..last[c]) \ placed[c]
-\* What a transaction of k changes brings: the first records of the batch that are not known to be in the feed.
+\* What a transaction of k changes appends: the first records of the batch that are not known to be in the feed.
 Chosen(c, k) == {r \in Pending(c) : Cardinality({earlier \in Pending(c) : earlier < r}) < k}
 PositionOf(c, k, r) == observed[c] + 1 + Cardinality({earlier \in Chosen(c, k) : earlier < r})
 SegmentOf(c, k) == [i \in 1..k |-> CHOOSE r \in Chosen(c, k) : PositionOf(c, k, r) = observed[c] + i]
@@ -52,7 +52,7 @@ KeyOf(c, k) == IF NamesTheLast THEN observed[c] + k ELSE observed[c] + 1
 IsFree(c, k) == counter = observed[c] /\ segments[KeyOf(c, k)] = <<>>
 IsNew(c, k) == Chosen(c, k) \cap Seen = {}
 
-\* Of a segment that would be too large, fewer changes are appended at once: any number may be.
+\* If a segment would be too large, fewer changes are appended at once: any number is possible.
 Transact(c) == \E k \in 1..Chunk :
     /\ k <= Cardinality(Pending(c)) /\ observed[c] + k \in Positions
     /\ (ChecksCounter => IsFree(c, k)) /\ (ChecksSeen => IsNew(c, k))

@@ -1,7 +1,7 @@
 ------------------------------ MODULE FeedTrace ------------------------------
-(* Whether what consumers did and saw is a behaviour of FeedAppend. Each has a log of its own: nobody knows how the steps of    *)
-(* one lie between those of another, nor which transactions were rejected, repeated or applied without a reply. The checker *)
-(* looks for such steps. The .cfg of a trace has its constants; the tests write it (tests/dynamodb/feed/traces.rs).        *)
+(* Whether what consumers did and saw is a behaviour of FeedAppend. Each has its own log: how the steps of one interleave  *)
+(* with those of another is not known, nor which transactions were rejected, repeated or applied without a reply. The      *)
+(* checker looks for such steps. The .cfg of a trace has its constants; the tests write it (tests/dynamodb/feed/traces.rs). *)
 EXTENDS FeedAppend
 
 CONSTANTS
@@ -31,7 +31,7 @@ TraceInit == Init /\ at = [c \in Consumers |-> 0]
 TraceNext == \E c \in Consumers : Delivered(c) \/ Finished(c) \/ Crashed(c) \/ Unlogged(c)
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, at>>
 
-\* Rows are never changed: what the end does not have was never there.
+\* Rows are never changed: what is not there in the end was never there.
 Fits ==
     /\ \A p \in Positions : segments[p] \in {<<>>, Segments[p]}
     /\ \A r \in Stream : history[r] \in {0, Places[r]}

@@ -1,6 +1,6 @@
 ------------------------------- MODULE Lease --------------------------------
 (* The lease of one record and the pushes that are made under it (docs/specification.md, Leases). Processes pause for as *)
-(* long as they like between any two steps, requests arrive late and more than once, and the clock is set as it pleases. *)
+(* long as they like between any two steps, requests arrive late and more than once, and the clock is set arbitrarily.   *)
 EXTENDS Naturals, FiniteSets
 
 CONSTANTS
@@ -8,7 +8,7 @@ CONSTANTS
     Holder,         \* the name that each gives as holder; a process that is started again has its predecessor's
     Ttl, LastTime, LastToken,   \* how long a lease lasts; the bounds of the model
     ChecksToken,    \* FALSE, a planted fault: a push is checked against holder and expiry alone
-    TokensGrow      \* FALSE, a planted fault: who takes over an expired lease, or its own, gets the token that is there
+    TokensGrow      \* FALSE, a planted fault: taking over an expired lease, or the holder's own, keeps the current token
 
 VARIABLES
     now,            \* the service's clock
@@ -16,7 +16,7 @@ VARIABLES
     token,          \* the last token that was given
     claim,          \* the token that each process has been given, 0 before it has one
     owner,          \* for the properties: the process that was given the lease last
-    pushes,         \* the pushes under way: whose, under which token, and when the service began with each
+    pushes,         \* the pushes in flight: whose, under which token, and when the service began with each
     published       \* the processes and tokens under which pushes were applied, with the owner and token of that moment
 vars == <<now, holder, until, token, claim, owner, pushes, published>>
 
@@ -47,7 +47,7 @@ Push(p) ==
     /\ pushes' = pushes \cup {[by |-> p, token |-> claim[p], began |-> now]}
     /\ UNCHANGED <<now, holder, until, token, claim, owner, published>>
 
-\* One transaction applies the push and checks the lease. It leaves the request under way: it may arrive again.
+\* One transaction applies the push and checks the lease. The request stays in flight: it may arrive again.
 Apply(push) ==
     /\ holder = Holder[push.by] /\ until > push.began /\ (ChecksToken => token = push.token)
     /\ published' = published \cup {[by |-> push.by, token |-> push.token, owner |-> owner, current |-> token]}
@@ -59,10 +59,10 @@ Next ==
     \/ \E push \in pushes : Apply(push)
 Spec == Init /\ [][Next]_vars
 
-\* The bound of the model: two pushes under way, three that were applied.
+\* The bound of the model: two pushes in flight, three that were applied.
 Small == Cardinality(pushes) <= 2 /\ Cardinality(published) <= 3
 
-\* Who has been overtaken, by a restart of itself or by another, does not publish, however late its requests arrive.
+\* A process that was overtaken, by its own restart or by another, does not publish, however late its requests arrive.
 NothingUnderAnOvertakenToken == \A push \in published : push.token = push.current
 NothingByAnOvertakenProcess == \A push \in published : push.by = push.owner
 =============================================================================

@@ -7,12 +7,12 @@ EXTENDS Lease, Sequences
 
 CONSTANTS
     Log,        \* calls that begin, and that end with their answer: "done", "rejected" or "none"; in order of time
-    Final       \* the lease in the end: its token, and its holder and expiry while somebody has it
+    Final       \* the lease in the end: its token, and, if it is held, its holder and expiry
 
 VARIABLES
     at,         \* how many events of the log are explained
     doing,      \* the call that each process is making
-    done        \* what has come of it: "nothing" yet, "done" or "rejected"
+    done        \* the outcome of that call: "nothing" yet, "done" or "rejected"
 trace == <<at, doing, done>>
 
 HasMore == at < Len(Log)
@@ -31,7 +31,7 @@ Ended ==
     /\ doing' = [doing EXCEPT ![Event.by] = Idle] /\ done' = [done EXCEPT ![Event.by] = "nothing"]
     /\ at' = at + 1 /\ UNCHANGED vars
 
-\* The clock of the service that takes the call is at the time which it reads.
+\* The clock of the service that takes the call is set to the time that it reads.
 Sets(p) ==
     /\ doing[p] # Idle /\ done[p] = "nothing" /\ now # doing[p].time /\ now' = doing[p].time
     /\ UNCHANGED <<holder, until, token, claim, owner, pushes, published, trace>>

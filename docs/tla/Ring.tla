@@ -13,7 +13,7 @@ CONSTANTS
 
 VARIABLES
     version, ring,  \* the item: how often it was written, and by which calls, the newest first
-    sent,           \* the calls with a request under way: it can arrive whenever it likes, as often as it likes
+    sent,           \* the calls with a request in flight: it can arrive at any time, any number of times
     expected,       \* the version that each call expects
     doubt,          \* whether an attempt of the call had no answer
     answer,         \* what the call's client was told
@@ -52,7 +52,7 @@ LoseRequest(c) ==
 Judged(c) ==
     IF Holds(c) \/ Remembered(c) THEN "updated" ELSE IF doubt[c] /\ AdmitsDoubt THEN "unknown" ELSE "conflict"
 
-\* The table applies or rejects a request that arrives. The reply is lost (it is also when nobody waits), or is taken.
+\* The table applies or rejects a request that arrives. The reply is lost (also when the call is over), or received.
 Arrive(c) ==
     /\ c \in sent
     /\ \/ Holds(c) /\ Write(c) /\ applied' = [applied EXCEPT ![c] = @ + 1]
@@ -67,7 +67,7 @@ Arrive(c) ==
 Next == Foreign \/ \E c \in Calls : Begin(c) \/ LoseRequest(c) \/ Arrive(c)
 Spec == Init /\ [][Next]_vars
 
-\* A late duplicate never applies again; of a call that expects no version, not before four others have written.
+\* A late duplicate never applies again; that of a call that expects no version, not before four writes of others.
 AtMostOnce == "twice" \notin wrong
 \* A conflict was not applied, and never will be.
 NoFalseConflict == \A c \in Calls : answer[c] = "conflict" => applied[c] = 0

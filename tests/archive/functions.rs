@@ -9,11 +9,11 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// What DynamoDB does with the rows of a feed whose time is over: here, of all up to a position.
+/// Deletes all rows of the feed up to a position, as DynamoDB does with expired ones.
 async fn expire(table: &Table, up_to: u64) {
     let items = table.client.scan().table_name(table.feed.table()).into_paginator().items().send();
     for item in items.collect::<Result<Vec<_>, _>>().await.unwrap() {
-        // A guard has its position as an attribute, a segment that of its last change in its key.
+        // A guard holds its position in an attribute; a segment has the position of its last change in its key.
         let position = match item.get("at") {
             Some(at) => at.as_n().unwrap().parse(),
             None => item["position"].as_s().unwrap().parse::<u64>(),
@@ -27,7 +27,7 @@ async fn expire(table: &Table, up_to: u64) {
     }
 }
 
-/// A function as it starts: its handler, the table, and the archive that its environment names, of which it has read nothing.
+/// A freshly started function: its handler over the table and, if given, the archive, of which it has read nothing yet.
 fn function(route: nameservice_http::Route, table: &Table, archive: Option<Archive>) -> Router {
     let feed: Arc<dyn ChangeFeed> = Arc::new(table.feed.clone());
     let feed = match archive {
@@ -103,7 +103,7 @@ async fn bucket_and_feed_answer_as_one_where_the_feed_has_expired() {
     assert_eq!(text.matches("event: change\n").count(), 30, "{text}");
 }
 
-/// The functions' client of S3 against the object store of the others, in the same bucket.
+/// The S3 client of functions against the `object_store` of everything else, in the same bucket.
 #[tokio::test]
 async fn bucket_of_a_function_is_the_bucket_of_others() {
     let Some(endpoint) = endpoint() else { return };

@@ -30,7 +30,7 @@ fn of_a_function(endpoint: &str, bucket: &str) -> Bucket {
     Bucket::new(bucket, format!("{endpoint}/{bucket}"), Signer::new(credentials, "us-east-1", "s3"))
 }
 
-/// The bucket as others open it.
+/// The bucket as everything else opens it.
 fn of_others(endpoint: &str) -> Arc<dyn ObjectStore> {
     let options = BucketOptions::default()
         .endpoint(Some(endpoint.to_owned()))
@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// The archive as others open it.
+    /// The archive as everything else opens it.
     fn of_others(&self) -> Archive {
         let store = endpoint().map_or_else(|| self.memory.clone(), |endpoint| of_others(&endpoint));
         Archive::new(store, &self.folder, "the archive")
@@ -84,7 +84,7 @@ async fn positions(feed: &dyn ChangeFeed, mut after: u64) -> Vec<u64> {
     }
 }
 
-/// What the function does, in an invocation that has the time for it.
+/// Runs one invocation of the function, with enough time left to finish.
 async fn invoke(table: &Table, archive: &Archive) -> nameservice_archive::Archived {
     let archiver = Archiver::new(Arc::new(table.feed.clone()), archive.clone());
     feed_archive::archive(&archiver, Instant::now() + Duration::from_secs(600)).await.unwrap()
@@ -100,7 +100,7 @@ async fn bucket_and_table_hold_the_whole_feed_and_a_lost_epoch_is_a_gap() {
     assert_eq!((first.position, first.changes, first.lost), (end, end, 0));
     assert_eq!(positions(&archive, 0).await, (1..=end).collect::<Vec<_>>());
 
-    // The stream was outrun: what was lost has no positions, and what comes next has others.
+    // As if the stream had expired unread: the lost changes get no positions, and later ones begin a new epoch.
     let epoch = table.feed.begin_epoch().await.unwrap();
     heads(&table, 21, 25).await;
     let second = invoke(&table, &archive).await;
@@ -121,7 +121,7 @@ async fn bucket_objects_are_each_written_by_one_of_many_archivers() {
     let (table, place) = (Table::fresh().await, Place::new());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 40).await;
-    // Functions, and those that `nameservice archive` is.
+    // Archivers as functions run them, and as `nameservice archive` does.
     let archivers = (1..=6).map(|n| {
         let archive = if n % 2 == 0 { place.of_a_function() } else { place.of_others() };
         let archiver = Archiver::new(Arc::new(table.feed.clone()), archive).with_max_changes(2 * n);

@@ -86,7 +86,7 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         .env("AWS_SECRET_ACCESS_KEY", "test")
         // No store listens there: the measurement does not include it.
         .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
-        // What a function that is deployed with an option requires: `infra/modules/nameservice/lambda.tf` sets it.
+        // Required by functions that are deployed only with an option; `infra/modules/nameservice/lambda.tf` sets these.
         .env("NAMESERVICE_ARCHIVE_BUCKET", "archive")
         .env("NAMESERVICE_SEARCH_URL", "https://127.0.0.1:9")
         .env("NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL", "https://127.0.0.1:9/1/dead-letters")
@@ -109,7 +109,7 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
     Ok(Start { elapsed, peak_kib })
 }
 
-/// Waits for the function to call; one that ends instead is an error.
+/// Waits for the function to connect; fails if it exits instead.
 fn accept(api: &TcpListener, child: &mut Child) -> Result<TcpStream, Box<dyn Error>> {
     api.set_nonblocking(true)?;
     loop {

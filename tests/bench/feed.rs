@@ -37,9 +37,9 @@ use tokio::sync::mpsc;
 const APPENDED: i64 = 900;
 /// How many pushes are measured.
 const PUSHES: i64 = 400;
-/// The pause between two of them where the machine is idle.
+/// The pause between two pushes while the machine is otherwise idle.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Concurrent writers where it is not.
+/// How many writers run concurrently in the measurement under load.
 const WRITERS: usize = 4;
 
 #[tokio::main]
@@ -54,7 +54,7 @@ async fn main() {
 async fn appending() {
     println!(
         "{:<34} {:>10} {:>22} {:>12}",
-        "appending, batches of", "changes/s", "requests for a change", "ms a batch"
+        "appending, batches of", "changes/s", "requests per change", "ms per batch"
     );
     for size in [1, 10, 90] {
         let opened = open().await;
@@ -77,7 +77,7 @@ async fn appending() {
         let deliveries = pump::deliveries(&table).await.split_off(before);
         assert_eq!(deliveries.len() as i64, APPENDED);
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
-        // The first half is timed; the second is counted, through a proxy that costs time.
+        // The first half is timed. Requests are counted in the second, since the proxy that counts them costs time.
         let (timed, counted) = deliveries.split_at(deliveries.len() / 2);
         let begun = Instant::now();
         for batch in timed.chunks(size) {
@@ -86,7 +86,7 @@ async fn appending() {
         let took = begun.elapsed();
         let proxied = table.proxied().await;
         let consumer = Consumer::new(proxied.store.clone(), proxied.feed.clone());
-        // The first one reads the feed's position.
+        // A consumer's first append also reads the feed's position.
         consumer.consume(&counted[..1]).await;
         proxied.proxy.take_requests();
         for batch in counted[1..].chunks(size) {
@@ -101,7 +101,7 @@ async fn appending() {
             took.as_secs_f64() * 1000.0 / batches,
         );
     }
-    println!("  and one GetRecords a batch; a reader of up to 1,000 changes makes two requests\n");
+    println!("  plus one GetRecords per batch; a reader of up to 1,000 changes makes two requests\n");
 }
 
 /// Push → reader.
@@ -220,7 +220,7 @@ fn row(title: &str, mut times: Vec<Duration>) {
     println!("{title:<34} {:>10.1} {:>10.1} {:>10.1}", at(0.5), at(0.99), at(1.0));
 }
 
-/// What `nameservice serve` is over a DynamoDB, in this process.
+/// What `nameservice serve` runs over DynamoDB, in this process.
 struct Served {
     table: Box<Table>,
     consuming: Running,

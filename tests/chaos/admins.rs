@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::history::{feed::Seen, replicas::ask};
 
-/// What became of a push.
+/// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Applied,
@@ -48,7 +48,7 @@ pub(super) async fn push(urls: Vec<String>, record: String, seed: u64, stop: Arc
             Some((410, _, answer)) if problem(&answer) == "retracted" => Outcome::Rejected,
             Some((503, _, answer)) if problem(&answer) == "unavailable" => Outcome::Rejected,
             Some((503, ..)) => Outcome::Unknown,
-            // Nobody else pushes, and nobody pushes backwards.
+            // No other client pushes to the record, and `t` only grows: nothing else can reject a push.
             Some((status, _, answer)) => panic!("{url}: {status} {answer}"),
         };
         pushes.insert(t, outcome);
@@ -109,8 +109,8 @@ pub(super) async fn administer(
 }
 
 impl PushesOf {
-    /// Judges them by the feed: what was acknowledged is there once, what was rejected is not, and nothing was pushed to the record
-    /// while it was retracted. Returns how many pushes there were.
+    /// Checks the pushes against the feed: each acknowledged push is there once, no rejected one is, and none was applied while the
+    /// record was retracted. Returns how many pushes there were.
     pub(super) fn judge(&self, seen: &Seen) -> u64 {
         let Self { record, pushes } = self;
         let of_record = || seen.changes.iter().filter(|change| change["address"] == json!(record));
@@ -127,9 +127,9 @@ impl PushesOf {
                 Outcome::Rejected => times == 0,
                 Outcome::Unknown => times <= 1,
             };
-            assert!(right, "the push of {t} to {record} was {outcome:?}, and is in the feed {times} times");
+            assert!(right, "the push of t {t} to {record} was {outcome:?}, but is in the feed {times} times");
         }
-        // With a gap it is unknown whether the record is retracted after it.
+        // After a gap, it is unknown whether the record is retracted.
         if seen.gaps == 0 {
             let mut retracted: BTreeMap<&str, bool> = BTreeMap::new();
             for change in of_record() {

@@ -1,4 +1,4 @@
-//! How slow the disk of some processes is, and how far ahead their clock: `tests/support/preload.c` reads it.
+//! Sets how slow the disks of processes are, and how far ahead their clocks; `tests/support/preload.c` reads this.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ struct Followed {
     file: File,
 }
 
-/// The two numbers in the file.
+/// Byte offsets of the two numbers in the file.
 const SYNC_US: u64 = 0;
 const AHEAD_MS: u64 = 8;
 
@@ -31,7 +31,7 @@ impl Controls {
         }))
     }
 
-    /// Returns the variables of a process that follows them.
+    /// Returns the environment variables that make a process follow the controls.
     pub(super) fn variables(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let followed = self.0.iter();
@@ -41,12 +41,12 @@ impl Controls {
             .collect()
     }
 
-    /// From now on every sync takes so much longer.
+    /// Makes every sync take this much longer from now on.
     pub(super) fn slow_syncs(&self, by: Duration) {
         self.set(SYNC_US, by.as_micros());
     }
 
-    /// From now on the clock is so far ahead.
+    /// Sets the clock this far ahead from now on.
     pub(super) fn step_clock(&self, ahead: Duration) {
         self.set(AHEAD_MS, ahead.as_millis());
     }

@@ -1,4 +1,4 @@
-//! Random faults while a round lasts.
+//! Random faults during a round.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use tokio::time::sleep;
 use super::ground::{Ground, RETENTION_HOURS};
 use crate::history::{RATE, create};
 
-/// How many times everything expires in a round, at most: the guards of the feed last for 48 hours.
+/// The most times that everything expires in a round: the clock has to stay within the 48 hours that the feed's guards last.
 const EXPIRIES: u32 = 4;
-/// How far ahead the clock is at most, beside that.
+/// How far ahead a step sets the clock at most, besides expiries.
 const AHEAD_SECONDS: u64 = 300;
-/// A batch of a mapping.
+/// How many records are redelivered in a batch.
 const BATCH: usize = 100;
 
 /// How many times each kind of fault has struck.
@@ -46,7 +46,7 @@ pub(super) struct Striker {
     ground: Ground,
     random: StdRng,
     kinds: Vec<&'static str>,
-    /// How far ahead everything has expired.
+    /// How far the clock is ahead because of expiries.
     expired: Duration,
     expiries: u32,
     faults: Faults,
@@ -54,7 +54,7 @@ pub(super) struct Striker {
 }
 
 impl Striker {
-    /// Creates one for a ground, whose disks and clocks can be changed or not, and whose positions expire or not.
+    /// Creates a striker. `has_library` says whether disks and clocks can be changed, `expires` whether positions expire.
     pub(super) fn new(ground: Ground, seed: u64, has_library: bool, expires: bool) -> Self {
         let mut kinds = ALWAYS.to_vec();
         if has_library {
@@ -63,7 +63,7 @@ impl Striker {
         if has_library && expires {
             kinds.extend([EXPIRED, EXPIRED]);
         }
-        // Its clock is another one than that of services whose positions expire.
+        // The consumer of redeliveries runs by this process's clock, which differs from that of services whose positions expire.
         if ground.table.is_some() && !expires {
             kinds.push(REDELIVERED);
         }
@@ -71,9 +71,9 @@ impl Striker {
         Self { ground, random, kinds, expired: Duration::ZERO, expiries: 0, faults: Faults::new(), memory: 0.0 }
     }
 
-    /// Returns the ground, with nothing broken, what has struck, and the most memory that the service had, in MiB.
+    /// Returns the ground with nothing broken, the faults that struck, and the peak memory of the service in MiB.
     pub(super) async fn run(mut self, stop: Arc<AtomicBool>) -> (Ground, Faults, f64) {
-        // However short the round is, what was acknowledged has outlived a process.
+        // The first fault is a kill, so that acknowledged writes have to outlive a process even in the shortest round.
         let mut next = SERVICE_KILLED;
         while !stop.load(Ordering::SeqCst) {
             let pause = self.millis(50, 800);
@@ -81,7 +81,7 @@ impl Striker {
             self.memory = self.memory.max(self.ground.memory());
             self.strike(next).await;
             next = *self.kinds.choose(&mut self.random).unwrap();
-            // What has passed is not looked at.
+            // Nothing reads the log of the proxies: empties it.
             self.ground.proxies().for_each(|proxy| drop(proxy.take_requests()));
         }
         self.memory = self.memory.max(self.ground.memory());
@@ -156,12 +156,12 @@ impl Striker {
         self.count(kind, 1);
     }
 
-    /// Delivers a part of the table's stream once more, to a consumer of its own beside those of the services.
+    /// Delivers the last part of the table's stream once more, to a separate consumer beside those of the services.
     async fn redeliver(&mut self) {
         let Some(table) = &self.ground.table else { return };
         let Ok(appended) = table.direct_feed().position().await else { return };
         let all = deliveries(table).await;
-        // A mapping never leaves out what was not delivered. Each change has a delivery: so many are in the feed at least.
+        // A mapping never skips what it has not delivered. Each change has its own delivery, so at least the first `appended` are done.
         let begin = self.random.random_range(0..=usize::try_from(appended).unwrap().min(all.len()));
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         let mut batches = 0;

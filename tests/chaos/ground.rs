@@ -32,7 +32,7 @@ impl Kind {
 
 /// The processes of a round.
 pub(super) struct Ground {
-    /// One; over a table two.
+    /// One service; two over a table.
     pub(super) services: Vec<Process>,
     pub(super) replicas: Vec<Process>,
     /// From each replica to its service.
@@ -74,7 +74,7 @@ impl Ground {
                     let name = format!("service{n}");
                     services.push(Process::start_as(setup(&name, &place, &options, &of_services)).await);
                     if expires && n == 0 {
-                        // Two consumers could read the clock before and after it steps, and append the other way round.
+                        // One of two consumers could read the clock before a step and the other after it, and append in the opposite order.
                         options.push("--no-consumer");
                     }
                 }
@@ -113,7 +113,7 @@ impl Ground {
         std::iter::once(&self.front).chain(self.table.iter().map(|table| &table.proxy))
     }
 
-    /// From now on every sync of every process takes so much longer.
+    /// Makes every sync of every process take this much longer from now on.
     pub(super) fn slow_disks(&self, by: Duration) {
         self.of_services.slow_syncs(by);
         self.of_replicas.slow_syncs(by);

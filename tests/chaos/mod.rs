@@ -1,9 +1,9 @@
 //! Chaos: services, replicas, consumers, read models and clients run for hours under random faults, with every judge on.
 //!
-//! `cargo chaos --hours 8` runs rounds, each on new data and judged at its end: histories are linearizable, the feed is dense, in the
-//! order of the commits, complete and resumable, readers of events and replicas have the same, what a client reads never goes
-//! back, read models are what a scan gives, nothing is pushed to a retracted record. The first violation ends the run, and says how to
-//! repeat its round.
+//! `cargo chaos --hours 8` runs rounds, each on new data and judged at its end: histories are linearizable; the feed is dense, in
+//! commit order, complete and resumable; readers of events and replicas show the same; the reads of a client never go back; read
+//! models match a scan; nothing is pushed to a retracted record. The first violation ends the run, which prints how to repeat its
+//! round.
 
 mod admins;
 mod controls;
@@ -34,12 +34,12 @@ const SECONDS: &str = "NAMESERVICE_CHAOS_SECONDS";
 const ROUND: &str = "NAMESERVICE_CHAOS_ROUND";
 const ROUND_SECONDS: &str = "NAMESERVICE_CHAOS_ROUND_SECONDS";
 const DEFAULT_SECONDS: u64 = 30;
-/// The longest that a round is unless told otherwise. A short run has a round on each backend.
+/// The longest round by default, in seconds. A short run is halved, for one round on each backend.
 const LONGEST_ROUND: u64 = 90;
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 /// The message of a panic.
@@ -49,7 +49,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes half a minute, or as long as is wanted: cargo chaos"]
+#[ignore = "takes half a minute; `cargo chaos` runs it for longer"]
 async fn whatever_fails_meanwhile_every_round_is_judged_right() {
     let seed: u64 = variable(SEED).unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let seconds: u64 = variable(SECONDS).unwrap_or(DEFAULT_SECONDS);
@@ -58,7 +58,7 @@ async fn whatever_fails_meanwhile_every_round_is_judged_right() {
     let directory = tempfile::tempdir().unwrap();
     let library = preload::compile(directory.path()).unwrap();
     if library.is_none() {
-        println!("there is no C compiler `cc`: disks are not slowed, clocks do not step, and positions do not expire");
+        println!("no C compiler `cc` found: disks are not slowed, clocks do not step, and positions do not expire");
     }
     println!("seed {seed}, rounds of {length} s");
     let (begun, mut total) = (Instant::now(), Total::default());
@@ -71,7 +71,7 @@ async fn whatever_fails_meanwhile_every_round_is_judged_right() {
             Ok(report) => {
                 println!("{}", report.line(seed));
                 total.add(&report);
-                // Directories of rounds that were judged right are of no use.
+                // The directory of a round without a violation is of no use.
                 let _ = fs::remove_dir_all(&place);
             }
             Err(panic) => {
@@ -87,7 +87,7 @@ async fn whatever_fails_meanwhile_every_round_is_judged_right() {
     assert!(only.is_some() || total.kills() > 0, "nothing was killed: the rounds were too short");
 }
 
-/// Ends the run at a violation, with what repeats it.
+/// Ends the run at a violation, and prints how to repeat it.
 fn stop(kept: &Path, seed: u64, number: u64, length: u64, violation: &str) -> ! {
     let _ = fs::write(kept.join("violation.txt"), violation);
     panic!(

@@ -1,4 +1,4 @@
-//! Read models that follow the feed while it is being broken: of a service over HTTP, and in a table.
+//! Read models that follow the feed through the faults: of a service over HTTP, and in a table.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ const PAGE: usize = 500;
 pub(super) struct Projections {
     of_service: Projector<Records>,
     rows: Arc<MemoryRows<RecordRow>>,
-    /// Of a table: its projector, and its rows without the proxy.
+    /// Over a table: the projector, and the rows past the proxy.
     of_table: Option<(Projector<Records>, TableRows<RecordRow>)>,
     running: Vec<JoinHandle<()>>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Projections {
 type Rows = BTreeMap<Address, RecordRow>;
 
 impl Projections {
-    /// Starts them, behind the proxies of the ground.
+    /// Starts the projectors, behind the proxies of the ground.
     pub(super) async fn start(ground: &Ground) -> Self {
         let client = Arc::new(Client::new(ground.front.url()).unwrap());
         let rows = Arc::new(MemoryRows::<RecordRow>::new());
@@ -47,7 +47,7 @@ impl Projections {
         Self { of_service, rows, of_table, running }
     }
 
-    /// Takes the rest of the feed, and compares the rows with a scan of the service. Returns how many rows were compared.
+    /// Applies the rest of the feed, and compares the rows with a scan of the service. Returns how many rows were compared.
     pub(super) async fn judge(self, service: &str) -> usize {
         self.running.iter().for_each(JoinHandle::abort);
         let expected = scanned(service).await;

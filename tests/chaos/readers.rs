@@ -12,11 +12,11 @@ use crate::history::feed::Seen;
 struct Received {
     url: String,
     changes: Vec<Change>,
-    /// How many times what followed was gone.
+    /// How many times the next changes had expired.
     gaps: u64,
 }
 
-/// Follows the feed until it has come to the position that ends it.
+/// Follows the feed until it reaches the position that ends it.
 async fn follow(url: String, after: Option<u64>, mut end: watch::Receiver<Option<u64>>) -> Received {
     let mut follow = Client::new(&url).unwrap().follow(ChangeFilter::default(), after);
     let mut received = Received { url, changes: Vec::new(), gaps: 0 };
@@ -52,7 +52,7 @@ pub(super) struct Events {
 }
 
 impl Readers {
-    /// Starts a reader at each service, from the first position on, and at each replica from now on.
+    /// Starts a reader at each service, from the first position, and one at each replica, from its current position.
     pub(super) fn start(services: &[String], replicas: &[String]) -> Self {
         let (end, ended) = watch::channel(None);
         let begin = |urls: &[String], after: Option<u64>| -> Vec<JoinHandle<Received>> {
@@ -61,7 +61,7 @@ impl Readers {
         Self { end, at_services: begin(services, Some(0)), at_replicas: begin(replicas, None) }
     }
 
-    /// Waits until all have come to this position, and compares what they have received with the feed.
+    /// Waits until all readers have reached this position, and compares what they have received with the feed.
     pub(super) async fn judge(self, seen: &Seen, position: u64) -> Events {
         self.end.send_replace(Some(position));
         let feed: BTreeMap<u64, &Value> =
@@ -82,7 +82,7 @@ impl Readers {
 }
 
 impl Received {
-    /// Judges what was received: in order, without a gap but where the reader was sent to a snapshot, and the same as in the feed.
+    /// Checks what was received: in order, without gaps unless the reader was sent to a snapshot, and the same as in the feed.
     fn judge(&self, feed: &BTreeMap<u64, &Value>, seen: &Seen, events: &mut Events) {
         let Self { url, changes, gaps } = self;
         for pair in changes.windows(2) {

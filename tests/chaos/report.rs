@@ -1,4 +1,4 @@
-//! What a round, and a run, was like.
+//! The figures of a round, and of a run.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use super::{
 };
 use crate::history::judge::Judged;
 
-/// The figures of a round that was judged right.
+/// The figures of a round without a violation.
 pub(super) struct Report {
     pub(super) number: u64,
     pub(super) kind: Kind,
     pub(super) expires: bool,
     pub(super) judged: Judged,
     pub(super) faults: Faults,
-    /// Changes of the feed, and how many times what followed had expired.
+    /// Changes of the feed, and how many times the next ones had expired.
     pub(super) changes: usize,
     pub(super) gaps: u64,
     pub(super) events: Events,
-    /// At the replicas.
+    /// Reads and writes at the replicas.
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Of administrators, and of those who push beside them.
+    /// Calls of administrators, and of the clients that push beside them.
     pub(super) calls: u64,
     /// Records at replicas, and rows of read models, that were compared.
     pub(super) records: usize,
     pub(super) rows: usize,
-    /// Of the clients of the histories, sorted.
+    /// Latencies of the clients of the histories, sorted.
     pub(super) latencies: Vec<Duration>,
-    /// The most that the service had, in MiB.
+    /// The peak memory of the service, in MiB.
     pub(super) memory: f64,
 }
 
-/// A share of sorted latencies is below this.
+/// Returns the latency that this share of the sorted latencies does not exceed.
 fn percentile(latencies: &[Duration], share: f64) -> Duration {
     let at = (latencies.len().saturating_sub(1) as f64 * share) as usize;
     latencies.get(at).copied().unwrap_or_default()
@@ -55,7 +55,7 @@ impl Report {
         let Self { number, kind, expires, judged, faults, changes, memory, .. } = self;
         let kind = format!("{}{}", kind.name(), if *expires { ", expiring" } else { "" });
         format!(
-            "round {number} ({kind}), seed {seed}: {} operations, {} histories, {changes} changes; judged ok; p50 {:.1?}, p99 {:.1?}; \
+            "round {number} ({kind}), seed {seed}: {} operations, {} histories, {changes} changes; no violations; p50 {:.1?}, p99 {:.1?}; \
              {memory:.0} MiB; faults: {}",
             self.operations(),
             judged.histories,
@@ -82,7 +82,7 @@ pub(super) struct Total {
     calls: u64,
     records: usize,
     rows: usize,
-    /// Of each backend, by round.
+    /// For each round: the backend, p50, p99, and the peak memory of the service.
     services: Vec<(Kind, Duration, Duration, f64)>,
 }
 

@@ -31,14 +31,14 @@ use crate::history::{
 
 /// Records that are retracted and restored.
 const ADMINISTERED: usize = 2;
-/// Of the rounds on each backend, every so many-th has positions that expire.
+/// Every n-th of the rounds on each backend has positions that expire.
 const EXPIRING: u64 = 3;
 
-/// A round. The seed of the run and its number repeat it, as far as the scheduler allows.
+/// A round. The seed of the run and its number make it repeatable, as far as the scheduler allows.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) number: u64,
-    /// Of this round alone.
+    /// The seed of this round alone.
     pub(super) seed: u64,
     pub(super) kind: Kind,
     /// Whether positions of the feed expire.
@@ -54,7 +54,7 @@ impl Round {
         Self { number, seed, kind, expires: number / 2 % EXPIRING == EXPIRING - 1, length }
     }
 
-    /// Runs it with data and logs in this directory. Panics at the first violation.
+    /// Runs the round with data and logs in this directory. Panics at the first violation.
     pub(super) async fn run(self, library: Option<PathBuf>, directory: PathBuf) -> Report {
         let Self { number, seed, kind, expires, length } = self;
         let expires = expires && library.is_some();
@@ -101,7 +101,7 @@ impl Round {
             known.write().unwrap().extend(names.clone());
             records.extend(names.clone());
             let mut world = World::new(urls.clone(), names, mix_of(seed));
-            // A replica's reads are of a moment before: its sessions judge them.
+            // The histories do not read from replicas, which may lag: sessions judge reads there.
             world.readable = urls[..=services.len()].to_vec();
             world.lease_seconds = (1, 120);
             let world = Arc::new(world);

@@ -296,7 +296,7 @@ def every_form_writes(w):
     assert s.record("search")["config"] == {"v": 2, "payload": {"k": 1}}
     assert s.record("search")["dependencies"] == ["mydb:main"]
 
-    # A rejection is shown with what it names, and nothing happens.
+    # A rejection is shown with the records that it names, and nothing changes.
     open_console(page, s, record_of("mydb:main"))
     page.get_by_role("button", name="Retract …").click()
     submit(page, "Retract")
@@ -376,7 +376,7 @@ def of_two_browsers_one_wins_and_the_other_is_shown_both_values(w):
     s.ledger("mydb", 1)
     pages = [w.page(), w.page()]
     for n, page in enumerate(pages):
-        # Neither hears of the other's push before its own has been judged.
+        # Without events, neither page learns of the other's push before its own is judged.
         page.route("**/v1/events*", lambda route: route.abort())
         open_console(page, s, record_of("mydb:main"), live=False)
         push(page, "head")
@@ -462,7 +462,7 @@ def an_action_on_a_record_that_has_moved_meanwhile_is_not_sent(w):
     pushed = []
 
     def overtake(route):
-        # The form is sent: the page looks at the record once more, which changes in this moment.
+        # When the form is sent, the page reads the record again, which changes at that moment.
         if not pushed:
             pushed.append(s.push_head("mydb", 2))
         route.continue_()
@@ -588,7 +588,7 @@ def ten_thousand_records_draw_only_what_is_in_sight(w):
     expect(page.get_by_role("link", name="r/09999:main", exact=True)).to_be_focused()
     page.keyboard.press("ArrowUp")
     expect(page.get_by_role("link", name="r/09998:main", exact=True)).to_be_focused()
-    # As fast as they come: none is lost.
+    # Keys in quick succession: none is lost.
     for key in ("PageUp", "Home", "End", "Home"):
         page.keyboard.press(key)
     expect(page.get_by_role("link", name="r/00000:main", exact=True)).to_be_focused()

@@ -140,7 +140,7 @@ class Proxy:
                         self.send_header(name, value)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
-                # A page that has been left waits for no answer.
+                # A page that was left no longer reads its answer.
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self.wfile.write(body)
 

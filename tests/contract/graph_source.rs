@@ -6,7 +6,7 @@ async fn publish(ns: &Fixture, publication: &GraphSourcePublication) -> Publishe
     ns.publish_graph_source(&Call::fresh(), publication).await.unwrap()
 }
 
-/// What depends on a record: how many it counts (where the backend counts them), and who they are.
+/// The dependents of a record: their count (where the backend keeps one) and their addresses.
 async fn counted_at(ns: &Fixture, target: &str) -> (i64, Vec<Address>) {
     let target = at(target);
     let mut dependents = ns.dependents(&target).await.unwrap();
@@ -69,7 +69,7 @@ async fn the_version_of_a_config_may_be_given_and_only_grows(ns: &Fixture) {
     }
     let Published::Updated(record) = publish(ns, &expecting(7, at_v(12, 3))).await else { panic!() };
     assert_eq!(record.config, Config::new(12, json!({ "k": 3 })));
-    // Left out, it is one more. A repeated creation is recognised by its version.
+    // Without a given version it grows by one. A repeated creation is recognised by its version.
     let Published::Updated(record) = publish(ns, &bm25("search", json!({}), &[])).await else { panic!() };
     assert_eq!(record.config.v, 13);
     let (call, new) = (Call::fresh(), bm25("other", json!({}), &[]).with_v(5).unwrap());

@@ -224,7 +224,7 @@ async fn the_named_graphs_of_the_expected_index_are_written_where_they_are_news_
         assert_eq!(ns.index(&db).await.unwrap(), Some(value));
         replayed
     };
-    // First without a word of the named graphs that are there, then with all of them.
+    // First the expected value leaves out the stored named graphs, then it has all of them.
     for names_them in [false, true] {
         let reset = with(&[("g", Some(graph_of(1, 1)))]);
         let name = if names_them { "k" } else { "h" };

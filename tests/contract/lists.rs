@@ -2,7 +2,7 @@ use nameservice_tests::prelude::*;
 
 use super::{Fixture, every_backend, retracted, source, unborn};
 
-/// All pages of a list in order; panics over an endless one.
+/// All pages of a list in order; panics if it does not end.
 async fn walk(ns: &impl AsRecords, query: ListQuery) -> Vec<Listed> {
     let ns = ns.records();
     let mut query = query;
@@ -75,7 +75,7 @@ pub(crate) async fn assert_filters(ns: &impl AsRecords) {
     assert_eq!(listed(ns, source_type.clone()).await, ["s1:main", "s2:main"]);
     assert_eq!(listed(ns, ListQuery { retracted: Some(true), ..source_type.clone() }).await, ["s2:main"]);
     assert!(listed(ns, ListQuery { kind: Some(RecordKind::Ledger), ..source_type }).await.is_empty());
-    // The index by state runs through both kinds at once: the order is not that of the other lists.
+    // The index by state covers both kinds, so its order is not that of the other lists.
     let state = |state: &str| ListQuery { state: Some(state.into()), ..everything() };
     let sorted = async |query| {
         let mut addresses = listed(ns, query).await;
@@ -146,7 +146,7 @@ async fn full_entries_are_whole_records(ns: &Fixture) {
 #[every_backend]
 async fn records_are_looked_up_together_in_the_order_of_the_addresses(ns: &Fixture) {
     populate(ns).await;
-    // More than one request of DynamoDB reads.
+    // More than one DynamoDB request can read.
     let many: Vec<Address> = (10..40).map(|n| at(&format!("n{n}"))).collect();
     for address in &many {
         unborn(ns, address.as_str()).await;

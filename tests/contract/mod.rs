@@ -1,4 +1,4 @@
-//! What every backend promises. One file a noun, one test an outcome; each test runs on every backend, and its name
+//! What every backend promises. One file per noun, one test per outcome; each test runs on every backend, and its name
 //! ends with the backend's.
 
 mod branch;

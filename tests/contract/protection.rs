@@ -1,4 +1,4 @@
-//! Protected records: what would lose them is rejected until the mark is taken away, and nothing else is.
+//! Protected records: what would lose them, and nothing else, is rejected until the mark is removed.
 
 use nameservice_tests::prelude::*;
 

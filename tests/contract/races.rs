@@ -99,7 +99,7 @@ async fn depending_on_a_record_and_retracting_it_never_both_succeed(ns: &Fixture
             for round in 0..ROUNDS {
                 let (depend, retract) = (Call::fresh(), Call::fresh());
                 let depend = async {
-                    // Starts at different distances let either side win.
+                    // Head starts of different lengths let either side win.
                     for _ in 0..round % 4 {
                         ns.ping().await.unwrap();
                     }
@@ -143,7 +143,7 @@ async fn depending_on_a_record_and_retracting_it_never_both_succeed(ns: &Fixture
     assert!(depended > 4 && retracted > 4, "the race was one-sided: {depended} to {retracted}");
 }
 
-/// One step of a writer who does anything that touches references.
+/// One step of a writer: any operation that touches references.
 pub(crate) async fn anything_at_all(ns: &dyn Records, dice: &mut (impl Rng + Send)) {
     let ledgers = ["a:main", "b:main", "a:dev"];
     let sources = ["s1", "s2", "s3"];
@@ -168,7 +168,7 @@ pub(crate) async fn anything_at_all(ns: &dyn Records, dice: &mut (impl Rng + Sen
     }
 }
 
-/// Panics unless every count and every list of dependents is what the records themselves say.
+/// Panics unless every count and every list of dependents agrees with the records themselves.
 async fn assert_references(ns: &Fixture) {
     let page = ns.snapshot(at_most(1_000), None, &anything).await.unwrap();
     assert_eq!(page.cursor, None);
@@ -225,7 +225,7 @@ async fn the_count_of_branches_is_exact_after_many_came_and_went_at_once(ns: &Fi
         let (ns, source) = (ns.shared(), source.clone());
         tokio::spawn(async move {
             for round in 0..20 {
-                // Neighbours share branches: they meet in creating and in dropping them.
+                // Neighbouring writers share branches, so that they race to create and to drop them.
                 let branch = source.with_branch(&format!("b{}", (writer + round) % 4)).unwrap();
                 match (writer + round) % 3 {
                     0 => drop(ns.drop_branch(&Call::fresh(), &branch).await.unwrap()),

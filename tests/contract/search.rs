@@ -70,7 +70,7 @@ async fn every_word_is_in_each_hit_and_the_hit_says_where(ns: &Fixture) {
     assert_eq!(matched("text 1.2 ready").await, [("search/Books-Text:main".to_owned(), vec![Address, State, Config])]);
     assert!(matched("books nowhere").await.is_empty());
     assert!(matched("k1").await.is_empty(), "a name of a member is no value");
-    // The end of one field and the beginning of the next make no word.
+    // The end of one field and the beginning of the next do not form a word.
     assert!(matched("mainready").await.is_empty());
 }
 

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, env, error::Error, fs, path::Path};
 use hcl_edit::structure::{Block, Body, Structure};
 use serde_json::Value;
 
-/// What Terraform itself understands in any resource.
+/// Arguments and blocks that Terraform itself understands in any resource.
 const META_ARGUMENTS: [&str; 6] = ["count", "depends_on", "for_each", "lifecycle", "provider", "provisioner"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What an option gives is `one(…)` of a resource that it makes: `null` where that resource is not there.
+/// Replaces `one(…)` of a resource that is gone by `null`, as where the option that makes it is off.
 fn without(mut text: String, gone: &BTreeSet<String>) -> String {
     for address in gone {
         let reference = format!("one({address}*].");
@@ -72,7 +72,7 @@ fn without(mut text: String, gone: &BTreeSet<String>) -> String {
     text
 }
 
-/// Whether a block of a file stays; one that stays loses what is not known.
+/// Returns whether a block of a file stays. Removes from one that stays what the schema does not know.
 fn resource(block: &mut Block, known: &Value, dropped: &mut BTreeSet<String>, gone: &mut BTreeSet<String>) -> bool {
     let labels = labels(block);
     let ("resource", [kind, name]) = (block.ident.as_str(), &labels[..]) else { return true };
@@ -86,7 +86,7 @@ fn resource(block: &mut Block, known: &Value, dropped: &mut BTreeSet<String>, go
     true
 }
 
-/// Takes out of a body what its schema does not know.
+/// Removes from a body what its schema does not know.
 fn strip(body: &mut Body, schema: &Value, address: &str, meta: bool, dropped: &mut BTreeSet<String>) {
     retain(body, |structure| {
         let name = match structure {

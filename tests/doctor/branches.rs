@@ -42,7 +42,7 @@ async fn a_count_of_branches_that_moves_meanwhile_is_not_set() {
     let findings = examine(&table.store, true).await;
     assert_eq!((findings.len(), &findings[0].fix), (1, &Fix::ChangedMeanwhile), "{findings:?}");
     assert_eq!(record(&table, &db).await.branches, 1);
-    // Nor is anything said of one that moves while the branches are counted.
+    // A branch that is dropped while branches are counted leaves the count unsettled, not wrong.
     let direct = table.direct().clone();
     let drop_it = move || {
         let direct = direct.clone();

@@ -34,7 +34,7 @@ async fn our_push(table: &Table, id: ContentId, t: i64) {
     table.store.push_head(&Call::fresh(), &at(DB), &push).await.unwrap().applied();
 }
 
-/// Compares with the history, too.
+/// Examines the table, comparing with the history too.
 async fn examine_with_history(table: &Table, fix: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     table.store.examine_with_history(&table.feed, fix, &mut |finding| findings.push(finding)).await.unwrap();
@@ -74,7 +74,7 @@ async fn another_commit_at_the_heads_own_t_is_deleted() {
     ledger(&table, DB).await;
     table.put(&log([1])).await;
     flurees_push(&table, &other(2), 2).await;
-    // Fluree resets and leaves the row, and we push another commit with its `t`.
+    // Fluree's reset leaves the row, and we push another commit with the same `t`.
     flurees_reset(&table, 1).await;
     our_push(&table, cid(2), 2).await;
     mended(&table, &["mydb:main commit-not-head"]).await;
@@ -84,7 +84,7 @@ async fn another_commit_at_the_heads_own_t_is_deleted() {
 #[tokio::test]
 async fn a_log_of_an_earlier_life_that_a_creation_could_not_see_is_found() {
     let table = Table::fresh().await;
-    // Nothing but rows is left, and the first ones have expired.
+    // Only log rows are left of the earlier life, and the first ones have expired.
     table.put(&log(5..=7)).await;
     ledger(&table, DB).await;
     mended(&table, &["mydb:main commits-above-head"]).await;
@@ -126,7 +126,7 @@ async fn a_head_that_moves_meanwhile_keeps_its_rows() {
     assert_eq!(found(&table).await, [] as [&str; 0]);
 }
 
-/// The log is gap-free up to the head and wrong, and Fluree's indexer would believe it.
+/// A log without a gap up to the head, but with wrong rows, which Fluree's indexer would believe.
 async fn with_a_log_of_rolled_back_commits() -> Table {
     let table = Table::fresh().await;
     ledger(&table, DB).await;
@@ -178,7 +178,7 @@ async fn a_log_that_the_history_agrees_with_is_left_alone_and_costs_three_reques
     for t in 2..=4 {
         flurees_push(&table, &cid(t), t).await;
     }
-    // The history does not know of these: Fluree moves its head over several commits at once, too.
+    // The history does not have these: Fluree may also move its head over several commits at once.
     assert!(Fluree::on(&table).commit(DB, &cid(9), 9).await);
     table.put(&log(5..=9)).await;
     ledger(&table, "unlogged").await;

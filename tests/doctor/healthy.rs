@@ -1,4 +1,4 @@
-//! What is healthy: nothing is found, by one scan.
+//! Healthy tables: one scan, and no findings.
 
 use super::*;
 

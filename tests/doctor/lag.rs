@@ -1,4 +1,4 @@
-//! How far the feed has come behind the last writes.
+//! How far the feed lags behind the last writes.
 
 use super::*;
 
@@ -6,12 +6,12 @@ fn now_ms() -> i64 {
     std::time::UNIX_EPOCH.elapsed().unwrap().as_millis().try_into().unwrap()
 }
 
-/// Lets an item have been written so long ago.
+/// Makes an item look as if it was written this many seconds ago.
 async fn age(table: &Table, pk: &str, sk: &str, seconds: i64) {
     table.set(pk, sk, "updated_at_ms", rows::n(now_ms() - 1000 * seconds)).await;
 }
 
-/// Lets the feed, which is one segment, have begun so long ago.
+/// Makes the feed, which is one segment, look as if it was recorded this many seconds ago.
 async fn age_feed(table: &Table, seconds: i64) {
     let text = |text: &str| AttributeValue::S(text.into());
     let then = (now_ms() - 1000 * seconds).to_string();

@@ -1,4 +1,4 @@
-//! What lies under no record.
+//! Rows that belong to no record.
 
 use super::*;
 

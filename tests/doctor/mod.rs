@@ -44,7 +44,7 @@ async fn examine(store: &Store, fix: bool) -> Vec<Finding> {
     findings
 }
 
-/// What is found, in order of address and code: `mydb:main marks-missing`.
+/// The findings in order of address and code: `mydb:main marks-missing`.
 async fn found(table: &Table) -> Vec<String> {
     let findings = examine(&table.store, false).await;
     let lines: BTreeSet<String> = findings
@@ -54,7 +54,7 @@ async fn found(table: &Table) -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// Finds exactly this, which a fix mends, leaving nothing.
+/// Asserts these findings and no others, and that a fix leaves none.
 async fn mended(table: &Table, expected: &[&str]) {
     let before = table.all_rows().await.len();
     assert_eq!(found(table).await, expected);
@@ -65,7 +65,7 @@ async fn mended(table: &Table, expected: &[&str]) {
     assert_eq!(found(table).await, [] as [&str; 0]);
 }
 
-/// Finds exactly this, which is the operator's to mend: a fix changes nothing.
+/// Asserts these findings and no others, which are the operator's to mend: a fix changes nothing.
 async fn left_alone(table: &Table, expected: &[&str]) {
     assert_eq!(found(table).await, expected);
     let rows = table.all_rows().await;

@@ -51,7 +51,7 @@ async fn references_to_what_is_missing_or_retracted_are_reported_and_not_adopted
     assert_eq!(found(&table).await, all[1..4]);
     assert_eq!(table.row("search:main", "meta").await.unwrap()["counted"], rows::texts(&["mydb:main"]));
     assert_eq!(table.rows("none:main").await.len() + table.rows("ghost:main").await.len(), 0);
-    // Once they are there, they are adopted.
+    // Once the dependencies exist, they are adopted.
     ledger(&table, "none").await;
     table.store.restore(&Call::fresh(), &old).await.unwrap().applied();
     examine(&table.store, true).await;
@@ -97,7 +97,7 @@ async fn a_record_that_changes_while_it_is_looked_at_is_looked_at_again() {
             assert!(matches!(outcome, Published::Updated(_)), "{outcome:?}");
         }
     };
-    // Between what is read of the record, and what is read of what it depends on.
+    // Between the read of the record and the read of its dependencies.
     table.proxy.on("BatchGetItem", Fault::none().skipping(1).before(republish));
     assert_eq!(examine(&table.store, true).await, []);
     assert!(table.proxy.is_spent());
@@ -111,7 +111,7 @@ async fn what_fluree_no_longer_depends_on_is_uncounted() {
         ledger(&table, name).await;
     }
     source(&table, "search", &["a", "b", "c"]).await;
-    // Fluree replaces the list, and does not look at ours. One target has lost its count, another is gone.
+    // Fluree replaces its own list and ignores ours. One target has lost its count, another is gone.
     table.set("search:main", "meta", "dependencies", rows::texts(&[])).await;
     table.set("b:main", "meta", "dependents", rows::n(0)).await;
     for sk in ["meta", "head", "index", "config", "status"] {
@@ -163,7 +163,7 @@ async fn a_row_that_is_counted_on_again_meanwhile_is_not_deleted() {
     assert_references(&table.all_rows().await);
 }
 
-/// Somebody publishes `search` before the next transaction of the doctor.
+/// Publishes `search` right before the doctor's next transaction.
 fn publish_before_the_remedy(table: &Proxied, dependencies: &'static [&'static str]) {
     let direct = table.direct().clone();
     let publish = move || {
@@ -207,7 +207,7 @@ async fn rows_of_dependents_that_are_gone_are_deleted_and_counted_down() {
     for name in ["gone", "changed", "stays"] {
         source(&table, name, &["mydb"]).await;
     }
-    // Another program deletes one dependent, and puts another one anew.
+    // Another program deletes one dependent and replaces another.
     for sk in ["meta", "index", "config", "status"] {
         table.delete("gone:main", sk).await;
     }
@@ -262,7 +262,7 @@ async fn a_lost_row_is_put_back_and_counted_once() {
         ledger(&table, name).await;
     }
     source(&table, "search", &["a", "b"]).await;
-    // One has lost its row, the other its row and the count with it.
+    // One target has lost its back reference, the other its back reference and its count.
     table.delete("a:main", "backref#search:main").await;
     table.delete("b:main", "backref#search:main").await;
     table.set("b:main", "meta", "dependents", rows::n(0)).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the doctor would have something to say, were nobody writing.
+/// Fixes what the doctor finds until it finds nothing; panics if that does not end.
 async fn settle(table: &Table) {
     for _ in 0..5 {
         if examine(&table.store, true).await.is_empty() {
@@ -12,8 +12,8 @@ async fn settle(table: &Table) {
     panic!("{:?}", examine(&table.store, true).await);
 }
 
-/// Our own writers leave nothing to find at any time: whatever is found beside them is a false alarm, and a remedy for it
-/// would do harm.
+/// Our own writers leave nothing to find at any time: any finding beside them is a false alarm, and its remedy would do
+/// harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_our_own_writers_there_is_no_false_alarm_and_no_harm() {
     let mut looks = 0;
@@ -91,7 +91,7 @@ async fn beside_writers_who_do_anything_nothing_is_lost_and_every_count_is_right
             }
         })
     });
-    // Whoever writes past us: uncounted sources, retractions by the meta alone, ghosts and orphans.
+    // Programs that write past us: uncounted sources, retractions by the meta alone, ghosts and orphans.
     let theirs = {
         let table = table.clone();
         tokio::spawn(async move {
@@ -121,7 +121,7 @@ async fn beside_writers_who_do_anything_nothing_is_lost_and_every_count_is_right
     assert_counts_follow_their_rows(&table).await;
 }
 
-/// Every count is that of the rows, whoever is missing.
+/// Every count is that of the rows, even where the other record is missing.
 async fn assert_counts_follow_their_rows(table: &Table) {
     let rows = table.all_rows().await;
     let number = |row: &Row, name: &str| row.get(name).map_or(0, |value| value["N"].as_str().unwrap().parse().unwrap());

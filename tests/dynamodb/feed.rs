@@ -44,7 +44,7 @@ fn entries(range: RangeInclusive<i64>) -> Vec<Entry> {
     range.map(entry).collect()
 }
 
-/// Lets so many of the next transactions meet a fault.
+/// Makes this many faults strike among the next transactions.
 fn disturb(table: &Proxied, faults: usize, transactions: usize, random: &mut StdRng) {
     for _ in 0..faults {
         let fault = match random.random_range(0..5) {
@@ -88,7 +88,7 @@ fn sort_key(position: u64) -> String {
     format!("{position:020}")
 }
 
-/// Takes the segment that ends at a position away, as a reader sees who comes too early, or too late.
+/// Removes the segment that ends at a position, as if its reader came too early or too late.
 async fn take(table: &Table, last: u64) -> Item {
     let delete = table
         .client
@@ -115,7 +115,7 @@ async fn set(table: &Table, id: &str, position: &str, attribute: &str, value: Va
     update.send().await.unwrap();
 }
 
-/// Makes the segment that ends at a position expire, and what the counter says of the last one.
+/// Makes the segment that ends at a position expire, and on request also what the counter says of the last one.
 async fn expire(table: &Table, last: u64, with_counter: bool) {
     set(table, FEED_ID, &sort_key(last), "ttl", rows::n(1_000)).await;
     if with_counter {
@@ -204,7 +204,7 @@ async fn a_transaction_that_only_a_query_misses_is_waited_for() {
     for n in 1..=200 {
         append(&table.feed, &entries(3 * n - 2..=3 * n)).await;
     }
-    // The query sees later transactions and nothing of the first, although all are committed.
+    // The query misses the first transaction and sees later ones, although all are committed.
     for limit in [1, 10] {
         let (client, feed_table) = (table.client.clone(), table.feed.table().to_owned());
         let first = Arc::new(take(&table, 3).await);
@@ -238,7 +238,7 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
             take(&table, 3).await;
         }
     }
-    // All of it: what comes next is the oldest.
+    // All of it is gone: the next position is the oldest.
     expire(&table, 6, true).await;
     assert_eq!(gone(&table.feed, 3).await, 7);
     take(&table, 6).await;
@@ -312,10 +312,10 @@ async fn a_new_epoch_sends_every_reader_to_a_snapshot_and_goes_on_from_there() {
     for after in 0..=3 {
         assert_eq!(gone(&table.feed, after).await, 5);
     }
-    // What a snapshot takes now.
+    // The position that a snapshot takes now.
     let position = table.feed.position().await.unwrap();
     assert_eq!(read(&table.feed, position, 10).await, NOTHING);
-    // A writer that has not heard of it, and one that is late.
+    // A writer that does not know of the new epoch, and one that is late.
     assert_eq!(append(&table.feed, &entries(4..=5)).await, [5, 6]);
     assert_eq!(append(&table.feed, &entries(2..=2)).await, [2], "an old one keeps its place");
     assert_eq!(read(&table.feed, position, 10).await, [5, 6]);

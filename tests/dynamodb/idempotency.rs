@@ -1,4 +1,4 @@
-//! What a repeated request, and another request under its key, are answered with, and how many requests that takes.
+//! How a repeated request, and another request under its key, are answered, and how many requests that takes.
 
 use nameservice_tests::prelude::*;
 
@@ -28,7 +28,7 @@ async fn another_push_under_a_used_key_writes_nothing_and_is_one_request() {
 
     assert_reused(store.push_head(&call(2), &db, &older(head(3))).await);
     assert_eq!(table.proxy.take_operations(), ["UpdateItem"]);
-    // Also where it would be stale, a conflict, or in place.
+    // Also where the push would be stale, a conflict, or current already.
     assert_reused(store.push_head(&call(2), &db, &older(head(1))).await);
     assert_reused(store.push_head(&call(2), &db, &cas(head(9), head(10))).await);
     assert_reused(store.push_head(&call(2), &db, &older(head(2))).await);
@@ -43,7 +43,7 @@ async fn another_push_under_a_used_key_writes_nothing_and_is_one_request() {
     assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"]);
     assert_eq!(table.rows(db.as_str()).await, before, "nothing was written");
 
-    // The very request is answered as it was.
+    // The same request is answered as before.
     assert_eq!(store.push_head(&call(1), &db, &older(head(2))).await.unwrap(), replayed(head(2)));
 }
 
@@ -113,7 +113,7 @@ async fn a_repeated_push_is_answered_with_its_own_value_though_fluree_has_writte
     assert!(fluree.push_config(pk, 1, "fluree:ctx", 2).await);
     assert_eq!(store.push_config(&call(1), &db, &push).await.unwrap(), replayed(Config::new(1, json!({ "n": 1 }))));
 
-    // And of a creation by a push, and a transaction.
+    // The same for a creation by a push, and for a transaction.
     let new = at("new");
     store.push_head(&call(1), &new, &first(head(1))).await.unwrap().applied();
     assert!(fluree.commit(new.as_str(), &cid(2), 2).await);

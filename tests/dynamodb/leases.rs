@@ -98,7 +98,7 @@ async fn a_status_item_under_no_record_gives_no_lease() {
     assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
     table.delete(DB, "meta").await;
     assert_eq!(table.rows(DB).await, before);
-    // Not even once one of ours has written to it.
+    // Not even after one of our own writes to it.
     let pushed = cas(Status::stored(1, None), status(2, "x"));
     table.store.push_status(&Call::fresh(), &at(DB), &pushed).await.unwrap().applied();
     assert_eq!(acquire(&table.store, "one").await, Leased::Unknown);
@@ -190,7 +190,7 @@ async fn each_is_one_request_and_a_fenced_push_is_one_transaction() {
     for (t, words) in [(2, "Updated"), (2, "Updated"), (1, "Stale")] {
         let outcome = store.push_head(&Call::fresh(), &at(DB), &under(&mine, older(head(t)))).await.unwrap();
         assert!(format!("{outcome:?}").starts_with(words), "{outcome:?}");
-        // What is current already is checked once more, together with the lease.
+        // A push of the current value takes a second transaction, which checks it together with the lease.
         let transactions = if outcome == replayed(head(2)) { 2 } else { 1 };
         let requests = table.proxy.take_requests();
         assert_eq!(requests.len(), transactions, "{requests:#?}");
@@ -384,7 +384,7 @@ async fn a_release_leaves_a_state_alone_that_is_no_longer_the_leases() {
     assert_eq!(status_of(store).await, (4, "error".into()));
     let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
     assert_eq!(payload.meta, object(json!({ "error": "disk full" })));
-    // Where it is still the lease's, one request is enough.
+    // Where the state is still the one that the lease set, one request is enough.
     held(store, "two").await;
     table.proxy.take_operations();
     assert_eq!(release(store, "two", 2).await, Released::Released);
@@ -410,7 +410,7 @@ async fn a_lease_may_have_any_name_and_carry_metadata() {
     store.refresh_lease(&Call::fresh(), &at(DB), &request, 1).await.unwrap().applied();
     let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
     assert_eq!(payload.meta["progress"], json!(0.5));
-    // What was read with its lease can be expected.
+    // A status that was read with its lease can be the expected value.
     let read = store.status(&at(DB)).await.unwrap().unwrap();
     store.push_status(&Call::fresh(), &at(DB), &cas(read, status(5, "compaction"))).await.unwrap().applied();
     let claim = claim_of(name, "one", 1);

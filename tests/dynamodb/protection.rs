@@ -39,7 +39,7 @@ async fn a_mark_that_is_set_after_the_record_was_read_still_rejects() {
     for retract in [true, false] {
         let db = born(table.direct(), &format!("mydb{retract}"), 3).await;
         let (direct, address) = (table.direct().clone(), db.clone());
-        // Between the reading of the record and its transaction.
+        // Between the read of the record and the transaction.
         let protect = move || {
             let (direct, address) = (direct.clone(), address.clone());
             async move {

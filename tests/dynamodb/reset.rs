@@ -30,7 +30,7 @@ async fn a_reset_leaves_no_row_of_flurees_commit_log_above_its_target() {
     assert_eq!(table.proxy.take_operations(), ["Query", "BatchWriteItem", "TransactWriteItems", "Query"]);
     let kept: Vec<_> = (1..=3).map(|t| format!("commit#{t:020}")).collect();
     assert_eq!(logged(&table).await, kept);
-    // Without a log, it is looked for and not written.
+    // With no rows above the head, the log is queried and not written.
     table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.unwrap().applied();
     assert_eq!(table.proxy.take_operations(), ["Query", "TransactWriteItems", "Query"]);
 }

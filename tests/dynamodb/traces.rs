@@ -1,4 +1,4 @@
-//! What the code does, written down for the checker of docs/tla: whether a specification has a behaviour that explains it.
+//! Records what the code does, for the checker of docs/tla: does a specification have a behaviour that explains it?
 
 mod lease;
 mod ring;
@@ -44,7 +44,7 @@ pub(super) trait Trace: Sized {
     /// Returns the values of its constants.
     fn constants(&self) -> Vec<(&'static str, String)>;
 
-    /// Returns what the specification must not explain: the same trace with something changed, where it has that, by names.
+    /// Returns, by name, what the specification must not explain: the same trace with one change, `None` where there is nothing to change.
     fn changed(&self) -> Vec<(&'static str, Option<Self>)>;
 }
 

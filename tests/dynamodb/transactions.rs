@@ -99,7 +99,7 @@ async fn a_transaction_whose_reply_is_lost_is_committed_once() {
         if forgetful {
             table.proxy.forget_tokens();
         }
-        // That the head of `b` is current shows in a first, rejected attempt.
+        // A first, rejected attempt shows that the head of `b` is already current.
         table.proxy.on("TransactWriteItems", Fault::none());
         table.proxy.on("TransactWriteItems", fault);
         let mut graphs = index(1);
@@ -133,8 +133,8 @@ async fn what_a_rejection_has_shown_must_still_be_so_when_the_transaction_is_com
         let table = ready().await;
         table.put(&rows::ledger("fluree:main").index(index_cid(2), 2).rows()).await;
         let table = table.proxied().await;
-        // The first attempt is rejected though nothing is against it: only a look shows that the head of `a` is the one that is
-        // pushed, and that a row without named graphs has none without an index.
+        // The first attempt is rejected although nothing stands against it: only the rejection shows that the head of `a` is already the
+        // one that is pushed, and that a row without named graphs matches a named graph without an index.
         let graphs = BTreeMap::from([("g".to_owned(), None)]);
         let first = match checks {
             true => check("fluree", ConcernState::Index(Index::new(2, IndexRoot { id: index_cid(2), rev: 0, graphs }))),

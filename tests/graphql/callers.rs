@@ -3,7 +3,7 @@
 use super::*;
 use crate::routes::authorization::{narrow, scope, verifying};
 
-/// In every place where a config can hide one.
+/// A secret, put in every place where a config can hide one.
 const CANARY: &str = "canary-77aa31";
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn callers_see_and_write_what_their_tokens_cover() {
     assert_eq!(reader.refused(&push("tenant/a/x")).await["extensions"]["code"], "insufficient-scope");
     assert_eq!(writer.refused(&push("tenant/b/x")).await["extensions"]["code"], "address-not-covered");
     assert_eq!(writer.ask(&push("tenant/a/x")).await["pushHead"]["__typename"], "HeadPushed");
-    // A dependency that it may not see is not there.
+    // A dependency that the caller may not see counts as missing.
     let document = "mutation { publishGraphSource(address: \"tenant/a/s\", sourceType: \"t\", config: {}, \
                     dependencies: [\"tenant/a/x\", \"tenant/b/x\"]) { ... on MissingDependencies { missing } } }";
     assert_eq!(writer.ask(document).await["publishGraphSource"]["missing"], json!(["tenant/b/x:main"]));
@@ -108,7 +108,7 @@ async fn a_reader_finds_no_secret_in_any_answer_and_a_writer_finds_it_where_it_i
         format!("{{ changes {{ {changes} }} }}"),
     ];
     let reader = graph.of(&scope("nameservice:read"));
-    // May write elsewhere, which gives nothing here.
+    // The scope to write elsewhere grants nothing here.
     let elsewhere = graph.of(&narrow("nameservice:write", json!(["other:*"])));
     let mut redacted = 0;
     for document in &reads {
@@ -122,7 +122,7 @@ async fn a_reader_finds_no_secret_in_any_answer_and_a_writer_finds_it_where_it_i
     // A search does not find what it may not show.
     let search = format!("{{ search(q: \"{CANARY}\") {{ edges {{ node {{ address }} }} }} }}");
     assert!(addresses(&admin.ask(&search).await["search"]).is_empty());
-    // Neither does what is rejected show it.
+    // Nor does a rejection show it.
     let push = format!(
         "mutation {{ pushConfig(push: {{ address: \"mydb\", expected: {{ v: 9 }}, new: {{ payload: {config} }} }}) \
          {{ ... on ConfigConflict {{ actual {{ payload }} }} }} }}"

@@ -83,7 +83,7 @@ async fn bodies_that_are_no_single_document_are_problems() {
         ("application/json", json!({ "query": 1 }).to_string(), 400, "invalid-body"),
         ("application/json", deep, 400, "invalid-body"),
         ("application/json", " ".repeat(300 * 1024), 413, "payload-too-large"),
-        // A page of another origin can send these without asking.
+        // A page of another origin can send these without a CORS preflight.
         ("text/plain", one.to_string(), 415, "unsupported-media-type"),
         ("application/x-www-form-urlencoded", "query={position}".to_owned(), 415, "unsupported-media-type"),
     ] {

@@ -1,4 +1,4 @@
-//! The schemas of AppSync (`infra/modules/graphql`) are parts of the one schema, but for what is stated here.
+//! The schemas of AppSync (`infra/modules/graphql`) are parts of the one schema, except for what is stated here.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -10,9 +10,9 @@ use async_graphql::{
     },
 };
 
-/// Types of AppSync that stand for ours: it has no scalars of one's own, and its `Int` has 32 bits.
+/// Types of AppSync that stand for ours: it has no custom scalars, and its `Int` has 32 bits.
 const SCALARS: [(&str, &str); 2] = [("Long", "Float"), ("JSON", "AWSJSON")];
-/// What the schema with subscriptions has beside the lists.
+/// Types that only the schema with subscriptions has.
 const OF_CHANGES: [&str; 6] = ["Change", "ChangeInput", "ChangeKind", "Concern", "Mutation", "Subscription"];
 
 /// The members of each type: fields with arguments, types and directives, or values, each on a line and in their order.
@@ -73,7 +73,7 @@ fn the_lists_on_aws_are_those_of_the_one_schema() {
     for (name, members) in &lists {
         let expected: Vec<_> = ours[name]
             .iter()
-            // A whole record is not in the table of the read model, and only lists are queries of it.
+            // The table of the read model has no whole records, and only lists are queries of it.
             .filter(|member| {
                 *member != "record: Record" && (name != "Query" || member.contains("RecordRowConnection!"))
             })
@@ -90,7 +90,7 @@ fn the_subscription_on_aws_is_that_of_the_one_schema() {
     for same in ["Change", "ChangeKind", "Concern"] {
         assert_eq!(theirs[same], ours[same], "{same}: run: .ci/generate appsync");
     }
-    // The same arguments but `after`, since AppSync holds no changes; null while a subscriber waits.
+    // The same arguments except `after`, since AppSync holds no changes; null while a subscriber waits.
     let [subscription] = &ours["Subscription"][..] else { panic!("{:?}", ours["Subscription"]) };
     let shorter = subscription.replace(", after: Float)", ")");
     assert_ne!(&shorter, subscription);
@@ -99,7 +99,7 @@ fn the_subscription_on_aws_is_that_of_the_one_schema() {
     // What the consumer publishes is what subscribers get. There is no other mutation.
     assert_eq!(theirs["ChangeInput"], theirs["Change"]);
     assert_eq!(theirs["Mutation"], ["publishChange(change: ChangeInput!): Change @aws_iam"]);
-    // Everything else is as it is without subscriptions.
+    // Everything else is the same as without subscriptions.
     theirs.retain(|name, _| !OF_CHANGES.contains(&&**name));
     assert_eq!(theirs, types("infra/modules/graphql/schema.graphql"));
 }

@@ -15,7 +15,7 @@ async fn graphiql_loads_nothing_from_another_host() {
     for part in page.split('"').filter(|part| part.starts_with("graphiql/")) {
         let (status, headers, body) = graph.send(Request::get(format!("/{part}")).body(Body::empty()).unwrap()).await;
         assert!(status == 200 && !body.is_empty(), "{part}");
-        // What is vendored is compressed.
+        // Vendored files are compressed.
         assert_eq!(headers.contains_key(header::CONTENT_ENCODING), body.starts_with(b"\x1f\x8b"), "{part}");
         files += 1;
     }

@@ -20,7 +20,7 @@ use crate::routes::authorization::{narrow, scope, token, verifying};
 
 const CHANGES: &str = "subscription { changes { address position } }";
 
-/// A transport that is open, and no other.
+/// A listener that accepts one transport, which is open already, and no other.
 struct Once(Option<DuplexStream>);
 
 impl Listener for Once {
@@ -70,7 +70,7 @@ impl Opening<'_> {
 }
 
 impl Graph {
-    /// A socket in memory: no clock but that of the test runs.
+    /// Opens a socket in memory, so that no clock but the test's runs.
     async fn socket(&self, opening: Opening<'_>) -> Result<Socket, tungstenite::Error> {
         let (here, there) = duplex(64 * 1024);
         let router = self.router.clone();
@@ -78,7 +78,7 @@ impl Graph {
         opening.over(here, "localhost").await
     }
 
-    /// A socket whose caller is this token's.
+    /// Opens a socket for the caller of this token.
     async fn begun(&self, token: &str) -> Socket {
         let mut socket = self.socket(Opening { token: Some(token), ..Opening::default() }).await.unwrap();
         socket.say(json!({ "type": "connection_init" })).await;
@@ -151,12 +151,12 @@ async fn subscriptions_carry_the_changes_that_are_asked_for_and_may_be_seen() {
     let new = change(&socket.hear().await).clone();
     assert_eq!(new["address"], "tenant/a/new:main");
     assert!(new["position"].as_i64() > old["position"].as_i64());
-    // What is rejected is an error of the operation, and others run on.
+    // A rejection is an error of its operation, and others continue.
     socket.begin("2", "subscription { changes(after: 999999) { position } }").await;
     let rejected = socket.hear().await;
     assert!(rejected["id"] == "2" && rejected.to_string().contains("beyond the end of the feed"), "{rejected}");
     assert_eq!(socket.hear().await, json!({ "type": "complete", "id": "2" }));
-    // An operation that ends is no longer sent to.
+    // Nothing more is sent to an operation that has ended.
     socket.say(json!({ "id": "1", "type": "complete" })).await;
     socket.say(json!({ "type": "ping" })).await;
     while socket.hear().await["type"] != "pong" {}
@@ -191,7 +191,7 @@ async fn changes_are_selected_by_address_prefix_kind_type_and_concern() {
     let publish = "mutation { publishGraphSource(address: \"x/s\", sourceType: \"t\", config: {}) { __typename } }";
     assert_eq!(graph.ask(publish).await["publishGraphSource"]["__typename"], "Written");
     create(&graph, "end").await;
-    // Each reads up to the last change that it is sent.
+    // Each subscription is read up to the last change that it is sent.
     let mut seen: BTreeMap<String, BTreeSet<String>> = Default::default();
     let expected = [
         ("0", vec!["a:main", "x/s:main"]),
@@ -263,7 +263,7 @@ async fn a_socket_runs_a_bounded_number_of_operations_each_under_its_own_id() {
     let graph = Graph::open();
     let mut socket = graph.begun("").await;
     for n in 0..300 {
-        // Those that have ended do not count.
+        // Operations that have ended do not count.
         socket.begin(&n.to_string(), "{ position }").await;
         assert_eq!(socket.hear().await["payload"]["data"]["position"], 0);
         assert_eq!(socket.hear().await["type"], "complete");

@@ -1,8 +1,8 @@
 //! Transactions that append to the chains of several records, and read: checked by Elle for cycles of dependencies, and judged
 //! for strict serializability as any history.
 //!
-//! A client reads by `check`s, by what it expects of the heads that it replaces, and by what a rejection shows; where the
-//! backend has a state at one position, also all records at once. In the end the change feed shows each chain whole.
+//! A client reads by `check`s, by the heads that it expects to replace, and by what a rejection shows; where the backend can read
+//! all records at one position, it does that too. In the end the change feed shows each chain whole.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -39,10 +39,10 @@ fn names(round: usize) -> Vec<String> {
     (0..RECORDS).map(|n| format!("{}{n}:main", prefix(round))).collect()
 }
 
-/// All records of a history at once.
+/// A read of all records of a history at once.
 struct View {
     transaction: Transaction,
-    /// Of a replica: the position that it was at.
+    /// Of a replica: the position that it was at; else `None`.
     position: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Appender {
         let invoked = self.client.world.recorder.tick();
         let Some(page) = feed::get(&url, &path).await else { return };
         let returned = self.client.world.recorder.tick();
-        // The position of a page was taken before its records: they are of it where it is still the same.
+        // The position of a page is taken before its records are read: they belong to it if it is still the same afterwards.
         let position = match replica {
             None => None,
             Some(_) => match feed::get(&url, "/v1/snapshot?limit=1").await {
@@ -128,7 +128,7 @@ impl Appender {
         self.seen.push(View { transaction: Transaction { replica, ..transaction }, position });
     }
 
-    /// Commits a transaction, of which this share are checks.
+    /// Commits a transaction; `checks` is the share of its operations that are checks.
     async fn transaction(&mut self, checks: f64) {
         let mut spots: Vec<Spot> = Vec::new();
         for _ in 0..self.client.random.random_range(2..5) {
@@ -158,7 +158,7 @@ impl Appender {
         let new = json!({ "id": id.as_str(), "t": known["t"].as_i64().unwrap() + ahead });
         match self.client.random.random_bool(0.75) {
             true => json!({ "op": "push_head", "address": spot.record, "expected": expected, "new": new }),
-            // It appends to whatever there is, if that is below.
+            // Appends to any head below it.
             false => json!({ "op": "push_head", "address": spot.record, "new": new }),
         }
     }
@@ -190,7 +190,7 @@ impl Chains {
         Self { url: url.to_owned(), after: 0, heads: Vec::new() }
     }
 
-    /// Reads on to the end of the feed, and returns the chains of these records as they are there.
+    /// Reads the rest of the feed, and returns the chains that it has of these records.
     async fn read(&mut self, world: &World, records: &[String]) -> Transaction {
         let invoked = world.recorder.tick();
         loop {
@@ -217,7 +217,7 @@ impl Chains {
         Transaction::reading(CLIENTS, invoked, world.recorder.tick(), reads)
     }
 
-    /// The stretches of positions that lie within transactions: from the first change of each until before its last.
+    /// The ranges of positions that lie within transactions: from the first change of each until before its last.
     fn within(&self, transactions: &[Transaction]) -> Vec<(u64, u64)> {
         let positions: HashMap<(&str, &Version), u64> =
             self.heads.iter().map(|(position, address, version)| ((address.as_str(), version), *position)).collect();
@@ -237,7 +237,7 @@ struct Counts {
     figures: Figures,
     checked: Checked,
     views: usize,
-    /// Views of a replica within a transaction, of which it shows a part.
+    /// Views at a replica that fall within a transaction, and show a part of it.
     within: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Histories that were written by hand, for both judges: they take what some order explains, and nothing else.
+//! Handwritten histories, for both judges: they accept what some order explains, and nothing else.
 
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ fn elles_check_names_what_it_rejects_of_the_same_histories() {
         ("a conflict that was applied", Some("G1a")),
         ("two winners over one expectation", Some("G-single")),
         ("a stale push that was answered as updated", Some("G0-realtime")),
-        // It knows nothing of conditions, nor of leases.
+        // Elle's check knows nothing of conditions or leases.
         ("a matching expectation, rejected", None),
         ("a token given twice", None),
         ("two holders at once", None),

@@ -37,7 +37,7 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Many on one concern.
+    /// Many pushes on one concern.
     pub(crate) const PUSHES: Self = Self { reads: 3, pushes: 8, leases: 0, fenced: 0, transactions: 0 };
     /// Lease holders that lose their leases to one another.
     pub(crate) const LEASES: Self = Self { reads: 3, pushes: 2, leases: 5, fenced: 4, transactions: 0 };
@@ -70,7 +70,7 @@ impl World {
 
 pub(super) enum Sent {
     Answered(Answered),
-    /// The connection was refused: it was not sent.
+    /// The connection was refused, so nothing was sent.
     Rejected,
     /// Sent, and perhaps received.
     Lost,
@@ -156,7 +156,7 @@ impl Client {
                     return json!({ "new": { "id": known["id"], "t": known["t"] } });
                 }
                 if index {
-                    // It is not compared, but decides the result.
+                    // The revision is not compared, but decides the result.
                     expected["rev"] = known["rev"].clone();
                 }
                 let ahead = *[1, 1, 1, 2, 3, 0, -1].choose(&mut self.random).unwrap();
@@ -260,7 +260,7 @@ impl Client {
             _ => {
                 let record = self.record();
                 let name = *["index_lock", "reindex_lock", "maintenance_lock"].choose(&mut self.random).unwrap();
-                // Few holders: some take over from themselves as another client.
+                // Few holders: sometimes another client takes over under the same holder's name.
                 let holder = format!("h{}", self.random.random_range(0..3));
                 let wanted = json!({ "name": name, "holder": holder, "ttl_seconds": self.seconds() });
                 let path = format!("/v1/leases/{record}");

@@ -18,7 +18,7 @@ use super::{
     spec::{Asked, Concern, Spot, spot_of, without_lease},
 };
 
-/// The deadline of the feed to catch up after the last write.
+/// The deadline for the feed to catch up after the last write.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A 410 is an answer, too: it says where the feed begins.
@@ -36,11 +36,11 @@ pub(crate) struct Seen {
     pub(crate) changes: Vec<Value>,
     /// Whether changes may expire meanwhile.
     pub(crate) expires: bool,
-    /// How many times what followed had expired.
+    /// How many times the next changes had expired.
     pub(crate) gaps: u64,
 }
 
-/// Follows the feed until it is stopped, and then to its end. Where no answer comes it repeats the request.
+/// Follows the feed until it is stopped, and then to its end. Repeats a request that gets no answer.
 pub(crate) async fn follow(url: String, seed: u64, expires: bool, ended: watch::Receiver<bool>) -> Seen {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut seen, mut after) = (Seen { expires, ..Seen::default() }, 0);
@@ -51,7 +51,7 @@ pub(crate) async fn follow(url: String, seed: u64, expires: bool, ended: watch::
         match get(&url, &path).await {
             Some(page) if page["oldest"].is_u64() => {
                 let oldest = page["oldest"].as_u64().unwrap();
-                assert!(expires && oldest > after + 1, "what follows {after} is there: {page}");
+                assert!(expires && oldest > after + 1, "changes after {after} have not expired: {page}");
                 (after, seen.gaps) = (oldest - 1, seen.gaps + 1);
             }
             Some(page) => {
@@ -117,8 +117,8 @@ fn asked(entries: &[Entry]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Judges a feed that was followed beside histories of these records; returns the number of its changes. Of one with gaps, what
-/// is left.
+/// Judges a feed that was followed beside histories of these records; returns the number of its changes. A feed with gaps is
+/// judged by what is left.
 pub(crate) async fn judge(url: &str, seen: &Seen, entries: &[Entry], records: &[String], seed: u64) -> usize {
     let Seen { changes: seen, expires, gaps } = seen;
     let is_whole = *gaps == 0;
@@ -144,7 +144,7 @@ pub(crate) async fn judge(url: &str, seen: &Seen, entries: &[Entry], records: &[
                 Concern::Config => value["payload"]["n"].to_string(),
                 Concern::Status => value["payload"].get("n").map_or_else(String::new, Value::to_string),
             };
-            // A status without a mark is a new record's, or a lease's; no client requested what is unborn.
+            // A status without a mark is from a new record or a lease; an unborn value is one that no client requested.
             let unborn = change["watermark"] == json!(0);
             assert!(unborn || mark.is_empty() || asked.contains(&mark), "from nowhere: {change}");
             *shown.entry((spot.clone(), value.to_string())).or_default() += 1;

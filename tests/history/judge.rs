@@ -15,7 +15,7 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 
 use crate::history::spec::{Answered, Asked, Records, Spot, Step};
 
-/// The deadline of the search for an order. It takes milliseconds where there is one.
+/// The deadline of the search for an order. If there is one, the search takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How many writes an item remembers (docs/specification.md, Answers).
 const REMEMBERED: usize = 4;
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) invoked: u64,
     /// `None` where no answer came: it may have been applied, at any time since.
     pub(crate) returned: Option<(u64, Arc<Answered>)>,
-    /// It was sent more than once, by the client.
+    /// Whether the client sent it more than once.
     pub(crate) repeated: bool,
 }
 

@@ -44,7 +44,7 @@ const DEFAULT_SECONDS: u64 = 1;
 pub(crate) const SEED: &str = "NAMESERVICE_TEST_SEED";
 const CLIENTS: u32 = 4;
 const STEPS: usize = 14;
-/// The deadline of a record to be created, whatever is lost or killed meanwhile.
+/// The deadline for a record to be created, whatever is lost or killed meanwhile.
 const CREATED: Duration = Duration::from_secs(120);
 /// The share of requests that meet a fault.
 pub(crate) const RATE: f64 = 0.12;

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::process::{Child, Command};
 
-/// The deadline of the process to listen.
+/// The deadline for the process to listen.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How the process is started, each time.
@@ -22,7 +22,7 @@ pub(crate) struct Setup {
     pub(crate) options: Vec<String>,
     /// Variables of its environment.
     pub(crate) variables: Vec<(String, String)>,
-    /// The file that its log is appended to; without one it has none: requests that fail under faults would hide the figures.
+    /// The file that its log is appended to. Without one it has none: requests that fail under faults would drown the figures.
     pub(crate) log: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl Process {
         Self::start_as(Setup::new(place, options)).await
     }
 
-    /// Starts one in this way.
+    /// Starts one with this setup.
     pub(crate) async fn start_as(setup: Setup) -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = spawn(listen, &setup).await;
@@ -69,7 +69,7 @@ impl Process {
         self.child.id().unwrap()
     }
 
-    /// The memory that is its own, in MiB.
+    /// Its anonymous resident memory, in MiB.
     pub(crate) fn memory(&self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

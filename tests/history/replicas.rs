@@ -24,7 +24,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _}
 
 use super::{Figures, clients::World, create, mix_of, names, process::Process, run, seeds, spec::Concern};
 
-/// The answer of a write that takes longer may come before the replica shows it.
+/// A write that takes longer may be answered before the replica shows it.
 const SETTLE: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -43,7 +43,7 @@ pub(crate) async fn ask(
     Some((parts.status.as_u16(), position, serde_json::from_slice(&body).unwrap_or(Value::Null)))
 }
 
-/// A client of one replica, and the most it has seen.
+/// A client of one replica, and the newest that it has seen.
 struct Session {
     http: Http,
     url: String,
@@ -113,11 +113,11 @@ impl Session {
             200 if begun.elapsed() < SETTLE => {
                 self.writes += 1;
                 let written = rank(Concern::Config, &answer["value"]);
-                // What is read from here on must be at least this.
+                // Later reads must show at least this.
                 let seen = self.seen.entry(key).or_default();
                 *seen = (*seen).max(written);
             }
-            // An earlier write of it has no answer: what is stored is known now.
+            // An earlier write without an answer was applied; the next read shows the current version.
             409 => {}
             200 | 503 => {}
             other => panic!("{url}: {other} {answer}"),
@@ -196,7 +196,7 @@ pub(crate) async fn same_state(upstream: &str, replicas: &[String], with_times: 
     }
 }
 
-/// A write that changes nothing moves the time of the upstream's record alone.
+/// A write that changes nothing moves the time of the record at the upstream only.
 fn without_times(records: &[Value], is_created_kept: bool) -> Vec<Value> {
     let mut records = records.to_vec();
     for record in records.iter_mut().filter_map(Value::as_object_mut) {
@@ -231,7 +231,7 @@ pub(crate) async fn is_ready(url: &str) {
     }
 }
 
-/// The records that there are so far.
+/// The records that exist so far.
 pub(crate) type Known = Arc<RwLock<Vec<String>>>;
 
 /// Starts a client at each replica, which reads all of these records and writes one of its own, `own0:main`, … Each returns its

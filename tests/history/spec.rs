@@ -135,7 +135,7 @@ impl fmt::Debug for Asked {
 /// A call of a history.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Which.
+    /// Which call of the history.
     pub(crate) at: usize,
     pub(crate) asked: Arc<Asked>,
 }
@@ -195,7 +195,7 @@ struct Lease {
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     items: BTreeMap<Spot, Item>,
-    /// The service's clock may pass the end of a lease while the history runs.
+    /// Whether the service's clock may pass the end of a lease while the history runs.
     leases_end: bool,
     way: Way,
 }
@@ -244,7 +244,7 @@ pub(crate) fn without_lease(mut status: Value) -> Value {
 }
 
 impl Records {
-    /// Creates records of which all are new and no lease expires, unless set otherwise, for this many answered calls.
+    /// Creates new records, for a history of this many answered calls. Leases end only if `leases_end` is set.
     pub(crate) fn new(leases_end: bool, answered: usize) -> Self {
         let way = Way {
             made: BTreeSet::new(),

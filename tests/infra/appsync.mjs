@@ -1,4 +1,4 @@
-// Loads resolvers of AppSync. AppSync itself is not here: its module of helpers is replaced by one that does the same.
+// Loads resolvers of AppSync outside AppSync: its module of helpers is replaced by one that does the same.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 

@@ -11,7 +11,7 @@ use nameservice_tests::{
 };
 use stream_consumer::Consumer;
 
-/// Dollars a million, as infra/README.md names them.
+/// Dollars per million, as in infra/README.md.
 const WRITE_UNIT: f64 = 0.625;
 const READ_UNIT: f64 = 0.125;
 const GATEWAY: f64 = 1.00;
@@ -108,7 +108,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         assert!(answer.status.is_success() || name.contains("conflict"), "{name}: {answer:#?}");
         row(&mut table, name, Units::of(&proxy.take_requests()), GATEWAY + FUNCTION);
     }
-    // A function of its own takes a change to the feed and the topic: singly, or in a batch.
+    // A separate function takes each change to the feed and the topic: one by one, or in a batch.
     let consumer = Consumer::new(service.table.store.clone(), service.table.feed.clone());
     let deliveries = pump::deliveries(&service.table).await;
     proxy.take_requests();

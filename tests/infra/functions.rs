@@ -99,7 +99,7 @@ fn what_needs_a_token_asks_for_a_scope_or_checks_it_itself() {
     }
 }
 
-/// What may read the archive of the feed reads it, and what reads it may.
+/// A function may read the archive of the feed exactly if it opens it.
 #[test]
 fn functions_that_read_the_feed_read_its_archive() {
     for name in folders() {
@@ -147,7 +147,7 @@ fn functions_are_given_the_variables_that_they_read() {
     for file in ["archive.rs", "emf.rs", "environment.rs", "http.rs"] {
         read.push_str(&fs::read_to_string(folder("shared/lambda/src").join(file)).unwrap());
     }
-    // Two functions and the health read this one in one place.
+    // Two functions and the health check share the code that reads these.
     read.push_str(&fs::read_to_string(folder("shared/opensearch/src").join("deployed.rs")).unwrap());
     for name in folders() {
         read.push_str(&source(&name, "lib.rs"));

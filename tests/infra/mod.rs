@@ -1,4 +1,4 @@
-//! That `infra/` and the Rust agree: on the tables, on functions, routes and scopes, and on what each function may do.
+//! Checks that `infra/` and the Rust code agree: on the tables, on functions, routes and scopes, and on what each function may do.
 
 mod costs;
 mod functions;

@@ -103,7 +103,7 @@ async fn start_up(recorder: &mut Recorder) {
     }
 }
 
-/// Creations over what an earlier life has left: Fluree's commit log is swept.
+/// Creations where an earlier life has left rows: Fluree's commit log is swept.
 async fn creations_over_leftovers(r: &mut Recorder) {
     for name in ["left1", "left2", "left3", "mydb:left4", "left5", "left6"] {
         let pk = at(name);
@@ -344,7 +344,7 @@ const BESIDE_TABLES: [(&str, &[&str]); 5] = [
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html>).
 const DOORBELL: [&str; 3] = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"];
 
-/// Rows from a snapshot, of changes, of a record that is gone, and of a feed that is another one.
+/// Rows from changes and from a snapshot, a row of a record that does not exist, and a rebuild.
 async fn projections(r: &mut Recorder) {
     let table = &r.service.table;
     let name = table_of(&table.name);
@@ -359,7 +359,7 @@ async fn projections(r: &mut Recorder) {
     rows.write(vec![RowWrite { row: Some(row), ..stray }], Over::Older).await.unwrap();
     r.note("view_projector", passed);
     let _ = r.service.table.direct().create_ledger(&Call::fresh(), &at("projected"), None, None).await.unwrap();
-    // The consumer's work, and the creation's, are others'.
+    // The creation and the consumer's work belong to other functions.
     pump::pump(&r.service.table).await;
     let passed = r.service.table.proxy.actions_passed();
     projector.catch_up(None).await.unwrap();
@@ -369,7 +369,7 @@ async fn projections(r: &mut Recorder) {
     r.note("view_projector", passed);
 }
 
-/// What a search needs, which reads no table, and a document beside the table.
+/// What a search needs, which reads no table, and what the sink needs beside the table.
 const SEARCHES: [(&str, &str, &[&str]); 4] = [
     ("search_get", "search", &["es:ESHttpPost"]),
     ("search_sink", "search", &["es:ESHttpPost"]),
@@ -377,7 +377,7 @@ const SEARCHES: [(&str, &str, &[&str]); 4] = [
     ("search_sink", "search_dead_letters", &["sqs:SendMessage"]),
 ];
 
-/// The documents of a batch are read, of records that are there and of one that is gone.
+/// Reads the documents of a batch: of records that exist, and of one that does not.
 async fn documents(r: &mut Recorder) {
     let passed = r.service.table.proxy.actions_passed();
     r.service.table.store.lookup_all(&[at("mydb"), at("projected"), at("nobody")]).await.unwrap();

@@ -16,7 +16,7 @@ fn json(name: &str) -> Value {
 }
 
 fn string(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value.as_str().unwrap_or_else(|| panic!("{value} is not text")).to_owned()
 }
 
 fn list(value: &Value) -> &[Value] {

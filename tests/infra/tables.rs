@@ -33,7 +33,7 @@ pub(super) struct Index {
 
 fn text(body: &Body, name: &str) -> String {
     let attribute = body.get_attribute(name).unwrap_or_else(|| panic!("no {name} in {body:?}"));
-    attribute.value.as_str().unwrap_or_else(|| panic!("{name} is no text")).to_owned()
+    attribute.value.as_str().unwrap_or_else(|| panic!("{name} is not text")).to_owned()
 }
 
 fn is_on(body: &Body, name: &str) -> bool {
@@ -191,11 +191,11 @@ fn the_table_of_the_read_model_is_the_one_that_its_rows_are_for() {
     for same in ["kms_key_arn", "recovery_period_in_days", "deletion_protection"] {
         assert_eq!(written(views, same), format!("var.{same}"));
     }
-    // A rebuild writes all rows at once, and nothing for weeks.
+    // A rebuild writes all rows at once, and then there may be no write for weeks.
     assert!(views.get_attribute("provisioned_capacity").is_none());
 }
 
-/// Everything that a declaration can have has come to the table: `terraform test` compares values, this the defaults.
+/// Everything that a declaration can have reaches the table: `terraform test` compares the values, this test the defaults.
 #[test]
 fn a_table_of_a_read_model_has_the_defaults_of_those_that_the_library_makes() {
     let declaration = block_of(&READ_MODEL, "variable", &["declaration"]);

@@ -5,7 +5,7 @@ use proc_macro::{TokenStream, TokenTree};
 /// Runs a test on every backend: `head::a_newer_head_is_updated::dynamodb`, `…::embedded` and so on.
 ///
 /// The function takes a `&Contract`. Arguments name the capabilities that the test needs
-/// (`#[every_backend(Transactions)]`); a backend without one of them skips the test. Which backends there are is said by
+/// (`#[every_backend(Transactions)]`); a backend without one of them skips the test. The backends are listed by
 /// `on_every_backend!` in `contract/mod.rs`.
 #[proc_macro_attribute]
 pub fn every_backend(needs: TokenStream, function: TokenStream) -> TokenStream {

@@ -141,7 +141,7 @@ impl<'a> Pair<'a> {
         }
         let in_doubt = left.body["type"].as_str().is_some_and(|kind| kind.ends_with("/outcome-unknown"));
         if in_doubt {
-            // Right only for a rejection after an answer that was lost.
+            // Allowed only for a rejection after a lost answer.
             assert!(trouble.leaves_doubt() && rejected, "{ask:#?}\nDynamoDB: {left:#?}\nembedded: {right:#?}");
             figures().lock().unwrap().in_doubt += 1;
         } else {

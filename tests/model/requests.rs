@@ -107,7 +107,7 @@ impl Seen {
     /// The next request.
     pub(super) fn ask(&self, dice: &Dice) -> Ask {
         let mut throw = Throw { dice: &dice[..10], next: 0 };
-        // Mostly what is common, and mostly to few records, so that requests meet.
+        // Mostly common requests, and mostly to few records, so that requests collide.
         let mut kind = throw.below(64);
         let ledger = throw.of(&LEDGERS);
         let source = throw.of(&SOURCES);
@@ -152,7 +152,7 @@ impl Seen {
                 post(format!("/v1/resets/{any}"), json!({ "head": head, "index": index }))
             }
             33..36 => {
-                // Mostly taken away again, so that records can go.
+                // Mostly removes the mark, so that records can be retracted and purged.
                 let body = json!({ "protected": throw.below(3) == 0 });
                 Ask::new(Method::PUT, format!("/v1/protections/{any}"), Some(body))
             }

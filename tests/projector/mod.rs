@@ -27,7 +27,7 @@ impl Ground {
         let name = table_of(&table.name);
         let direct = View::new(table.client.clone(), &name, &RECORDS);
         assert!(direct.ensure_table().await.unwrap().created);
-        // Failures are the projector's to get over, and not only the requests'.
+        // Requests give up early, so that the projector itself has to recover from failures.
         let short = RetryPolicy {
             deadline: Duration::from_millis(200),
             base: Duration::from_millis(5),
@@ -38,7 +38,7 @@ impl Ground {
         Self { table, rows: TableRows::new(view), direct: TableRows::new(direct), projector }
     }
 
-    /// Everything that was written is in the feed, and in the rows.
+    /// Pumps all writes into the feed, and projects them into the rows.
     async fn settle(&self) -> Progress {
         pump(&self.table).await;
         let progress = self.projector.catch_up(None).await.unwrap();
@@ -189,7 +189,7 @@ async fn an_invocation_reads_each_record_once_and_writes_each_row_once() {
     // the checkpoint.
     let expected = BTreeMap::from([("GetItem", 3), ("Query", 1), ("BatchGetItem", 1), ("PutItem", 4)]);
     assert_eq!(operations(&requests), expected);
-    // A ring without a change.
+    // The doorbell rings without a change.
     let progress = view_projector::project(&ground.projector, until).await.unwrap();
     assert_eq!((progress.rows, progress.changes), (0, 0));
     assert_eq!(operations(&ground.table.proxy.take_requests()), BTreeMap::from([("GetItem", 2)]));

@@ -38,7 +38,7 @@ pub(crate) async fn guarded() -> Service {
     Service::with(verifying()).await
 }
 
-/// Lets those in whose tokens are signed with the keys `ed` and `ec`.
+/// Accepts tokens that are signed with the keys `ed` and `ec`.
 pub(crate) fn verifying() -> Auth {
     let jwk = |algorithm, id: &str| {
         let mut jwk = Jwk::from_encoding_key(&key(algorithm, 7), algorithm).unwrap();
@@ -55,14 +55,14 @@ fn signed(algorithm: Algorithm, id: &str, seed: u8, claims: &Value) -> String {
     encode(&header, claims, &key(algorithm, seed)).unwrap()
 }
 
-/// Claims of a token that holds, and these.
+/// Claims of a valid token, and these.
 fn claims(more: Value) -> Value {
     let mut claims = json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": get_current_timestamp() + 600 });
     claims.as_object_mut().unwrap().append(&mut object(more));
     claims
 }
 
-/// A token that holds, with these claims.
+/// A valid token with these claims.
 pub(crate) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
@@ -351,7 +351,7 @@ async fn the_claims_of_fluree_grant_reading_and_writing_there() {
     for token in [&some, &all] {
         as_(&service, token, Method::DELETE, "/v1/records/mine", None).await.problem(403, "insufficient-scope");
     }
-    // One that is no bool grants nothing, and a reader of everything writes only what is listed.
+    // A claim that is not a boolean grants nothing, and a reader of everything writes only what is listed.
     let text = token(json!({ "fluree.storage.all": "true", "fluree.storage.ledgers": [] }));
     get_as(&service, &text, "/v1/records").await.problem(403, "insufficient-scope");
     let reader = token(json!({ "scope": "nameservice:read", "fluree.storage.ledgers": ["mine"] }));

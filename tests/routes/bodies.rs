@@ -8,9 +8,9 @@ const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 struct Operation {
     method: Method,
     path: &'static str,
-    /// A body that is taken.
+    /// A body that is accepted.
     good: Value,
-    /// The members that it cannot lack.
+    /// Its required members.
     required: &'static [&'static str],
 }
 
@@ -125,7 +125,7 @@ async fn a_body_that_is_not_declared_as_json_is_rejected() {
     }
 }
 
-/// The body that is taken, with so much space after it.
+/// The accepted body, padded with spaces to this size.
 fn padded(operation: &Operation, bytes: usize) -> Vec<u8> {
     let mut body = operation.good.to_string().into_bytes();
     body.resize(bytes, b' ');
@@ -146,7 +146,7 @@ async fn a_body_of_the_largest_size_is_taken_and_one_byte_more_is_not() {
     assert_eq!(shown(&service, "mydb").await, before);
     for operation in operations() {
         let answer = send(&service, &operation, padded(&operation, LIMIT)).await;
-        // The branch exists for the last one: its rejection has read the body.
+        // The branch exists by then, so the retraction is rejected, after its body was read.
         assert!(answer.status.is_success() || answer.status == 409, "{answer:#?}");
     }
 }
@@ -163,7 +163,7 @@ async fn a_large_payload_comes_back_as_it_was_sent() {
     assert_eq!(shown(&service, "mydb").await["config"]["payload"], config);
 }
 
-/// serde would read a struct from an array of its fields, too, and let every unknown one pass.
+/// serde would also read a struct from an array of its fields, and let unknown ones pass.
 #[tokio::test]
 async fn an_array_is_never_taken_for_an_object() {
     let service = Service::start().await;

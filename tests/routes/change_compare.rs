@@ -16,7 +16,7 @@ async fn moved(service: &Service, subscriptions: Value) -> Value {
     compared["changed"].clone()
 }
 
-/// What a client that has seen all of a record says of it.
+/// What a client that has seen all of a record sends for it.
 async fn seen(service: &Service, address: &str) -> Value {
     let record = shown(service, address).await;
     let mut seen = json!({
@@ -109,7 +109,7 @@ async fn a_concern_is_compared_where_its_watermark_or_its_id_is_known() {
         };
         assert_eq!(moved(&service, json!({ "mydb": known })).await, expected, "{known}");
     }
-    // None is an id too, where nothing is born.
+    // `null` is an id too, where nothing is born.
     ledger(&service, "unborn").await;
     let nothing = json!({ "commit_t": 0, "commit_id": null, "index_t": 0, "index_id": null });
     assert_eq!(moved(&service, json!({ "unborn": nothing })).await, json!({}));

@@ -13,7 +13,7 @@ use super::{
     *,
 };
 
-/// What the service lists of changes, once the stream has come through.
+/// Lists changes, once the stream has been consumed.
 async fn list(service: &Service, query: &str) -> Value {
     service.get(&format!("/v1/changes?{query}")).await.expect(200)
 }
@@ -240,7 +240,7 @@ async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() 
     let begun = Instant::now();
     let waiting = list_owned(&service, format!("after={position}&wait=20&concern=head&address=mydb"));
     let writing = async {
-        // Unwanted: it moves the feed and ends no wait.
+        // An unwanted change moves the feed and ends no wait.
         ledger(&service, "books").await;
         pump(&service.table).await;
         tokio::time::sleep(Duration::from_millis(400)).await;
@@ -359,7 +359,7 @@ async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
     let client = nameservice_tests::service::client();
     let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
     let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
-    // It may be taken after the stop has begun, and is answered all the same.
+    // The request may be taken after the stop has begun, and is answered all the same.
     tokio::time::sleep(Duration::from_millis(200)).await;
     service.stop().await;
     let answer = asked.await.unwrap().unwrap();

@@ -82,7 +82,7 @@ impl Stream {
         Self { headers: parts.headers, body, text: String::new(), blocks: VecDeque::new() }
     }
 
-    /// One that goes on where another was.
+    /// Opens a stream that resumes after this id.
     pub(super) async fn resume(service: &Service, path: &str, id: u64) -> Self {
         Self::open(service, path, &[("last-event-id", &id.to_string())]).await
     }
@@ -141,7 +141,7 @@ fn positions(blocks: &[Block]) -> Vec<u64> {
         .collect()
 }
 
-/// The streams alone, with other limits.
+/// A service of the streams alone, with other limits.
 pub(super) async fn within(limits: Limits) -> Service {
     let rooms = route_within(limits).split_for_parts().0;
     Service::of(rooms, Table::fresh().await, Auth::Open).await
@@ -151,7 +151,7 @@ fn quick_heartbeat() -> Limits {
     Limits { heartbeat: Duration::from_millis(20), ..Limits::default() }
 }
 
-/// The change of a head, n-th of its kind.
+/// The n-th change of a head.
 pub(super) fn moved(address: &str, n: i64, payload: Value) -> Entry {
     Entry {
         event_id: format!("{address}-{n}"),
@@ -169,7 +169,7 @@ pub(super) fn moved(address: &str, n: i64, payload: Value) -> Entry {
     }
 }
 
-/// Puts so many changes of a head into the feed.
+/// Appends the changes of a head with these numbers to the feed.
 async fn append(service: &Service, address: &str, numbers: std::ops::RangeInclusive<i64>) {
     let entries: Vec<_> = numbers.map(|n| moved(address, n, commit(n))).collect();
     let appended = service.table.feed.append(&entries).await;
@@ -222,7 +222,7 @@ async fn a_reader_who_comes_back_misses_nothing_and_sees_nothing_twice() {
     for round in 0..6 {
         append(&service, "mydb", round * 20 + 1..=round * 20 + 20).await;
         let mut stream = Stream::resume(&service, "/v1/events", last).await;
-        // It goes away in the middle of what there is, and once before there was anything at all.
+        // The client leaves in the middle of the stored changes, and once before it has received any.
         let events = stream.events(round as usize * 5).await;
         seen.extend(positions(&events));
         last = seen.last().copied().unwrap_or(last);
@@ -382,7 +382,7 @@ async fn a_stream_ends_cleanly_when_its_time_is_over() {
     append(&service, "mydb", 1..=2).await;
     let mut stream = Stream::open(&service, "/v1/events?after=0&address=nobody", &[]).await;
     assert_eq!(stream.next().await.unwrap().id, Some(0));
-    // The last words spare the reader what was not for it.
+    // The last block moves the reader past changes that were not for it.
     let last = stream.rest().await.pop().unwrap();
     assert_eq!((last.id, last.data), (Some(2), None));
 }
@@ -393,7 +393,7 @@ async fn a_failure_of_the_store_is_waited_out() {
     append(&service, "mydb", 1..=2).await;
     let mut stream = Stream::open(&service, "/v1/events?after=0", &[]).await;
     assert_eq!(positions(&stream.events(2).await), [1, 2]);
-    // Nothing that the client below would send again on its own.
+    // An error that the service's AWS client does not retry.
     let fault = Fault::answer(400, "AccessDeniedException").times(2);
     service.table.proxy.on_each(&["GetItem", "Query"], fault);
     let entries = [moved("mydb", 3, commit(3))];
@@ -430,7 +430,7 @@ async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
         let entries: Vec<_> = chunk.iter().map(|n| moved("mydb", *n, json!({ "text": text }))).collect();
         assert!(table.feed.append(&entries).await.error.is_none());
     }
-    // Kernels hold megabytes for a reader, unless they are configured not to.
+    // Kernels buffer megabytes for a reader, unless they are configured not to.
     let listener = TcpSocket::new_v4().unwrap();
     listener.set_send_buffer_size(4096).unwrap();
     listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -463,7 +463,7 @@ async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
     let mut seen = ids(&text);
     assert!(!seen.is_empty() && seen.len() < CHANGES as usize, "{} of {CHANGES}", seen.len());
 
-    // Whoever reads goes on where that one was cut; should a busy machine make a slow reader of it, it comes back.
+    // Another reader resumes where that one was cut, and comes back if a busy machine makes it slow as well.
     let last = format!("\nid: {CHANGES}\n");
     while seen.last() != Some(&(CHANGES as u64)) {
         let mut quick = connect(*seen.last().unwrap()).await;

@@ -12,7 +12,7 @@ use super::{
 
 const ALL: &str = "/fluree/events?all=true";
 
-/// What an event says beside its time, which must be now.
+/// The data of an event, without its time, which must be now.
 #[track_caller]
 fn data_of(block: &Block) -> Value {
     let name = block.event.clone().unwrap();
@@ -72,7 +72,7 @@ async fn the_records_come_first_and_then_what_becomes_of_them() {
         assert_eq!(id, position);
         let mut shown = names(&records);
         shown.sort();
-        // What is retracted is not there.
+        // Retracted records are not there.
         assert_eq!(shown, [record("mydb:main"), record("search:main")], "{path}");
     }
     let mut stream = Stream::open(&service, ALL, &[]).await;
@@ -91,7 +91,7 @@ async fn the_records_come_first_and_then_what_becomes_of_them() {
     assert_eq!(next(1).await, [record("search:main")]);
     service.delete("/v1/records/search").await.expect(204);
     assert_eq!(next(1).await, [retracted("search:main")]);
-    // What Fluree does not know of a record is no news to it.
+    // Changes of what Fluree does not know of a record are not sent.
     let status = json!({ "expected": { "v": 1 }, "new": { "payload": { "state": "indexing" } } });
     service.put("/v1/statuses/mydb", status).await.expect(200);
     service.put("/v1/heads/new", json!({ "new": commit(3) })).await.expect(200);

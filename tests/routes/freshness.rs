@@ -1,4 +1,4 @@
-//! Reads that must be at least so fresh, over a table and over the embedded backend.
+//! Reads that ask for a minimum freshness, over a table and over the embedded backend.
 
 use std::{sync::Arc, time::Duration};
 
@@ -86,7 +86,7 @@ async fn a_reader_who_waits_is_answered_by_the_write() {
     let (status, position, record) = waiting.await.unwrap();
     assert_eq!((status, record["head"]["t"].as_i64()), (200, Some(2)));
     assert!(position.is_some());
-    // One whose time is over is shown what there is.
+    // A read whose wait is over fails, and shows the record as it is.
     let (status, _, problem) = ask("GET", "/v1/records/mydb?min_t=3&wait=1", json!(null)).await;
     assert_eq!((status, problem["record"]["head"]["t"].as_i64()), (503, Some(2)));
     let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99", json!(null)).await;

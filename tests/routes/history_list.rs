@@ -98,7 +98,7 @@ async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
     let whole = history(&service, "mydb").await;
     assert!(summary(&whole).contains(&"meta purged 0".to_owned()), "{whole:#}");
     assert!(summary(&whole).contains(&"head created 1".to_owned()), "{whole:#}");
-    // It is known by its history also where the part that is asked for is empty.
+    // The record is known by its history even where the part that is asked for is empty.
     let last = whole["changes"].as_array().unwrap().last().unwrap()["position"].clone();
     assert_eq!(history(&service, &format!("mydb?after={last}")).await, json!({ "changes": [] }));
     assert_eq!(history(&service, &format!("mydb?after={}", u64::MAX)).await, json!({ "changes": [] }));

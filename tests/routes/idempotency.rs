@@ -43,7 +43,7 @@ async fn a_repeated_push_is_answered_again_and_applied_once_though_others_have_w
             assert_eq!((&again["status"], &again["replayed"]), (&json!("updated"), &json!(true)), "{concern} {n}");
         }
         let before = shown(&service, "mydb").await[concern].clone();
-        // The fourth pushes it out: from here on it is judged by what it expects.
+        // The fourth pushes it out: from here on, only its expected value decides.
         service.put(path, body(5)).await.expect(200);
         let rejected = keyed_put(&service, "key-1", path, body(1)).await.problem(409, "conflict");
         assert_eq!(rejected["actual"], shown(&service, "mydb").await[concern], "{concern}");
@@ -82,7 +82,7 @@ async fn a_key_speaks_for_its_exact_request_alone() {
     let headers = [("idempotency-key", "key-1"), ("content-type", "application/json")];
     let answer = raw(&service, &Method::PUT, "/v1/statuses/mydb", &headers, spaced.as_bytes()).await;
     answer.problem(422, "idempotency-key-reused");
-    // The same key for another record is good.
+    // The same key for another record is accepted.
     let other = keyed_put(&service, "key-1", "/v1/statuses/other", status("a")).await.expect(200);
     assert_eq!(other.get("replayed"), None);
     assert_eq!(shown(&service, "mydb").await["status"]["v"], json!(2));

@@ -1,4 +1,4 @@
-//! Every operation over HTTP: one module a function, and one for each rule that all of them keep.
+//! Every operation over HTTP: one module per function, and one for each rule that all of them keep.
 
 mod addresses;
 mod assets;
@@ -170,7 +170,7 @@ fn rejects(answer: Answer, kind: &str, field: &str) {
     assert!(problem["detail"].as_str().unwrap().contains(field) || field == "address", "{problem:#}");
 }
 
-/// So many ledgers with configs of 200 KiB.
+/// A service with this many ledgers, each with a config of 200 KiB.
 async fn large(count: usize) -> Service {
     let table = Table::without_stream().await;
     let text = rows::s("x".repeat(200 * 1024));

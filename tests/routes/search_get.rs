@@ -86,7 +86,7 @@ async fn a_caller_finds_only_what_its_token_covers() {
         assert_eq!(found(&page), ["tenant/a/x:main"]);
         assert_eq!(members(&page), ["hits"], "a cursor would say that there is more");
     }
-    // Not even somebody who may read the secrets finds records by them.
+    // Not even a caller who may read secrets finds records by them.
     assert!(found(&ask(&service, Some(&admin), "/v1/search?q=hidden").await.expect(200)).is_empty());
     ask(&service, None, "/v1/search?q=x").await.problem(401, "unauthorized");
     ask(&service, Some(&scope("openid")), "/v1/search?q=x").await.problem(403, "insufficient-scope");

@@ -1,11 +1,11 @@
-//! Secrets in a config: whoever may write the record sees them, whoever may only read it does not, in no answer.
+//! Secrets in a config: callers that may write the record see them; callers that may only read it see them in no answer.
 
 use super::{
     authorization::{as_, guarded, token},
     *,
 };
 
-/// In every place where a config can hide one.
+/// A secret, put in every place where a config can hide one.
 const CANARY: &str = "canary-5f0c2d";
 
 fn config() -> Value {
@@ -52,7 +52,7 @@ async fn a_reader_finds_no_secret_in_any_answer_and_a_writer_finds_it_where_it_i
     as_(&service, &admin, Method::PUT, "/v1/graph-sources/search", Some(source)).await.expect(201);
 
     let reader = token(json!({ "scope": "nameservice:read" }));
-    // May write elsewhere, which gives nothing here.
+    // The right to write elsewhere grants nothing here.
     let elsewhere = token(json!({ "scope": "nameservice:read", "fluree.storage.ledgers": ["other"] }));
     let compared = json!({ "subscriptions": { "mydb": {}, "search": {} } });
     let check =

@@ -77,14 +77,14 @@ async fn a_parameter_that_cannot_be_is_named() {
     }
 }
 
-/// What a client keeps: of each address, the watermarks that it knows.
+/// What a client keeps: the watermarks that it knows of each address.
 #[derive(Default)]
 struct Reader {
     known: BTreeMap<(String, String), i64>,
 }
 
 impl Reader {
-    /// Begins again, page by page. Something is done between each two pages.
+    /// Starts over from a snapshot, page by page. `between` runs between every two pages.
     async fn begin(service: &Service, mut between: impl AsyncFnMut()) -> (Self, u64) {
         let (mut reader, mut cursor) = (Self::default(), String::new());
         loop {
@@ -174,7 +174,7 @@ async fn a_reader_that_came_too_late_begins_again_and_misses_nothing() {
     assert_eq!(born(reader.known), born(now.known));
 }
 
-/// Fluree makes the one table and not the other: what it keeps there can be read all the same.
+/// Fluree creates this table and not the feed's: its records can be read all the same.
 #[tokio::test]
 async fn without_a_feed_the_position_is_where_one_will_begin() {
     let service = Service::start().await;

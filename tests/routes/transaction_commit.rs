@@ -176,7 +176,7 @@ async fn a_transaction_repeated_under_its_key_is_applied_once() {
     }
     send("one", 3).await.problem(422, "idempotency-key-reused");
     send("two", 2).await.problem(409, "transaction-refused");
-    // Others have moved one of the two on, and still it is known.
+    // Others have moved one of the two on; the call is still recognised.
     service.put("/v1/heads/a", json!({ "new": commit(5) })).await.expect(200);
     let again = send("one", 2).await.expect(200);
     assert_eq!(again["results"][0], json!({ "status": "updated", "value": commit(2), "replayed": true }));

@@ -105,7 +105,7 @@ impl Ground {
         found
     }
 
-    /// What they should be.
+    /// The documents that should be there, from a scan.
     async fn scanned(&self) -> BTreeMap<String, Document> {
         let page = self.names.snapshot(Limit::MAX, None, &anything).await.unwrap();
         page.items.iter().map(|record| (record.address.as_str().to_owned(), Document::of(record, 0))).collect()
@@ -150,7 +150,7 @@ async fn documents_are_what_a_scan_gives_however_messages_come() {
             }
             let new = ground.messages(seen).await;
             seen += new.len() as u64;
-            // Twice some of them, and in any order.
+            // Some of them twice, and in any order.
             queue.extend(new.iter().filter(|_| rng.random_bool(0.3)).cloned().collect::<Vec<_>>());
             queue.extend(new);
             queue.shuffle(&mut rng);
@@ -214,7 +214,7 @@ async fn each_message_of_a_batch_has_an_outcome_of_its_own() {
     assert_eq!(poison[0].0.traceparent(), Some(context.as_str()), "and continues its trace");
     let rejected: Vec<_> = dead.iter().filter(|(_, reason)| reason.starts_with("400")).collect();
     assert_eq!(rejected.len(), of("books:dev").len());
-    // What was dead can be delivered again as it is.
+    // Dead letters can be delivered again as they are.
     let again: Vec<Value> = rejected
         .iter()
         .map(|(message, _)| json!({ "messageId": "again", "body": message.body() }))
@@ -305,7 +305,7 @@ async fn what_was_read_too_long_ago_is_not_written() {
     let messages = ground.messages(0).await;
     let late = Sink::new(Arc::new(Late(ground.names.clone())), ground.index.clone(), ground.dead.clone());
     let response = late.handle(json!({ "Records": messages })).await;
-    assert_eq!(response.failed().len(), messages.len(), "all come again");
+    assert_eq!(response.failed().len(), messages.len(), "all are delivered again");
     assert_eq!(server.index().bulks, 0);
 }
 

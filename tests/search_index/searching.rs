@@ -76,7 +76,7 @@ async fn a_search_looks_at_nothing_that_its_caller_may_not_see() {
     assert!(ground.index.search(&query, Some(&nothing), &|_| false).await.unwrap().items.is_empty());
 }
 
-/// Answers a search by a route of the function. The records of the nameservice could be searched: they are not.
+/// Answers a search through a route of the function. It could search the records of the nameservice itself, but must not.
 async fn get(
     route: nameservice_http::Route,
     names: Arc<impl nameservice_model::Backend + 'static>,

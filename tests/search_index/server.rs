@@ -1,5 +1,5 @@
-//! An OpenSearch of its own, for what the engine of CI does not enforce as a real one does: bulk bodies are checked line by line,
-//! what was written is found after a refresh, deleted versions are forgotten when a test says so, and items fail on demand.
+//! A stand-in for OpenSearch that enforces what the engine of CI does not: bulk bodies are checked line by line, what was written
+//! is found after a refresh, deleted versions are forgotten when a test says so, and items fail on demand.
 //!
 //! It knows the requests and queries that the nameservice sends, and answers any other with 400.
 
@@ -25,9 +25,9 @@ pub(super) struct Index {
     docs: BTreeMap<String, (u64, Option<Value>)>,
     /// What searches see.
     searched: BTreeMap<String, Value>,
-    /// What the item of an id is answered, this many times.
+    /// By id of an item: the status that it is answered with, and how many times.
     faults: HashMap<String, (u16, usize)>,
-    /// What whole requests are answered.
+    /// The status that whole requests are answered with.
     down: Option<u16>,
     pub(super) bulks: usize,
     pub(super) headers: Vec<HeaderMap>,

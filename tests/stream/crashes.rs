@@ -8,7 +8,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{Published, expected::assert_reported, reported, whole};
 
-/// 107 changes: two transactions; and a record whose kind must be asked for.
+/// 107 changes, which take two transactions, and a record whose kind must be looked up.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
     let store = &table.store;
     store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
@@ -18,7 +18,7 @@ async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &
     }
     store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
     let batch: Vec<Value> = pump::deliveries(table).await.iter().map(event_record).collect();
-    // The meta of the graph source was delivered before, so that its kind is asked for.
+    // The meta of the graph source was delivered before, so that its kind must be looked up.
     let meta = |record: &Value| {
         record.pointer("/dynamodb/Keys") == Some(&json!({ "pk": { "S": "s:main" }, "sk": { "S": "meta" } }))
     };

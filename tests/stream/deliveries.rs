@@ -1,4 +1,4 @@
-//! Everything at once: random writes, a mapping that delivers again, lets die and lets live on, shards that split and
+//! Everything at once: random writes, a mapping that redelivers and lets invocations die or live on, shards that split and
 //! lanes side by side, an engine that fails, a topic that rejects, and readers that read meanwhile.
 
 use std::{
@@ -20,7 +20,7 @@ use stream_consumer::Consumer;
 
 use super::{Published, expected::assert_reported, lay_out, records, seeds, whole, writes};
 
-/// Enough for every fault to happen, and far from for ever.
+/// Enough for every fault to happen; a mapping that takes more rounds is stuck.
 const ROUNDS: usize = 3_000;
 
 #[tokio::test]
@@ -119,7 +119,7 @@ fn break_some(proxy: &Proxy, random: &mut StdRng) {
     }
 }
 
-/// Reads while it is appended, in pages of any size, until nothing more will come.
+/// Reads the feed while changes are appended, in pages of any size, until nothing more will come.
 async fn read_along(feed: Feed, over: Arc<AtomicBool>, mut random: StdRng) -> Vec<Change> {
     let mut seen: Vec<Change> = Vec::new();
     loop {

@@ -40,7 +40,7 @@ pub(super) fn change(position: u64, address: &str, payload: Value) -> Change {
     }
 }
 
-/// What the listener has taken, and what it answers for a channel instead.
+/// The events that the listener has taken, and what it answers instead for a channel.
 #[derive(Clone, Default)]
 struct Events {
     taken: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
@@ -93,7 +93,7 @@ async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
     let signer = Signer::new(SharedCredentialsProvider::new(credentials), "eu-central-1", "appsync");
     let doorbell = Doorbell::new(&url, "names", Some(signer)).unwrap();
     let payload = json!({ "id": "bafy", "t": 3 });
-    // What was appended before comes with its former position.
+    // Changes that were appended before come with their former positions.
     let changes = [
         change(7, "tenant/a:main", json!(null)),
         change(9, "tenant/a:main", payload.clone()),
@@ -164,7 +164,7 @@ impl ProvideCredentials for Never {
     }
 }
 
-/// Nothing here reads or writes, so that the clock runs as far as it has to.
+/// Nothing here does I/O, so the paused clock advances as far as it has to.
 #[tokio::test(start_paused = true)]
 async fn a_bell_that_hangs_is_left_alone_for_half_a_minute() {
     let never = Never::default();
@@ -178,16 +178,16 @@ async fn a_bell_that_hangs_is_left_alone_for_half_a_minute() {
     assert_eq!(begun.elapsed(), Duration::from_secs(1), "of the test's clock");
     assert_eq!(never.0.load(Ordering::Relaxed), 2);
 
-    // Also of what shares it.
+    // A clone is left alone as well.
     let rung = doorbell.clone().ring(&changes).await;
     assert_eq!((rung.lost, begun.elapsed()), (2, Duration::from_secs(1)));
-    assert!(matches!(rung.error, Some(HintError::Silent)), "it says that it has not tried: {:?}", rung.error);
-    assert_eq!(never.0.load(Ordering::Relaxed), 2, "it has tried");
+    assert!(matches!(rung.error, Some(HintError::Silent)), "not reported as silent: {:?}", rung.error);
+    assert_eq!(never.0.load(Ordering::Relaxed), 2, "it tried too early");
 
     tokio::time::advance(Duration::from_secs(31)).await;
     let rung = doorbell.ring(&changes).await;
     assert!(rung.lost == 2 && matches!(rung.error, Some(HintError::OutOfTime)), "{rung:?}");
-    assert_eq!(never.0.load(Ordering::Relaxed), 4, "it has not tried again");
+    assert_eq!(never.0.load(Ordering::Relaxed), 4, "it did not try again");
 }
 
 #[tokio::test]

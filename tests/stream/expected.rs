@@ -34,7 +34,7 @@ pub(super) fn changes_between(before: &Rows, after: &Rows) -> Vec<Reported> {
 #[derive(PartialEq)]
 struct Part {
     v: i64,
-    /// What makes two payloads the same, whatever it is.
+    /// What decides whether two payloads are the same.
     content: Vec<Value>,
     born: bool,
     marked: bool,
@@ -128,7 +128,7 @@ pub(super) fn assert_reported(changes: &[Change], expected: &[Vec<Reported>]) {
     assert_watermarks_grow(changes);
 }
 
-/// Panics unless watermarks grow, except over what puts them back.
+/// Panics unless watermarks grow, except across changes that set them back.
 pub(super) fn assert_watermarks_grow(changes: &[Change]) {
     let mut last: BTreeMap<(&Address, ChangedPart), i64> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.part != ChangedPart::Meta) {

@@ -88,7 +88,7 @@ async fn a_redelivery_reports_the_same_kind_although_the_record_has_become_anoth
     purge(&table.store, "x:main").await;
     publish(&table.store, "x:main").await;
     consumer.consume(&pump::deliveries(&table).await).await;
-    // The topic itself compares what is published twice.
+    // The topic checks that a change that is published twice is the same.
     consumer.consume(&pushed).await;
     let changes = whole(&table.feed).await;
     assert_eq!(topic.by_position().into_values().collect::<Vec<_>>(), changes);

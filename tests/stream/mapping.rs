@@ -14,7 +14,7 @@ use stream_consumer::Consumer;
 
 use super::{expected::assert_reported, records, whole, writes};
 
-/// The answer to a call: how often it was called, the sequence numbers.
+/// Answers a call, given how often the function was called and the sequence numbers.
 type Answer = fn(usize, &[u64]) -> Result<Value, String>;
 
 /// A function with scripted answers.
@@ -55,7 +55,7 @@ fn ten() -> Vec<Value> {
     (1..=10).map(|n| record(n, "a:main", "head")).collect()
 }
 
-/// Delivers ten records in batches of ten; gives the calls and what was dropped.
+/// Delivers ten records in batches of ten; returns the calls and what was dropped.
 async fn delivered(settings: Settings, function: &Scripted) -> (Vec<Vec<u64>>, Vec<Value>) {
     let mut mapping = Mapping::new(settings, 1).with_full_batches();
     mapping.open("s", None);
@@ -200,13 +200,13 @@ struct Careless {
 #[derive(Clone, Copy, Debug)]
 enum Mistake {
     None,
-    /// It does not know a record again that it has appended.
+    /// It does not recognise a record that it has appended.
     Forgets,
-    /// It says that a batch is done before it is.
+    /// It reports a batch as done before it is.
     AnswersFirst,
     /// It takes a batch from its end.
     Reverses,
-    /// It takes the place after a failed record for the place of the failed record.
+    /// It names the record after a failed one instead of the failed one.
     NamesTheNext,
 }
 

@@ -49,7 +49,7 @@ fn a_body_is_a_valid_cloud_event() {
         "payload": { "k1": 1.2 }, "occurred_at": "2026-01-01T00:00:00.123Z", "recorded_at": "2026-01-01T00:00:01.000Z"
     });
     assert_eq!(body["data"], expected);
-    // And another reader's eyes.
+    // The same, as another library reads it.
     let event: Event = serde_json::from_str(&text).unwrap();
     assert_eq!(
         (event.id(), event.ty(), event.subject()),

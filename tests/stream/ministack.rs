@@ -278,7 +278,7 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
                 table.store.push_head(&call, address, &older(head(t))).await.unwrap().applied();
             }
         }
-        // All that the stream has had: what was delivered before rings again, with the position that it has.
+        // The whole stream: what was delivered before rings again, with the position that it has.
         let answer = consumer.handle(json!({ "Records": records(table).await })).await;
         assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
         let ring = subscriber.ring().await;

@@ -55,12 +55,12 @@ async fn whole(feed: &Feed) -> Vec<Change> {
     }
 }
 
-/// What a change says in a word: address, part, kind and watermark.
+/// A change in short: address, part, kind and watermark.
 fn reported(change: &Change) -> (String, &'static str, &'static str, i64) {
     (change.address.to_string(), change.part.as_str(), change.kind.as_str(), change.watermark)
 }
 
-/// What the feed says of one address, in a word each.
+/// The changes of one address, in short.
 fn of<'a>(changes: &'a [Change], address: &str) -> Vec<(&'a str, &'a str, i64)> {
     let of_it = changes.iter().filter(|change| change.address.as_str() == address);
     of_it.map(|change| (change.part.as_str(), change.kind.as_str(), change.watermark)).collect()

@@ -100,7 +100,7 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_goes_on() {
     assert_eq!(of(&changes, "a:main"), [("head", "updated", 2), ("head", "updated", 3), ("head", "updated", 4)]);
 }
 
-/// In the places of a record that no change can be read from.
+/// A secret, put in the places of a record that no change can be read from.
 const CANARY: &str = "canary-40be3a";
 
 #[tokio::test]

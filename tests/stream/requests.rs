@@ -142,7 +142,7 @@ async fn ninety_nine_changes_are_two_transactions() {
     assert_eq!(table.proxy.take_operations(), ["TransactWriteItems"; 2]);
 }
 
-/// What a change costs, by DynamoDB's rule: a transaction takes two write units for each KB begun of each item.
+/// What a change costs, by DynamoDB's rule: a transaction takes two write units for each started KB of each item.
 #[tokio::test]
 async fn a_change_costs_two_write_units_and_its_share_of_counter_and_segment() {
     let names: Vec<String> = (0..98).map(|n| format!("db{n}:main")).collect();

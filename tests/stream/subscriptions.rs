@@ -107,7 +107,7 @@ fn published(request: &Value) -> Value {
     change.clone()
 }
 
-/// What the server has taken, and what it answers for an address instead.
+/// The changes that the server has taken, and what it answers instead for an address.
 #[derive(Clone, Default)]
 struct Server {
     taken: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
@@ -204,7 +204,7 @@ async fn a_change_is_published_whole_and_signed() {
 async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions() {
     let (server, url) = Server::start().await;
     let subscriptions = Subscriptions::new(&url, None).unwrap();
-    // What was appended before comes with its former position, and a change that was delivered twice, twice.
+    // Changes that were appended before come with their former positions, and a change that was delivered twice comes twice.
     let names = ["a:main", "b:main", "c:main"].into_iter().cycle();
     let mut changes: Vec<Change> = (1..=60).rev().zip(names).map(|(n, name)| change(n, name, json!(n))).collect();
     changes.push(changes[7].clone());
@@ -249,7 +249,7 @@ async fn what_appsync_does_not_take_is_counted() {
     }
 }
 
-/// Nothing here reads or writes, so that the clock runs as far as it has to.
+/// Nothing here does I/O, so the paused clock advances as far as it has to.
 #[tokio::test(start_paused = true)]
 async fn an_api_that_hangs_is_left_alone_for_half_a_minute() {
     let never = Never::default();

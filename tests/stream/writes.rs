@@ -29,7 +29,7 @@ pub(super) async fn write(table: &Table, random: &mut StdRng, writes: usize) -> 
     expected
 }
 
-/// Gives the heads that were moved, as the store says.
+/// Returns the heads that were moved, as the store reports them.
 async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address, i64)> {
     let store = &table.store;
     let call = Call::fresh();

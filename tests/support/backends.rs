@@ -68,8 +68,8 @@ impl<T: Records> AsRecords for T {
     }
 }
 
-/// Where this variable names a file, each test appends a line that says what it ran on: `cargo contract` prints the
-/// table of it.
+/// Where this variable names a file, each test appends a line that says what it ran on: `cargo contract` makes its table from
+/// these.
 pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 
 /// Where this variable names an S3, the buckets under test are there, and not in memory.
@@ -134,7 +134,7 @@ pub struct Fixture {
     behind: Behind,
 }
 
-/// What must be looked at, and kept alive, beside the traits.
+/// The parts of a backend that must be examined, or kept alive, beside the traits.
 enum Behind {
     Table(Box<Table>),
     Directory(Embedded, TempDir),
@@ -255,7 +255,7 @@ impl Fixture {
         }
     }
 
-    /// Panics unless what is stored is as the backend's own layout wants it, whatever the test did.
+    /// Panics unless what is stored has the backend's own layout, whatever the test did.
     async fn examine(self) {
         match self.behind {
             Behind::Table(table) => {
@@ -290,7 +290,7 @@ impl Fixture {
     }
 }
 
-/// No look but those that a test asks for, and those at what it writes.
+/// No looks at the files except those that a test asks for, and those at its writes.
 fn files_options() -> nameservice_files::Options {
     nameservice_files::Options::default()
         .with_interval(Duration::from_secs(3_600))
@@ -336,7 +336,7 @@ impl fmt::Debug for Fixture {
 /// Runs one test on one backend, unless the backend lacks what it needs.
 pub async fn run(place: Place, test: &str, needs: &[Capability], body: impl AsyncFnOnce(&Fixture)) {
     let fixture = Fixture::start(place).await;
-    // What a backend says of itself decides, not its name.
+    // The capabilities that a backend reports decide, not its name.
     let has = fixture.capabilities().await.unwrap();
     let lacks = needs.iter().find(|capability| !has.has(**capability));
     if lacks.is_none() {

@@ -32,7 +32,7 @@ impl InProcess {
         Self::of(backend, |backend| App::new(backend.clone(), backend, Auth::Open))
     }
 
-    /// An empty one, as this makes a service of its backend.
+    /// An empty one, with the service that `app` makes of its backend.
     pub fn with(app: impl FnOnce(Arc<Embedded>) -> App) -> Self {
         Self::of(Embedded::memory(Options::default()).unwrap(), app)
     }
@@ -47,7 +47,7 @@ impl InProcess {
         self.serve_through(|router| router).await
     }
 
-    /// The same, behind what is laid around it.
+    /// Serves it in the same way, through what `around` adds.
     pub async fn serve_through(&self, around: impl FnOnce(Router) -> Router) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

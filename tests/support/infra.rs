@@ -20,7 +20,7 @@ use crate::proxy::Action;
 pub struct Function {
     /// Route keys of the gateway: `PUT /v1/heads/{address+}`.
     pub routes: BTreeSet<String>,
-    /// The same of what is served at a function URL.
+    /// The same for what is served at a function URL.
     pub url: BTreeSet<String>,
     /// `read`, `write` or `admin`; `None` where the gateway asks for no scope.
     pub scope: Option<String>,
@@ -43,7 +43,7 @@ pub type Actions = BTreeMap<String, BTreeSet<String>>;
 /// Every block of every file of the module `nameservice`.
 pub static MODULE: LazyLock<Vec<Block>> = LazyLock::new(|| blocks_of("nameservice"));
 
-/// The same of the module that makes tables of read models.
+/// The same for the module that makes tables of read models.
 pub static READ_MODEL: LazyLock<Vec<Block>> = LazyLock::new(|| blocks_of("read-model"));
 
 fn blocks_of(module: &str) -> Vec<Block> {

@@ -23,7 +23,7 @@ const CHUNK: usize = 16 * 1024;
 pub struct Link {
     url: String,
     cut: watch::Sender<bool>,
-    /// Microseconds that each chunk takes.
+    /// How much longer each chunk takes, in microseconds.
     delay: Arc<AtomicU64>,
     /// How many times it was cut.
     pub cuts: u64,
@@ -57,7 +57,7 @@ impl Link {
         Self { url, cut, delay, cuts: 0 }
     }
 
-    /// Where it begins.
+    /// The URL of its near end.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -80,7 +80,7 @@ impl Link {
         self.mend();
     }
 
-    /// From now on whatever passes takes so much longer.
+    /// Makes every chunk take this much longer from now on.
     pub fn slow(&self, by: Duration) {
         self.delay.store(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }

@@ -70,7 +70,7 @@ pub enum Fate {
     Answers,
     /// It does its work; the answer does not arrive.
     TimesOutAfterwards,
-    /// It is gone after so many steps: polls of its future.
+    /// It is gone after this many steps: polls of its future.
     Dies(usize),
     /// It is considered dead while it continues beside the next delivery.
     LivesOn,
@@ -134,7 +134,7 @@ struct Shard {
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<Value>,
-    /// Batches that have failed, the first to deliver last.
+    /// Batches that have failed; the last is delivered first.
     failed: Vec<Batch>,
 }
 
@@ -379,7 +379,7 @@ impl Mapping {
         }
     }
 
-    /// Moves on, or keeps what is to be delivered again.
+    /// Moves on, or keeps the records that are to be delivered again.
     fn settle(&mut self, shard: &str, lane: usize, batch: Batch, answer: Result<Value, String>) {
         let checkpoint = match answer {
             Ok(answer) if self.settings.report_batch_item_failures => checkpoint(&batch.records, &answer),
@@ -392,8 +392,8 @@ impl Mapping {
             return self.discard(shard, &left, "RetryAttemptsExhausted");
         }
         let failed = &mut self.shards.get_mut(shard).expect("an open shard").lanes[lane].failed;
-        // A batch is bisected where the answer says that it failed, and in the middle where it says nothing. A bisection
-        // is no retry.
+        // A failed batch continues at the record that the answer names; where that is the first, or there is no answer, it is
+        // bisected in the middle. A bisection is not a retry.
         if self.settings.bisect_batch_on_function_error && checkpoint == 0 && left.records.len() > 1 {
             left.invoked -= 1;
             let second = left.records.split_off(left.records.len() / 2);
@@ -442,7 +442,7 @@ async fn invoke(function: &impl Function, event: Value, fate: Fate) -> Result<Va
     }
 }
 
-/// From which record of a batch on an answer wants it again; `None`: it is done.
+/// The index of the first record that an answer wants again; `None` if the batch is done.
 fn checkpoint(records: &[Value], answer: &Value) -> Option<usize> {
     let failures = match answer.get("batchItemFailures") {
         Some(Value::Array(failures)) => failures,
@@ -451,7 +451,7 @@ fn checkpoint(records: &[Value], answer: &Value) -> Option<usize> {
     };
     let named = failures.iter().map(|failure| {
         let name = failure.get("itemIdentifier").and_then(Value::as_str).filter(|name| !name.is_empty());
-        // What names no record of the batch fails all of it.
+        // A name of no record of the batch fails all of it.
         name.and_then(|name| records.iter().position(|record| sequence_number(record) == name)).unwrap_or(0)
     });
     named.min()

@@ -1,5 +1,5 @@
 //! A proxy in front of the engine, or of the service, that counts what passes and can lose, delay or reject
-//! it: the next request of a kind, or some of all by the throw of seeded dice.
+//! it: the next request of a kind, or random ones, drawn from a seed.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use tokio::{net::TcpListener, task::AbortHandle};
 /// One request that reached the proxy.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `UpdateItem`, `Query`, …; the method, of a request that is none of DynamoDB's.
+    /// `UpdateItem`, `Query`, …; for a request that is not DynamoDB's, the method.
     pub operation: String,
-    /// What was asked.
+    /// The body of the request.
     pub body: Value,
-    /// What the client was answered, `None` where it was not.
+    /// The status that the client was answered with; `None` if it got no answer.
     pub status: Option<u16>,
-    /// The capacity units that it took with those of indexes, where [`Proxy::measure`] is on.
+    /// The capacity units that it took, with those of indexes, where [`Proxy::measure`] is on.
     pub units: f64,
 }
 
 type Hook = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What shall happen to requests.
+/// What happens to requests.
 #[derive(Clone)]
 pub struct Fault {
     step: Step,
@@ -66,7 +66,7 @@ impl Fault {
         Self { step, times: 1, skipped: 0, before: None, after: None }
     }
 
-    /// None, for hooks alone.
+    /// No fault, for hooks alone.
     pub fn none() -> Self {
         Self::of(Step::Forward)
     }
@@ -81,7 +81,7 @@ impl Fault {
         Self::of(Step::CutReply)
     }
 
-    /// The engine does what it is asked, and the answer arrives so much later.
+    /// The engine does what it is asked, and the answer arrives this much later.
     pub fn delay(by: Duration) -> Self {
         Self::of(Step::Delay(by))
     }
@@ -118,7 +118,7 @@ impl Fault {
         Self::of(Step::UntouchedBatch)
     }
 
-    /// It happens so often instead of once.
+    /// It happens this many times instead of once.
     pub fn times(self, times: usize) -> Self {
         Self { times, ..self }
     }
@@ -128,7 +128,7 @@ impl Fault {
         self.times(usize::MAX)
     }
 
-    /// It spares so many matching requests first.
+    /// It spares this many matching requests first.
     pub fn skipping(self, skipped: usize) -> Self {
         Self { skipped, ..self }
     }
@@ -344,7 +344,7 @@ impl Proxy {
         self.inner.state.lock().unwrap().actions.len()
     }
 
-    /// The actions of IAM that have passed after so many.
+    /// The actions of IAM that have passed after the first `passed`.
     pub fn actions_after(&self, passed: usize) -> Vec<Action> {
         self.inner.state.lock().unwrap().actions[passed..].to_vec()
     }
@@ -394,7 +394,7 @@ fn actions_of(operation: &str, body: &Value) -> Vec<Action> {
     }
 }
 
-/// The same transaction as one that was never seen.
+/// The same transaction under a token that was never seen.
 fn without_token(body: Bytes, json: &Value) -> Bytes {
     match json.get("ClientRequestToken") {
         Some(_) => {
@@ -483,7 +483,7 @@ impl Inner {
         Ok(response)
     }
 
-    /// Writes the request down and finds what shall happen to it.
+    /// Writes the request down and finds the fault that it meets.
     fn admit(&self, operation: &str, body: &Value) -> (usize, Fault) {
         let mut state = self.state.lock().unwrap();
         state.actions.extend(actions_of(operation, body));

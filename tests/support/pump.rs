@@ -51,7 +51,7 @@ pub async fn deliveries(table: &Table) -> Vec<Delivery> {
 
 /// Appends everything in the table's stream to its feed: after this the feed shows every write so far.
 ///
-/// As often as wanted: what an earlier call has appended is found, and not appended again.
+/// May be called repeatedly: what an earlier call has appended is found, and not appended again.
 pub async fn pump(table: &Table) {
     pump_into(table, &table.feed).await;
 }

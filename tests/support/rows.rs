@@ -147,7 +147,7 @@ impl Ledger {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// With so many branches of its own.
+    /// With this many branches of its own.
     pub fn branches(self, count: i64) -> Self {
         Self { branches: Some(count), ..self }
     }

@@ -43,7 +43,7 @@ pub type Http = Client<HttpConnector, Full<Bytes>>;
 pub fn client() -> Http {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    // A request that was taken back by its connection could have been received all the same.
+    // A request that its connection cancelled may have been received all the same.
     Client::builder(TokioExecutor::new()).retry_canceled_requests(false).build(connector)
 }
 
@@ -132,8 +132,8 @@ impl Service {
         self.exchange(request.body(Full::new(body.into())).unwrap()).await
     }
 
-    /// Any request at all. Panics where the service asks the store for what the function that serves this route when
-    /// deployed may not do.
+    /// Sends any request at all. Panics if the service asks the store for something that the deployed function of this route may
+    /// not do.
     pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
         let function = infra::function_of(request.method().as_str(), request.uri().path());
         let (begun, ended) = (self.begun.fetch_add(1, SeqCst), self.ended.load(SeqCst));

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::proxy::Request;
 
-/// The write units of a transaction: two for each KB begun of each item. 0 for a request that is no transaction.
+/// The write units of a transaction: two for each started KB of each item. 0 for a request that is no transaction.
 ///
-/// An update counts with all that it names, as if the item held nothing else.
+/// An update counts everything that it names, as if the item held nothing else.
 pub fn write_units(request: &Request) -> u64 {
     let Some(actions) = request.body["TransactItems"].as_array() else { return 0 };
     let units = |action: &Value| {

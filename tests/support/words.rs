@@ -39,7 +39,7 @@ pub fn graph(n: i64, t: i64, rev: Option<i64>) -> NewGraphIndex {
     }
 }
 
-/// The stored index at `t` after so many overwrites.
+/// The stored index at `t` after this many overwrites.
 pub fn index_at(t: i64, rev: i64) -> Index {
     Index::new(t, IndexRoot { id: index_cid(t), rev, graphs: Default::default() })
 }
@@ -226,7 +226,7 @@ pub fn graph_source(
     publication.with_dependencies(dependencies.iter().map(|text| at(text)).collect()).unwrap()
 }
 
-/// Everybody's eyes.
+/// The view of a caller that may see every address.
 pub fn anything(_: &Address) -> bool {
     true
 }

@@ -16,7 +16,7 @@ async fn no_count_is_lost_among_many_at_once() {
     let seen: BTreeSet<i64> = join_all(counts).await.into_iter().flatten().collect();
     assert_eq!(seen, (1..=200).map(|n| 3 * n).collect());
     assert_eq!(view.count(&visits, "size", -600).await.unwrap(), 0);
-    // Of the field that was asked for, whatever else the row has.
+    // The count of the field that was asked for, whatever else the row has.
     assert_eq!(view.count(&visits, "count", 5).await.unwrap(), 5);
 }
 

@@ -27,10 +27,10 @@ pub struct ArchiveCommandArgs {
     /// Follow the feed, until Ctrl-C
     #[arg(long)]
     pub follow: bool,
-    /// With --follow: how long changes are gathered for one object: 10m, 1h, or a number of hours
+    /// With --follow: how long changes are collected for one object: 10m, 1h, or a number of hours
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::retention, requires = "follow")]
     pub every: Duration,
-    /// The most changes of one object
+    /// The maximum number of changes in one object
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_changes: u32,
 }
@@ -55,7 +55,7 @@ async fn archived(archiver: &Archiver, args: &ArchiveCommandArgs, output: Output
         never = archiver.run(args.every) => match never {},
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,
     }
-    // What was being gathered.
+    // Writes what was collected so far.
     print(caught_up(archiver, output).await?, &args.to, output)
 }
 

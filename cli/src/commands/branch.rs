@@ -30,7 +30,7 @@ pub enum BranchCommand {
         /// The name, without a branch
         #[arg(value_parser = values::name)]
         name: String,
-        /// In which form.
+        /// The format.
         #[command(flatten)]
         format: FormatArgs,
     },
@@ -50,7 +50,7 @@ pub struct BranchCreateArgs {
     /// The commit to start from [default: the head of the source]
     #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
     pub at: Option<RefValue>,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -60,10 +60,10 @@ pub struct BranchCreateArgs {
 pub struct BranchDropArgs {
     /// The branch
     pub address: Address,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }

@@ -28,10 +28,10 @@ pub struct ConfigArgs {
     /// The expected version, 0 for none [default: the stored one]
     #[arg(long, value_name = "N", requires = "config")]
     pub expect_v: Option<i64>,
-    /// Under which lease.
+    /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -43,7 +43,7 @@ pub(crate) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
         return session.output.answer(&record.json["config"], || pretty(record.config.as_ref()));
     };
     let payload = values::object(&config)?;
-    // It shows which kind of record it is, each having its own way to be configured, and the current version.
+    // The record shows the current version and the kind, which determines how it is configured.
     let record = session.record(&address, Some(ConcernKind::Config)).await?;
     let v = match expect_v {
         Some(v) => v,
@@ -54,7 +54,7 @@ pub(crate) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
             let reason = format!("{address} is a graph source: its configuration cannot be pushed under a lease");
             return Err(Failure::Usage(reason));
         }
-        // The type never changes, and dependencies that are not named stay.
+        // The type never changes, and dependencies that are left out stay.
         let source_type = record.source_type.clone().ok_or_else(|| incomplete("source_type"))?;
         let body = GraphSource { source_type, config: payload, dependencies: None, expected_v: Some(v), v: None };
         let request = write(Method::PUT, "graph-sources", &key).at(&address).body(&body);
@@ -74,7 +74,7 @@ pub(crate) async fn run(session: &Session, args: ConfigArgs) -> Result<(), Failu
     push::report(session, &format!("config of {address}"), &answer, |value: &Config| output::config(Some(value)))
 }
 
-/// A configuration on lines of its own, so that it can be read and piped on.
+/// A configuration in several lines, so that it can be read and piped.
 fn pretty(config: Option<&Config>) -> String {
     match config.and_then(|config| config.payload.as_ref()) {
         None => output::config(config),

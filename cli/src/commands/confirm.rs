@@ -1,4 +1,4 @@
-//! Confirmation of what cannot be undone: asked on a terminal, wanted as `--yes` elsewhere.
+//! Confirmation of operations that cannot be undone: a question on a terminal, `--yes` elsewhere.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 

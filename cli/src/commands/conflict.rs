@@ -1,4 +1,4 @@
-//! Conflicts in words: what was expected, and what is stored.
+//! Explains conflicts: what was expected, and what is stored.
 
 use nameservice_api::{ProblemKind, requests::HeadValue};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) enum Expectation {
 }
 
 impl Expectation {
-    /// Returns a conflict with this expectation in words; other failures as they are.
+    /// Explains a conflict with this expectation; returns other failures unchanged.
     pub(super) fn explain(&self, failure: Failure, new_t: Option<i64>) -> Failure {
         match failure {
             Failure::Rejected(problem) if problem.kind() == Some(ProblemKind::Conflict) => {

@@ -68,7 +68,7 @@ pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
     if matches!((&from, &to), (Place::Dump(_), Place::Dump(_))) {
         return Err(Failure::Usage("two dumps cannot be compared: import one into a directory, embedded:DIR".into()));
     }
-    // A dump is read in order, while records are looked up at the other place.
+    // A dump can only be read in order, so it is the first place; records are looked up at the second.
     let is_turned = matches!(to, Place::Dump(_));
     let (first, second) = if is_turned { (to, from) } else { (from, to) };
     let (mut first_token, mut second_token) = (tokens.from_token, tokens.to_token);
@@ -94,7 +94,7 @@ pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
     }
 }
 
-/// The same comparison, of the second place with the first.
+/// Swaps the two places of a comparison.
 fn turned(compared: Comparison) -> Comparison {
     Comparison {
         missing_there: compared.only_there,
@@ -131,7 +131,7 @@ fn dump_place(file: &Path) -> DumpPlace {
     }
 }
 
-/// A nameservice that is read or written, and what has to be closed after it.
+/// A nameservice that is read or written, and must be closed.
 pub(super) struct To {
     names: Nameservice,
 }
@@ -147,7 +147,7 @@ impl To {
             return Ok(Self { names: Nameservice::over(files) });
         }
         if let Place::Service(url) = place {
-            // Asked once, so that one who is not there is named at once; what is sent later is repeated for a while.
+            // Asked once, without retries, so that an unreachable service is reported at once; later requests are retried.
             client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
         }
         let mut options = nameservice::Options::default();
@@ -162,13 +162,13 @@ impl To {
         self.names.backend()
     }
 
-    /// Closing the embedded backend waits for its writer, which must not be done on a thread that serves.
+    /// Closing the embedded backend waits for its writer, so it must not run on an async worker thread.
     pub(super) async fn close(self) {
         let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 }
 
-/// What is copied from.
+/// The source of a copy.
 struct From {
     source: Box<dyn Source>,
     names: Option<To>,
@@ -206,7 +206,7 @@ impl From {
         }
     }
 
-    /// Begins a line of progress. Returns how many records there are, too, where that is worth a look: for a person who waits.
+    /// Begins a progress bar. Also returns the number of records, which is only counted if the bar is shown.
     async fn bar(&self, what: &str, output: Output) -> (Bar, Option<u64>) {
         let bar = Bar::begin(output, Unit::Records, what);
         let total = match progress::is_wanted(output) {
@@ -233,7 +233,7 @@ impl From {
     }
 }
 
-/// Shows how far a copy is.
+/// Shows the progress of a copy.
 fn show(bar: &Bar, total: Option<u64>, CopyProgress { read, written, is_comparing, .. }: CopyProgress) {
     let more = match is_comparing {
         true => "; comparing both sides".to_owned(),
@@ -251,13 +251,13 @@ async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failur
     let mut words = format!("wrote {} records to {place}", exported.records);
     words.push_str(&list_words("could not be read", &exported.unreadable));
     match place {
-        // The records went there.
+        // Stdout has the records.
         DumpPlace::Stream => output::note(&if output.is_json() { answer.to_string() } else { words }),
         DumpPlace::File(_) => output.answer(&answer, || words)?,
     }
     match exported.unreadable.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Differs("some of what is there could not be read".into())),
+        false => Err(Failure::Differs("some records could not be read".into())),
     }
 }
 
@@ -282,7 +282,7 @@ async fn followed(
 ) -> Result<(), Failure> {
     let mut is_first = true;
     let mut failure = None;
-    // Of the first copy; what follows is printed.
+    // Progress of the first copy; what follows is printed.
     let (bar, total) = from.bar("copying", output).await;
     let observe = |progress| show(&bar, total, progress);
     let print = |mirrored: Mirrored| {
@@ -356,7 +356,7 @@ fn comparison_words(compared: &Comparison) -> String {
     words
 }
 
-/// How many, and the first of them; nothing where there are none.
+/// The number of records, and the first of them; empty if there are none.
 pub(super) fn list_words(outcome: &str, records: &Records) -> String {
     if records.is_empty() {
         return String::new();

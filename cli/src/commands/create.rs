@@ -22,7 +22,7 @@ use crate::{
 pub struct CreateArgs {
     /// The new record, NAME:BRANCH; NAME means NAME:main
     pub address: Address,
-    /// The head that the ledger has already (with --t, or as ID@T)
+    /// The initial head, if the ledger already has commits (with --t, or as ID@T)
     #[arg(long, value_name = "ID", conflicts_with = "source_type")]
     pub head: Option<String>,
     /// The t of the head
@@ -37,7 +37,7 @@ pub struct CreateArgs {
     /// A record that the graph source depends on (repeatable)
     #[arg(long, value_name = "ADDRESS", requires = "source_type")]
     pub depends_on: Vec<Address>,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -56,13 +56,13 @@ pub struct PublishArgs {
     /// A record that it depends on (repeatable); left out, those of an existing graph source stay
     #[arg(long, value_name = "ADDRESS")]
     pub depends_on: Vec<Address>,
-    /// It depends on nothing any more
+    /// Remove all dependencies
     #[arg(long, conflicts_with = "depends_on")]
     pub no_dependencies: bool,
     /// The expected version of the configuration; 0 for none
     #[arg(long, value_name = "N")]
     pub expect_v: Option<i64>,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -75,7 +75,7 @@ pub(crate) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
             source_type,
             config: config.unwrap_or_default(),
             dependencies: Some(texts(&depends_on)),
-            // Creating is not replacing.
+            // `create` must not replace an existing graph source.
             expected_v: Some(0),
             v: None,
         };

@@ -17,9 +17,10 @@ use crate::{
     target::aws_config,
 };
 
-/// How long messages are kept from others while they are looked at, in seconds. A command gives back what it leaves.
+/// How long messages are hidden from other consumers while a command reads them, in seconds. A command releases those that it
+/// does not remove.
 const HELD_SECONDS: i32 = 120;
-/// How many empty answers are the end: each asks some of the queue's servers.
+/// How many consecutive empty answers mean that the queue is empty: each answer covers only some of its servers.
 const EMPTY: usize = 3;
 /// How much of a message is printed for a person.
 const SHOWN_CHARS: usize = 100;
@@ -29,22 +30,23 @@ const SHOWN_CHARS: usize = 100;
 pub enum DeadLettersCommand {
     /// Print the messages of a queue of dead letters, with their reasons
     List(QueueArgs),
-    /// Send messages to the queue that they come from, and remove them here
+    /// Send messages back to the queue that they came from, and remove them here
     ///
-    /// Each is sent before it is removed: one that was sent and not removed comes twice, which sinks bear. The stream consumer's
-    /// dead letters come from no queue: write the item that could not be read again, which makes a new change, and drop them.
+    /// Each message is sent before it is removed. If the removal fails, the message is delivered twice, which sinks tolerate. The
+    /// stream consumer's dead letters do not come from a queue: to replay one, write the item that could not be read again, which
+    /// makes a new change, and drop the message.
     Replay(ReplayArgs),
     /// Remove messages
     Drop(DropArgs),
 }
 
-/// Which queue is meant.
+/// The queue.
 #[derive(Debug, Args)]
 pub struct QueueArgs {
     /// The URL of the queue of dead letters, an output of the Terraform module
     #[arg(value_name = "QUEUE")]
     pub queue: String,
-    /// Look at so many messages at most
+    /// Read at most this many messages
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
@@ -52,13 +54,13 @@ pub struct QueueArgs {
 /// `deadletters replay`
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// Which queue.
+    /// The queue.
     #[command(flatten)]
     pub queue: QueueArgs,
     /// Only the message with this id (repeatable) [default: all]
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// The URL of the queue that they come from
+    /// The URL of the queue that they came from
     #[arg(long, value_name = "QUEUE")]
     pub to: String,
 }
@@ -67,7 +69,7 @@ pub struct ReplayArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").args(["id", "all"]).required(true))]
 pub struct DropArgs {
-    /// Which queue.
+    /// The queue.
     #[command(flatten)]
     pub queue: QueueArgs,
     /// Only the message with this id (repeatable)
@@ -101,7 +103,7 @@ pub(crate) async fn run(command: DeadLettersCommand, output: Output) -> Result<(
     }
 }
 
-/// Messages that nobody else sees for a while.
+/// Messages that are hidden from other consumers for a while.
 struct Held<'a> {
     client: &'a Client,
     queue: &'a str,
@@ -133,8 +135,8 @@ impl<'a> Held<'a> {
         Ok(Self { client, queue: &args.queue, messages: found.into_values().collect() })
     }
 
-    /// Does this to each message that is meant until it fails, and gives the others back. Returns the ids of those that it was
-    /// done to, and the failure.
+    /// Applies an action to each selected message until one fails, and releases the others. Returns the ids of the messages that
+    /// were processed, and the failure.
     async fn each(
         &self,
         ids: &[String],
@@ -153,7 +155,7 @@ impl<'a> Held<'a> {
     }
 
     async fn replay(&self, message: &Message, to: &str) -> Result<(), Failure> {
-        // Why it was dead is not part of it.
+        // Without the reason, which is not part of the original message.
         let attributes: HashMap<String, MessageAttributeValue> = message
             .message_attributes
             .iter()
@@ -173,7 +175,7 @@ impl<'a> Held<'a> {
         request.send().await.map(drop).map_err(failed("remove a dead letter"))
     }
 
-    /// Shows the messages to others again, but for those that are gone.
+    /// Makes the messages visible to others again, except for those that were removed.
     async fn give_back(&self, gone: &[String]) -> Result<(), Failure> {
         for message in self.messages.iter().filter(|message| !gone.iter().any(|gone| gone == id(message))) {
             let handle = message.receipt_handle().unwrap_or_default();
@@ -192,13 +194,13 @@ fn is_meant(message: &Message, ids: &[String]) -> bool {
     ids.is_empty() || ids.iter().any(|wanted| wanted == id(message))
 }
 
-/// When it was sent, in milliseconds of the epoch.
+/// When it was sent, in milliseconds since the epoch.
 fn sent(message: &Message) -> i64 {
     let sent = message.attributes().and_then(|attributes| attributes.get(&MessageSystemAttributeName::SentTimestamp));
     sent.and_then(|sent| sent.parse().ok()).unwrap_or_default()
 }
 
-/// Why it is dead: in an attribute, or in the message itself, as the stream consumer writes it.
+/// Why it is a dead letter: in an attribute, or in the message itself, as the stream consumer writes it.
 fn reason(message: &Message) -> Option<String> {
     let attribute = message.message_attributes().and_then(|attributes| attributes.get("reason"));
     let attribute = attribute.and_then(|value| value.string_value()).map(str::to_owned);
@@ -236,7 +238,7 @@ fn finish(
     match (failed, missing.first()) {
         (Some(failed), _) => Err(failed),
         (None, Some(missing)) => Err(Failure::Usage(format!(
-            "the queue shows no message {missing}: it is gone, or another program holds it; `deadletters list` shows what is there"
+            "message {missing} is not visible in the queue: it was removed, or another program holds it; `deadletters list` shows the visible messages"
         ))),
         (None, None) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `diff`: what a record has become between two positions of the feed.
+//! `diff`: how a record changed between two positions of the feed.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ pub struct DiffArgs {
     pub from: u64,
     /// The later position [default: the last change of the record]
     pub to: Option<u64>,
-    /// In which form.
+    /// The format.
     #[command(flatten)]
     pub format: FormatArgs,
 }
 
 const COLUMNS: &[Column] = &[("concern", "/concern"), ("path", "/path"), ("before", "/before"), ("after", "/after")];
-/// The most that the service puts on a page.
+/// The maximum number of entries on a page of the service.
 const MAX_PAGE: u64 = 1_000;
 /// The parts of a record, in the order in which they are shown.
 const CONCERNS: [&str; 5] = ["meta", "head", "index", "status", "config"];
@@ -76,11 +76,11 @@ struct State(BTreeMap<&'static str, Known>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
-    /// This is there; null where nothing is.
+    /// The value; null if there is none.
     Value(Value),
-    /// This watermark, of a value that was too large for the feed.
+    /// The watermark of a value that was too large for the feed.
     Omitted(Value),
-    /// The last change before the position is not in the feed any more: this watermark, where the next change says so.
+    /// The last change before the position is no longer in the feed. The watermark, if the next change shows it.
     Expired(Option<Value>),
 }
 
@@ -103,7 +103,7 @@ impl Known {
         }
     }
 
-    /// The value, or what stands for one that is not known.
+    /// The value, or a placeholder for one that is not known.
     fn shown(&self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
@@ -114,7 +114,7 @@ impl Known {
     }
 }
 
-/// A change's value, with the watermark of those whose payload does not show it.
+/// The value of a change, with its watermark if the payload does not contain that.
 fn valued(change: &Value) -> Value {
     let payload = change.get("payload").cloned().unwrap_or_default();
     match change["concern"].as_str() {
@@ -145,7 +145,7 @@ fn differences(before: &State, after: &State) -> Vec<Value> {
     found
 }
 
-/// The values without members of their own, by their paths.
+/// Collects the values that have no members of their own, by their paths.
 fn members(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(object) if !object.is_empty() => {

@@ -1,7 +1,7 @@
-//! `doctor`: looks over a table and a service, and mends what can be mended.
+//! `doctor`: examines a table and a service, and repairs what can be repaired.
 //!
-//! A check is an async function that takes what it looks at and gives findings; [`examine`] is the list of them. What
-//! cannot be looked at is a finding too, except that a table which cannot be read ends the command.
+//! A check is an async function that takes what it examines and returns findings; [`examine`] is the list of them. What
+//! cannot be examined is a finding, too, except that a table that cannot be read ends the command.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,7 @@ use crate::{
 /// `doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Fix what can be fixed safely, under live traffic
+    /// Fix what can be fixed safely, even under live traffic
     #[arg(long)]
     pub fix: bool,
     /// The queue of stream records that could not be read
@@ -41,7 +41,7 @@ pub struct DoctorArgs {
     pub legacy: Option<nameservice::Place>,
 }
 
-/// What there is to look at.
+/// What to examine.
 struct Patient {
     data: Option<Data>,
     service: Option<Client>,
@@ -50,9 +50,9 @@ struct Patient {
     fix: bool,
 }
 
-/// Data to look at.
+/// Data to examine.
 enum Data {
-    /// A directory of the embedded backend, which nobody else may use meanwhile.
+    /// A directory of the embedded backend, which no other process may use meanwhile.
     Directory(PathBuf),
     Table(Box<Table>),
     Files(Stored),
@@ -68,7 +68,7 @@ struct Queue {
 #[derive(Default)]
 struct Report {
     findings: Vec<Finding>,
-    /// What was looked at, a line each.
+    /// What was examined, one line each.
     looked_at: Vec<String>,
     /// How many records, in how many items.
     examined: Option<(u64, u64)>,
@@ -78,7 +78,7 @@ pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     let patient = admit(target, args).await?;
     let mut report = Report::default();
     let examined = examine(&patient, &mut report, output).await;
-    // What was found before the table could no longer be read is worth reporting, too.
+    // If the table could not be read to its end, what was found before is still reported.
     if examined.is_ok() || !report.findings.is_empty() {
         report.print(output)?;
     }
@@ -89,7 +89,8 @@ pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     }
 }
 
-/// Unlike other commands, this one takes a table and a service at once; without a table, the service that others take.
+/// Finds what to examine. Unlike other commands, this one takes a table and a service at once; without a table, it takes the
+/// same service as the others.
 async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failure> {
     let place = TargetArgs { url: None, ..target.clone() }.place()?;
     if place.is_none() && (args.fix || target.table.is_some()) {
@@ -136,7 +137,7 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
     Ok(Patient { data, service, dead_letters, older, fix: args.fix })
 }
 
-/// All checks.
+/// Runs all checks.
 async fn examine(patient: &Patient, report: &mut Report, output: Output) -> Result<(), Failure> {
     if let Some(service) = &patient.service {
         let _bar = Bar::begin(output, Unit::Records, "asking the service");
@@ -173,7 +174,7 @@ async fn examine(patient: &Patient, report: &mut Report, output: Output) -> Resu
     Ok(())
 }
 
-/// What is left to migrate of an older place.
+/// Checks what is left to migrate of an older place.
 async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Output) -> Result<(), Failure> {
     let (findings, records) = match data {
         Data::Table(table) => {
@@ -191,7 +192,7 @@ async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Ou
             copy_of(directory, &copy, output).await?;
             let opened = Opened::open(Place::Data(copy), TableOptions::default(), Missing::Reject, None).await?;
             let found = older.findings(&opened.backend(), output).await;
-            // Waits for the writer of the log, which must not be done on a thread that serves.
+            // Dropping waits for the writer of the log, so it must not run on an async worker thread.
             let _ = tokio::task::spawn_blocking(move || drop((opened, parent))).await;
             found?
         }
@@ -201,7 +202,7 @@ async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Ou
     Ok(())
 }
 
-/// The log of the embedded backend, and every record in it. Where a service uses the directory, a copy is examined.
+/// Checks the log of the embedded backend, and every record in it. If a service uses the directory, a copy is examined.
 async fn check_log(directory: &Path, fix: bool, report: &mut Report, output: Output) -> Result<(), Failure> {
     let (examined, is_copy) = match examine_log(directory, fix, report, output).await {
         Err(Failure::Open(OpenError::InUse { .. })) if !fix => {
@@ -219,7 +220,7 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report, output: Out
     Ok(())
 }
 
-/// A copy of data in use, to look at.
+/// Copies data that is in use, to examine the copy.
 async fn copy_of(directory: &Path, copy: &Path, output: Output) -> Result<(), Failure> {
     let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
     nameservice_embedded::backup_observed(directory, copy, &|progress| bar.show(progress)).await?;
@@ -245,7 +246,7 @@ async fn examine_log(
     Ok(examined)
 }
 
-/// The files of a directory or a bucket.
+/// Checks the files of a directory or a bucket.
 async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar) -> Result<(), Failure> {
     let mut findings = Vec::new();
     let mut found = |finding| findings.push(finding);
@@ -258,7 +259,7 @@ async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar)
     Ok(())
 }
 
-/// Keys, indexes, stream, TTL and recovery of the table.
+/// Checks keys, indexes, stream, TTL and recovery of the table.
 async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
     let lacks = table.check().await?.lacks;
     let finding = |lack: String| {
@@ -268,7 +269,7 @@ async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
     Ok(lacks.into_iter().map(finding).collect())
 }
 
-/// Every record of the table; with a feed, Fluree's commit logs are compared with the history that it holds.
+/// Checks every record of the table. With a feed, compares Fluree's commit logs with the history that it holds.
 async fn check_records(
     table: &Table,
     has_feed: bool,
@@ -291,7 +292,7 @@ fn unreadable(table: &str, source: StoreError) -> Failure {
     Failure::Table { table: table.to_owned(), hint: "", source }
 }
 
-/// Whether what was last written to the table, a minute ago or earlier, is in the feed.
+/// Checks that the last writes to the table that are at least a minute old are in the feed.
 async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Finding>, Failure> {
     let lag = table.feed.lag(last_written).await.map_err(|source| unreadable(table.feed.table(), source))?;
     let Some(longest) = lag.missing.first() else { return Ok(Vec::new()) };
@@ -313,7 +314,7 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
     Ok(vec![Finding::new(code, severity, what, mend)])
 }
 
-/// Stream records that could not be read, where they are kept beside the feed.
+/// Checks for stream records that could not be read, if they are kept beside the feed.
 async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
     let letters = table.feed.dead_letters().await.map_err(|source| unreadable(table.feed.table(), source))?;
     let Some(last) = letters.iter().max_by_key(|letter| letter.recorded_at) else { return Ok(Vec::new()) };
@@ -327,7 +328,7 @@ async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
     Ok(vec![Finding::new("dead-letters", Severity::Warning, what, mend)])
 }
 
-/// The same, where they are sent to a queue.
+/// Does the same if they are sent to a queue.
 async fn check_queue(queue: &Queue) -> Vec<Finding> {
     use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
     let asked = queue.client.get_queue_attributes().queue_url(&queue.url).attribute_names(ApproximateNumberOfMessages);
@@ -349,7 +350,7 @@ async fn check_queue(queue: &Queue) -> Vec<Finding> {
     vec![Finding::new("dead-letters", severity, what, mend)]
 }
 
-/// Whether the service answers, reaches its table, and is of this program's version.
+/// Checks that the service answers, reaches its table, and has this program's version.
 async fn check_service(service: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |code, severity, what: String, mend: &str| {
@@ -390,7 +391,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
         Ok(_) => find(
             "service-openapi",
             Severity::Warning,
-            "what the service serves at /v1/openapi.json is no OpenAPI document".into(),
+            "what the service serves at /v1/openapi.json is not an OpenAPI document".into(),
             "is this the URL of a nameservice?",
         ),
         Err(failure) => find(
@@ -405,7 +406,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
 
 impl Report {
     fn print(&mut self, output: Output) -> Result<(), Failure> {
-        // The worst first; within that, as they were found.
+        // The most severe first; otherwise in the order in which they were found.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let open = self.findings.iter().filter(|finding| finding.is_open()).count();
         let examined = self.examined.map(|(records, items)| json!({"records": records, "items": items}));

@@ -42,15 +42,15 @@ pub use args::{
     ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
 };
 
-/// How long a command that must end may take.
+/// How long a command may take to end.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often a lease that another holds is asked for.
+/// How often a lease that another holder has is requested.
 const ASK_AGAIN: Duration = Duration::from_millis(800);
-/// How long after its end, so that clocks which nearly agree do not miss it.
+/// How long after its expiry it is requested, so that small clock differences do not matter.
 const MARGIN: Duration = Duration::from_millis(20);
-/// How long the end waits for the lease to be released: it expires anyway.
+/// How long the program waits for the release at its end: the lease expires anyway.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a status that others change meanwhile is set.
+/// How many times setting a status is attempted if others change it meanwhile.
 const MAX_STATUS_PUSHES: usize = 5;
 
 pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), Failure> {
@@ -106,7 +106,7 @@ async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
     let record = session.record(address, Some(ConcernKind::Status)).await?;
     let lease = record.status.as_ref().and_then(|status| lease_of(&json!({"payload": status.payload})));
     let words = match lease.as_ref().and_then(|lease| serde_json::from_value::<Lease>(lease.clone()).ok()) {
-        // Whether it has expired is for the service's clock to say.
+        // The service's clock decides whether it has expired.
         Some(lease) => format!("{address}: {}", output::lease(&lease)),
         None => format!("{address}: no lease is held"),
     };
@@ -116,12 +116,12 @@ async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
 async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure> {
     let LeaseRunArgs { holder, term, wait, on_failure, address, command } = args;
     let request = request(&holder, &term)?;
-    // Before the lease: a state that cannot be set is a mistake of the command line.
+    // Checked before the lease is taken: an invalid state is a mistake on the command line.
     if let Some(state) = &on_failure {
         NewStatus::new(StatusPayload::state(state))
             .map_err(|error| Failure::Usage(format!("--on-failure: {error}")))?;
     }
-    // From here on: a signal between the lease and the command must not leave the lease behind.
+    // Listens from here on, so that a signal between the lease and the command does not leave the lease behind.
     let mut signals = Signals::listen().map_err(Failure::Watch)?;
     let mut keeper = acquire(session, &address, &request, wait, &mut signals).await?;
     let claim = keeper.claim();
@@ -140,7 +140,7 @@ async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure>
         }
     };
     let lost = |lost: LeaseLost| Failure::LeaseLost { address: address.to_string(), reason: lost.to_string() };
-    // Refreshes are far apart: the record's events show sooner that the lease was taken.
+    // Refreshes are far apart. The record's events show sooner that another holder has taken the lease.
     let check = keeper.check();
     let following = tokio::spawn(notice_loss(session.client.clone(), address.clone(), claim.clone(), check));
     let ended = watch(&address, &mut keeper, &mut running, &mut signals).await;
@@ -159,7 +159,7 @@ async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure>
         Err(reason) => {
             running.stop(GRACE).await.map_err(Failure::Watch)?;
             if reason == LeaseLost::Expired {
-                // It may still be the current one: others need not wait for it then.
+                // The lease may still be the current one: if it is released, others need not wait for its expiry.
                 release(&address, keeper).await;
             }
             Err(lost(reason))
@@ -201,7 +201,7 @@ async fn acquire(
     }
 }
 
-/// When to ask again for a lease that is held: soon, and sooner where it ends before, as far as the two clocks agree.
+/// When to request a lease again that another holder has: soon, or right after its expiry if that is sooner by this clock.
 fn ask_again(lease: Option<&Lease>) -> Duration {
     let expires = lease.and_then(|lease| u64::try_from(lease.expires_at).ok()).unwrap_or_default();
     let ends = UNIX_EPOCH + Duration::from_secs(expires) + MARGIN;
@@ -233,8 +233,8 @@ async fn watch(
     }
 }
 
-/// Follows the record, and makes the keeper ask for its lease at once where another holder shows in its status, or where
-/// the record goes.
+/// Follows the record, and makes the keeper check its lease at once if the status shows another holder, or the record is
+/// deleted.
 async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check: Arc<Notify>) {
     let Ok(glob) = AddressGlob::parse(address.as_str()) else { return };
     let filter = ChangeFilter {
@@ -249,7 +249,7 @@ async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check:
                 let held = match &change.payload {
                     ChangePayload::Value(payload) => match payload.get(claim.name.as_str()) {
                         Some(lease) => lease["holder"] == claim.holder.as_str(),
-                        // Another lease, or a service whose changes do not show leases.
+                        // The status shows another lease, or the service's changes do not show leases.
                         None => payload
                             .as_object()
                             .is_none_or(|payload| !payload.iter().any(|(name, value)| is_lease_member(name, value))),
@@ -262,7 +262,7 @@ async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check:
             }
             Ok(_) => check.notify_one(),
             Err(error) => {
-                // The refreshes still notice.
+                // The refreshes still notice a loss.
                 tracing::debug!(error = %chain(&error), "the events of the record cannot be followed");
                 return;
             }
@@ -278,7 +278,7 @@ async fn mark_failed(client: &Client, address: &Address, claim: &LeaseClaim, sta
             Ok(Some(PushOutcome::Updated { .. })) => return,
             Ok(Some(PushOutcome::Conflict { actual: Some(_) })) => {}
             Ok(Some(PushOutcome::LeaseLost { .. })) => return note("the lease was lost"),
-            Ok(_) => return note("the record is not there"),
+            Ok(_) => return note("the record does not exist"),
             Err(error) => return note(&chain(&error)),
         }
     }
@@ -304,7 +304,7 @@ async fn push_state(
     client.push_status(&Call::fresh(), address, &push).await.map(Some)
 }
 
-/// Releases the lease. If it was another one's by then, returns how it was lost.
+/// Releases the lease. If it was no longer held, returns how it was lost.
 async fn release(address: &Address, keeper: LeaseKeeper<Client>) -> Option<LeaseLost> {
     let failure = match timeout(RELEASE_TIMEOUT, keeper.release()).await {
         Ok(Ok(Released::Released)) => return None,

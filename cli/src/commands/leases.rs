@@ -26,10 +26,10 @@ pub struct LeasesArgs {
     /// Only leases of this holder
     #[arg(long)]
     pub holder: Option<String>,
-    /// Leases that have expired and were not given back, too
+    /// Also show leases that have expired and were not given back
     #[arg(long)]
     pub expired: bool,
-    /// In which form.
+    /// The format.
     #[command(flatten)]
     pub format: FormatArgs,
 }
@@ -45,7 +45,7 @@ const COLUMNS: &[Column] = &[
     ("seconds_left", "/seconds_left"),
 ];
 
-/// Returns the lease that a record shows in its status, under its name: expired or not.
+/// Returns the lease in the status of a record, with its name, whether it has expired or not.
 pub(super) fn lease_of(status: &Value) -> Option<Value> {
     status.get("payload")?.as_object()?.iter().find_map(|(name, lease)| {
         let mut lease = Some(lease).filter(|lease| lease.is_object() && is_lease_member(name, lease))?.clone();
@@ -68,17 +68,17 @@ pub(crate) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failu
     lists::print(format, COLUMNS, &leases, || json!({"leases": leases}), || words(&leases))
 }
 
-/// The time in epoch seconds, rounded up as the expiry of a lease is.
+/// The current time in epoch seconds, rounded up like the expiry of a lease.
 pub(super) fn now() -> i64 {
     (Timestamp::now().as_millisecond() + 999).div_euclid(1000)
 }
 
-/// The leases of these records, by holder and address, each with its record and the seconds that it has left.
+/// The leases of these records, by holder and address, each with its record and its remaining seconds.
 fn held(records: &[Value], now: i64) -> Vec<Value> {
     let mut leases = BTreeMap::new();
     for record in records {
         let Some(mut lease) = lease_of(&record["status"]) else { continue };
-        // Its times are of the service's clock, which nearly agrees with this one.
+        // Its times are by the service's clock, which nearly agrees with this one.
         let left = lease["expires_at"].as_i64().map(|expires| expires.saturating_sub(now));
         lease["seconds_left"] = json!(left);
         lease["address"] = record["address"].clone();
@@ -105,7 +105,7 @@ fn words(leases: &[Value]) -> String {
     output::table(["HOLDER", "ADDRESS", "LEASE", "FOR", "LEFT"], rows)
 }
 
-/// How long a lease has left: `4:05`, or that it has expired.
+/// The remaining time of a lease, such as `4:05`, or that it has expired.
 pub(super) fn time_left(seconds: i64) -> String {
     match seconds {
         ..=0 => "expired".to_owned(),

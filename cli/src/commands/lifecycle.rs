@@ -24,10 +24,10 @@ use crate::{
 pub struct RetractArgs {
     /// The record
     pub address: Address,
-    /// Why, for those who look at its status
+    /// The reason, to be shown in its status
     #[arg(long)]
     pub reason: Option<String>,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -37,10 +37,10 @@ pub struct RetractArgs {
 pub struct PurgeArgs {
     /// The record
     pub address: Address,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -56,10 +56,10 @@ pub struct ResetArgs {
     /// The index: ID@T, or `unborn`
     #[arg(long, value_name = "ID@T", value_parser = RefValue::parse)]
     pub index: RefValue,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }

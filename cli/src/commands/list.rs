@@ -1,4 +1,4 @@
-//! `list` and `snapshot`: pages, followed to their end.
+//! `list` and `snapshot`: all pages, read to the end.
 
 use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
@@ -26,10 +26,10 @@ pub struct ListArgs {
     /// Only records whose addresses begin with this
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Sort them; without it, they come in the order of the index
+    /// Sort the records; by default, they are in the order of the index
     #[arg(long, value_enum)]
     pub sort: Option<SortArg>,
-    /// Print how many there are
+    /// Print only the number of records
     #[arg(long, conflicts_with_all = ["limit", "sort", "cursor"])]
     pub count: bool,
     /// Only this kind
@@ -47,19 +47,19 @@ pub struct ListArgs {
     /// Only retracted (or, with =false, only live) records
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub retracted: Option<bool>,
-    /// Whole records: state, head and index too
+    /// Show whole records, with state, head and index
     #[arg(long)]
     pub full: bool,
-    /// How many at most [default: all]
+    /// The maximum number of records [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
     pub limit: Option<u64>,
-    /// All of them (the default)
+    /// Show all records (the default)
     #[arg(long)]
     pub all: bool,
     /// Continue where an earlier list (--json, --limit) ended
     #[arg(long)]
     pub cursor: Option<String>,
-    /// In which form.
+    /// The format.
     #[command(flatten)]
     pub format: FormatArgs,
 }
@@ -69,20 +69,20 @@ pub struct ListArgs {
 pub enum SortArg {
     /// By address
     Address,
-    /// The last written first
+    /// By time of the last write, newest first
     Updated,
     /// By state
     State,
 }
 
-/// The most that the service puts on a page.
+/// The maximum number of entries on a page of the service.
 const MAX_PAGE: u64 = 1_000;
 
-/// What pages added up to.
+/// The combined entries of several pages.
 pub(super) struct Pages {
     /// The entries as the service wrote them.
     pub(super) items: Vec<Value>,
-    /// The cursor of the next page, if the limit came before the end.
+    /// The cursor of the next page, if the limit was reached before the end.
     pub(super) cursor: Option<String>,
     /// The position of a snapshot.
     position: Option<u64>,
@@ -116,7 +116,7 @@ pub(super) async fn follow(
         if cursor.is_none() || enough {
             return Ok(Pages { items, cursor, position });
         }
-        // One page is there before anybody waits.
+        // The first page is quick, so progress is only shown from the second on.
         let bar = bar.get_or_insert_with(|| Bar::begin(session.output, Unit::Records, "reading"));
         bar.show(Progress { done: read, total: limit });
     }
@@ -146,7 +146,7 @@ pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         patterns.is_empty() || patterns.iter().any(matches)
     };
     let format = args.format.wanted(session.output)?;
-    // What is sorted or counted is read to its end first.
+    // To be sorted or counted, the list is read to its end first.
     let limit = args.limit.filter(|_| args.sort.is_none() && !args.count);
     let mut pages = follow(session, limit, args.cursor.clone(), request, wanted).await?;
     if args.count {
@@ -160,7 +160,7 @@ pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
     show(format, pages)
 }
 
-/// Sorts by address, or by what comes first to those who look: the last written, or the state.
+/// Sorts by address, by state, or by time of the last write, newest first.
 fn sort_by(items: &mut [Value], sort: SortArg) -> Result<(), Failure> {
     let key = |item: &Value| -> Result<(String, String), Failure> {
         let listed = Listed::deserialize(item).map_err(|error| Failure::BadAnswer(error.into()))?;
@@ -212,7 +212,7 @@ fn show(format: Format, pages: Pages) -> Result<(), Failure> {
         (records, Some(cursor)) => format!("{}\n… and more: --cursor {cursor}", output::records(records)),
     };
     lists::print(format, columns_of(&items), &items, document, words)?;
-    // Lines for programs have no place for it.
+    // Formats of one line per record have no place for the cursor.
     if let (Some(cursor), Format::Ndjson | Format::Csv) = (&cursor, format) {
         output::note(&format!("… and more: --cursor {cursor}"));
     }

@@ -1,4 +1,4 @@
-//! The commands, a file a noun.
+//! The commands, one file for each noun.
 
 pub(crate) mod archive;
 pub(crate) mod branch;

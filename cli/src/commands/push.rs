@@ -43,10 +43,10 @@ pub struct PushHeadArgs {
     /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
-    /// Under which lease.
+    /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -64,21 +64,21 @@ pub struct PushIndexArgs {
     /// The indexes of named graphs, {"graph": {"id": …, "t": …}, …}: a JSON object, @FILE, or - for stdin
     #[arg(long, value_name = "JSON")]
     pub graphs: Option<String>,
-    /// Replace an index at the same t too
+    /// Also replace an index at the same t
     #[arg(long, conflicts_with = "expectation")]
     pub allow_equal: bool,
     /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
-    /// Under which lease.
+    /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
 
-/// What a push expects to find.
+/// The value that a push expects.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("expectation").multiple(false))]
 pub struct ExpectArgs {
@@ -127,7 +127,7 @@ pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), F
     }
 }
 
-/// What a push expects: nothing at all is any older value, `Some(None)` is no record.
+/// The expectation of a push: `None` is any older value, `Some(None)` is no record.
 fn expected(expect: ExpectArgs) -> Option<Option<HeadValue>> {
     if expect.expect_none {
         Some(None)
@@ -146,7 +146,7 @@ fn expectation(expected: Option<&Option<HeadValue>>) -> Expectation {
     }
 }
 
-/// Prints the answer to a push. A stale one is printed like any other, and is a failure to scripts.
+/// Prints the answer to a push. A stale one is printed like any other, but exits as a failure for scripts.
 pub(super) fn report<T>(
     session: &Session,
     what: &str,

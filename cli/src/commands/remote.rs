@@ -1,4 +1,4 @@
-//! `remote`: other nameservices that are fetched from, pulled from and pushed to.
+//! `remote`: other nameservices to fetch from, pull from and push to.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub enum RemoteCommand {
         /// Its name, such as origin
         name: String,
         /// Where it is: https://HOST, dynamodb://TABLE, embedded:DIR
-        // Named apart from the option --url, which every command has.
+        // Not named `url`, which is an option of every command.
         #[arg(value_name = "URL")]
         place: Place,
         /// Only records whose addresses begin with this
@@ -45,17 +45,17 @@ pub enum RemoteCommand {
         /// Its name
         name: String,
     },
-    /// Remember what a remote has, and change nothing
+    /// Record what a remote has, and change nothing
     Fetch {
         /// Its name
         name: String,
     },
-    /// Fetch, and move local records to what the remote has, where they were not changed here
+    /// Fetch, and update local records that were not changed here to what the remote has
     ///
-    /// Records that were changed on both sides are reported with both values, and nothing of them is written: then the
-    /// command exits with 3.
+    /// Records that were changed on both sides are reported with both values, and are not written: the command then exits
+    /// with 3.
     Pull(RemoteMoveArgs),
-    /// Move the remote's records to the local ones, on the condition that it still has what was fetched
+    /// Update the remote's records to the local ones, provided that it still has what was fetched
     Push(RemoteMoveArgs),
     /// Show which records are behind, ahead or diverged, as of the last fetch
     Status {
@@ -72,17 +72,17 @@ pub struct RemoteMoveArgs {
     /// Write nothing, and print what would be written
     #[arg(long)]
     pub dry_run: bool,
-    /// Where both sides have changed, take the higher watermark for the newer value
+    /// If both sides have changed, treat the value with the higher watermark as the newer one
     #[arg(long)]
     pub by_watermark: bool,
-    /// With pull: set heads and indexes back where the remote was set back. Nobody else must write them here meanwhile
+    /// With pull: reset heads and indexes if the remote was reset. Nobody else may write them here meanwhile
     #[arg(long)]
     pub resets: bool,
 }
 
 pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let local = target.library_place()?;
-    // Beside the data; for a service or a table, where its data would be.
+    // Beside the data; for a service or a table, in the default data directory.
     let directory = match &local {
         Place::Embedded(directory) => directory.clone(),
         _ => PathBuf::from(DEFAULT_DATA),
@@ -146,7 +146,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
-            // As git does: what is pulled is what is there now.
+            // As in git, a pull fetches first.
             let fetching = Bar::begin(output, Unit::Records, format!("fetching {name}"));
             let fetched =
                 remotes::fetch(there.backend(), prefix, &tracking, &name, &|progress| fetching.show(progress)).await;

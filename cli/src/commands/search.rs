@@ -21,7 +21,7 @@ pub struct SearchArgs {
     /// Only records in this state
     #[arg(long)]
     pub state: Option<String>,
-    /// How many at most
+    /// The maximum number of records
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub limit: u64,
     /// Continue where an earlier search ended

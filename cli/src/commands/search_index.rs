@@ -20,15 +20,15 @@ const SHOWN: usize = 20;
 /// `search-index`
 #[derive(Debug, Subcommand)]
 pub enum SearchIndexCommand {
-    /// Create the index with its mapping, unless there is one
+    /// Create the index with its mapping, unless it exists
     Init(SearchIndexArgs),
-    /// Write the document of every record, and remove those of records that are gone, beside whatever changes meanwhile
+    /// Write the document of every record, and remove those of records that are gone, even while records change
     ///
-    /// Once after `init`, for the records that were there before; and whenever the index may lack something.
+    /// Run it once after `init`, for the records that already exist, and whenever the index may be incomplete.
     Rebuild(SearchIndexArgs),
 }
 
-/// Which index is meant.
+/// The index.
 #[derive(Debug, Args)]
 pub struct SearchIndexArgs {
     /// The OpenSearch, https://HOST or https://USER:PASSWORD@HOST

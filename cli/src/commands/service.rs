@@ -24,7 +24,7 @@ use crate::{
 /// `health`
 #[derive(Debug, Args)]
 pub struct HealthArgs {
-    /// Ask the store too
+    /// Also ask the store
     #[arg(long)]
     pub deep: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) async fn init(target: &TargetArgs, output: Output) -> Result<(), Fail
     }
     let table = match Opened::open(place, target.table_options(), Missing::Create, None).await? {
         Opened::Table(table) => table,
-        // A directory is made by opening it; a bucket is made by whoever pays for it.
+        // A directory is created by opening it; a bucket is never created, since it costs money.
         Opened::Files(stored) => {
             return output.answer(&json!({"created": false, "lacks": []}), || stored.describe());
         }
@@ -116,14 +116,14 @@ pub(crate) fn graphql_schema() -> Result<(), Failure> {
 }
 
 pub(crate) fn completions(shell: Shell, mut program: clap::Command) -> Result<(), Failure> {
-    // Generated into memory: the generator panics where the pipe is closed.
+    // Generated into memory, since the generator panics on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut program, "nameservice", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
 pub(crate) fn man(out: Option<&Path>, program: clap::Command) -> Result<(), Failure> {
-    // Its subcommands are complete once it is built.
+    // Subcommands are only complete once the command is built.
     let mut command = program.disable_help_subcommand(true);
     command.build();
     match out {

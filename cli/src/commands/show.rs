@@ -11,19 +11,19 @@ use crate::{client::Request, failure::Failure, options::ConcernArg, output, sess
 pub struct ShowArgs {
     /// The record, NAME:BRANCH; NAME means NAME:main
     pub address: Address,
-    /// Only once its head (or its index, with --concern index) has this t
+    /// Require its head (or its index, with --concern index) to have at least this t
     #[arg(long, value_name = "T", conflicts_with = "min_v")]
     pub min_t: Option<i64>,
-    /// Only once its status or its configuration, as --concern says, has this version
+    /// Require its status or its configuration, as --concern says, to have at least this version
     #[arg(long, value_name = "N", requires = "concern")]
     pub min_v: Option<i64>,
     /// What --min-t or --min-v is about
     #[arg(long, value_enum)]
     pub concern: Option<ConcernArg>,
-    /// Only once the service has come to this position of the change feed
+    /// Require the service to have reached this position of the change feed
     #[arg(long, value_name = "POSITION")]
     pub min_position: Option<u64>,
-    /// How long to wait for that: 10, 10s; at most 20 seconds
+    /// How long to wait for it: 10, 10s; at most 20 seconds
     #[arg(long, value_name = "DURATION", value_parser = values::wait)]
     pub wait: Option<u64>,
 }

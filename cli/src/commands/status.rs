@@ -31,10 +31,10 @@ pub struct StatusArgs {
     /// The expected version [default: the stored one]
     #[arg(long, value_name = "N", requires = "state")]
     pub expect_v: Option<i64>,
-    /// Under which lease.
+    /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn run(session: &Session, args: StatusArgs) -> Result<(), Failu
     payload.insert("state".into(), state.into());
     let v = match expect_v {
         Some(v) => v,
-        // What another writes between this and the push is not overwritten: the push is rejected.
+        // If another writes between this read and the push, the push is rejected and overwrites nothing.
         None => {
             let record = session.record(&address, Some(ConcernKind::Status)).await?;
             record.status.as_ref().ok_or_else(|| incomplete("status"))?.v

@@ -22,7 +22,7 @@ use crate::{client::Request, failure::Failure, output, session::Session};
 
 /// How often the screen is drawn.
 const FRAME: Duration = Duration::from_secs(1);
-/// How wide and high what is printed once is: as a terminal that is not known.
+/// The width and height of the output without a terminal.
 const WIDTH: usize = 100;
 const HEIGHT: usize = 40;
 
@@ -32,7 +32,7 @@ pub struct TopArgs {
     /// Only records whose addresses begin with this
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Print it once, as it is when there is no terminal
+    /// Print once, as without a terminal
     #[arg(long)]
     pub once: bool,
 }
@@ -62,10 +62,10 @@ pub(crate) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure>
             event = following.next() => match event {
                 Ok(Event::Change(change)) => {
                     figures.take(&change, Instant::now());
-                    // Drawn with the next frame: changes can be many.
+                    // Drawn with the next frame, since there can be many changes.
                     continue;
                 }
-                // What was missed is not known: everything is read again.
+                // It is unknown what was missed, so everything is read again.
                 Ok(_) => {
                     figures = Figures::new(Instant::now());
                     let position = read(session, prefix.as_deref(), &mut figures).await?;
@@ -90,7 +90,7 @@ async fn read(session: &Session, prefix: Option<&str>, figures: &mut Figures) ->
     loop {
         let request = Request::get("snapshot").query("prefix", prefix).query("cursor", cursor.as_deref());
         let page = session.send::<SnapshotPage>(request).await?.value;
-        // That of the first page: what follows it is followed.
+        // The position of the first page: the changes after it are followed.
         let from = *position.get_or_insert(page.position);
         page.records.iter().for_each(|record: &Record| figures.put(record));
         figures.at(from);

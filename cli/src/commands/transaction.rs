@@ -13,26 +13,26 @@ use crate::{client::write, failure::Failure, options::KeyArgs, output, session::
 pub struct TransactionArgs {
     /// A file that holds {"operations": […]} as JSON, or - for stdin
     pub file: String,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
 
-/// What a table of results shows of an operation.
+/// The members of an operation that a table of results shows.
 #[derive(Deserialize)]
 pub struct Operation {
     /// `push_head`, …
     pub op: String,
     /// The record.
     pub address: String,
-    /// Of a check.
+    /// The concern of a check.
     pub concern: Option<String>,
 }
 
 pub(crate) async fn run(session: &Session, args: TransactionArgs) -> Result<(), Failure> {
     let TransactionArgs { file, key } = args;
     let transaction: Value = values::object_in(&file)?.into();
-    // What cannot be read here is for the service to reject, naming the field.
+    // The service rejects what cannot be read here, and names the field.
     let operations: Vec<_> = transaction["operations"].as_array().into_iter().flatten().collect();
     let operations: Vec<_> = operations.into_iter().map(|operation| Operation::deserialize(operation).ok()).collect();
     let table = |results: &[OperationResult]| output::results(&operations, results);

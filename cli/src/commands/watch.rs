@@ -1,4 +1,4 @@
-//! `watch`, `changes` and `history`: what has changed, from the feed.
+//! `watch`, `changes` and `history`: the changes of the feed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     values::Beginning,
 };
 
-/// Which changes are wanted.
+/// A filter of changes.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
     /// Only changes of these records. They may hold * and ?: NAME:* is all branches of a name [default: all records]
@@ -44,13 +44,13 @@ pub struct FilterArgs {
 /// `watch`
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Which changes.
+    /// The filter.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Where older ones are.
+    /// The archive of older changes.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// Where to begin: at a position, at the `start` of what the feed still holds, or with what changes from `now` on
+    /// Where to begin: at a position, at the `start` of what the feed still holds, or `now`
     #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
     pub from: Beginning,
 }
@@ -58,16 +58,16 @@ pub struct WatchArgs {
 /// `changes`
 #[derive(Debug, Args)]
 pub struct ChangesArgs {
-    /// Which changes.
+    /// The filter.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Where older ones are.
+    /// The archive of older changes.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Only what follows this position [default: all that the feed still holds, and the archive]
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
-    /// In which form.
+    /// The format.
     #[command(flatten)]
     pub format: FormatArgs,
 }
@@ -77,7 +77,7 @@ pub struct ChangesArgs {
 pub struct HistoryArgs {
     /// The record, NAME:BRANCH; NAME means NAME:main
     pub address: Address,
-    /// Where older ones are.
+    /// The archive of older changes.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Only changes of this part of the record
@@ -89,20 +89,20 @@ pub struct HistoryArgs {
     /// How many at most [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Print the oldest change first; by default, the newest is
+    /// Print the oldest change first; by default, the newest is first
     #[arg(long)]
     pub oldest_first: bool,
-    /// In which form.
+    /// The format.
     #[command(flatten)]
     pub format: FormatArgs,
 }
 
-/// The service says every fifteen seconds that a stream lives.
+/// A stream that is silent for this long is considered dead: the service sends something every fifteen seconds.
 const SILENCE: Duration = Duration::from_secs(50);
 /// Pauses before connecting again: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The most that the service puts on a page.
+/// The maximum number of entries on a page of the service.
 const MAX_PAGE: u64 = 1_000;
 
 pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
@@ -127,13 +127,13 @@ pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Fail
 struct Watching<'a> {
     session: &'a Session,
     filter: FilterArgs,
-    /// Everything up to here was printed, or is not wanted; `None` before the service has said where now is.
+    /// Everything up to here was printed or filtered out; `None` until the service has reported its current position.
     after: Option<u64>,
-    /// Expired changes were not asked for.
+    /// Whether to begin anywhere: the command line does not ask for expired changes.
     anywhere: bool,
-    /// The command line has named the position, and nothing was read since.
+    /// Whether the position is from the command line, and nothing was read since.
     by_hand: bool,
-    /// Whether it was printed that the service cannot be reached.
+    /// Whether the user was told that the service cannot be reached.
     is_down: bool,
 }
 
@@ -142,13 +142,13 @@ struct Expired {
     oldest: u64,
 }
 
-/// How a stream came to its end.
+/// How a stream ended.
 enum End {
-    /// In order, as every stream does sooner or later.
+    /// Regularly, as every stream does sooner or later.
     Over,
     /// Broken off.
     Broken(String),
-    /// What follows is not in the feed any more.
+    /// The feed no longer holds what follows.
     Gone(u64),
 }
 
@@ -177,7 +177,7 @@ impl Watching<'_> {
                     output::note(&format!("{reason}; trying again until it answers"));
                 }
                 End::Broken(_) => {}
-                // Asked for by hand, and never read: a mistake rather than a feed that has begun anew.
+                // A position from the command line that was never read is a mistake, rather than a feed that was reset.
                 End::Gone(oldest) if self.by_hand && self.after.is_some_and(|after| oldest <= after) => {
                     return Err(Failure::BeyondEnd { position: self.after.unwrap_or_default() + 1, oldest });
                 }
@@ -194,7 +194,7 @@ impl Watching<'_> {
         let mut events = self.session.client.events(&request).await?;
         *has_begun = true;
         if std::mem::take(&mut self.is_down) {
-            let from = self.after.map(|after| format!(", going on after position {after}")).unwrap_or_default();
+            let from = self.after.map(|after| format!(", continuing after position {after}")).unwrap_or_default();
             output::note(&format!("connected again{from}"));
         }
         loop {
@@ -217,7 +217,7 @@ impl Watching<'_> {
                 }
                 _ => {}
             }
-            // Last, so that what was not printed is asked for again.
+            // Moved last, so that a change that was not printed is requested again.
             if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
                 self.after = Some(id);
                 self.anywhere = false;
@@ -237,9 +237,9 @@ impl Watching<'_> {
         let after = self.after.unwrap_or_default();
         if !self.anywhere {
             output::note(&if oldest > after + 1 {
-                format!("positions {} to {} are gone from the feed; going on at {oldest}", after + 1, oldest - 1)
+                format!("positions {} to {} have expired; continuing at {oldest}", after + 1, oldest - 1)
             } else {
-                format!("the feed has begun anew, and never came to position {after}; going on at {oldest}")
+                format!("the feed was reset, and never reached position {after}; continuing at {oldest}")
             });
         }
         self.after = Some(oldest.saturating_sub(1));
@@ -254,7 +254,7 @@ pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
         let page = session.send::<Changes>(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
         let page = match (page, args.after) {
             (Ok(page), _) => page,
-            // Only what there is was asked for.
+            // Without `--after`, expired changes are not an error.
             (Err(failure), None) if found.is_none() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
                 after = gone(&failure).unwrap_or_default().saturating_sub(1);
                 continue;
@@ -295,7 +295,7 @@ pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
     }
 }
 
-/// The changes that were found: printed as they come, or kept for the one document that shows them.
+/// The changes that were found: printed at once, or kept for a single document.
 struct Found {
     format: Format,
     entries: Entries,
@@ -330,7 +330,7 @@ impl Found {
         Ok(any)
     }
 
-    /// Prints the document, where one is wanted.
+    /// Prints the document, if the format is a single one.
     fn finish(self, document: impl FnOnce(Vec<Value>) -> Value) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::print(&format!("{:#}", document(self.kept))),
@@ -363,7 +363,7 @@ fn concern(concern: ConcernArg) -> &'static str {
     }
 }
 
-/// Whether a failure is likely to pass.
+/// Whether a failure is likely to be transient.
 fn passes(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } | Failure::NoAnswer(_) => true,
@@ -373,7 +373,7 @@ fn passes(failure: &Failure) -> bool {
     }
 }
 
-/// The oldest position that can still be read, of an answer that says that another cannot.
+/// Returns the oldest position that can still be read, from an answer that rejects another position.
 fn gone(failure: &Failure) -> Option<u64> {
     failure.problem().filter(|problem| problem.status == 410)?.members.get("oldest")?.as_u64()
 }

@@ -1,23 +1,23 @@
-//! When the stream is read: rests between rounds, and pauses between attempts.
+//! The timing of reads: rests between rounds, and pauses between attempts.
 
 use std::time::Duration;
 
 use nameservice_feed::MAX_TRANSACTION;
 
-/// Pauses between attempts at what does not succeed: the first, and the longest. There is no last one.
+/// Pauses between failed attempts: the first, and the longest. The number of attempts is not limited.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How eagerly the stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The pause after a read that has found nothing.
+    /// The pause after a read that found nothing.
     pub poll: Duration,
-    /// The longest that it becomes while nothing is found.
+    /// The longest pause while nothing is found.
     pub max_idle: Duration,
     /// Whether a [`Nudge`](super::Nudge) ends that pause.
     pub nudged: bool,
-    /// Whether the engine that is read serves the writers too.
+    /// Whether the engine also serves the writers.
     pub shared: bool,
 }
 
@@ -29,17 +29,17 @@ impl Pace {
         Self { poll: Duration::from_millis(250), max_idle: Duration::from_secs(1), nudged: false, shared: false };
 }
 
-/// The pause after a round that has found little is so many times as long as the round, within these bounds: on an engine
-/// that serves writers too, reading shall cost a small part of what they do.
+/// The pause after a round that found little is this many times as long as the round, within these bounds: on an engine
+/// that also serves writers, reading should cost little compared with writing.
 const REST_FACTOR: u32 = 4;
 const MIN_REST: Duration = Duration::from_millis(10);
 const MAX_REST: Duration = Duration::from_millis(250);
-/// A round that has found as much as fits a transaction of the feed is worth the next one at once.
+/// After a round that found as many records as fit a transaction of the feed, the next one begins at once.
 const FULL: usize = MAX_TRANSACTION;
-/// How long the pause between reads that find nothing becomes.
+/// The longest pause between reads that find nothing.
 const MAX_IDLE: Duration = Duration::from_secs(2);
 
-/// When the stream is read next: what comes quickly is read together, and what does not come is looked for seldom.
+/// Decides when the stream is read next: a busy stream is read in large batches, an idle one seldom.
 #[derive(Debug)]
 pub(super) struct Rhythm {
     pace: Pace,
@@ -59,7 +59,7 @@ impl Rhythm {
         Self { pace, idle: pace.poll }
     }
 
-    /// The pause after a round that has found so many records in so much time; `None` for none.
+    /// Returns the pause after a round that found this many records in this time; `None` for no pause.
     pub(super) fn after(&mut self, records: usize, took: Duration) -> Option<Rest> {
         if records == 0 {
             let length = self.idle;
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!((idle[0].length, idle[39].length), (millis(250), MAX_IDLE));
         rhythm.after(1, millis(2));
         assert_eq!(rhythm.after(0, millis(2)).unwrap().length, millis(250));
-        // In AWS reading costs the writers nothing.
+        // In AWS, reading does not slow down the writers.
         assert_eq!(Rhythm::new(Pace::AWS).after(5, millis(8)), None);
     }
 

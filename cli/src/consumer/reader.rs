@@ -1,4 +1,4 @@
-//! The loop that reads shards, hands on what it finds, and saves how far it came.
+//! The loop that reads shards, delivers what it finds, and saves checkpoints.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,24 +31,24 @@ use crate::traces::Consuming;
 
 /// How many records are asked for at once: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 980;
-/// How often it is saved how far the stream was read.
+/// How often checkpoints are saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often the stream is asked for shards that it did not have before.
 const LIST_EVERY: Duration = Duration::from_secs(60);
-/// The same while one has ended whose children are not listed yet.
+/// The same while a shard has ended whose children are not listed yet.
 const LIST_CHILDREN_EVERY: Duration = Duration::from_secs(1);
 /// How long a stream keeps its records.
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// A stream in AWS takes five reads a second from each shard.
+/// A stream in AWS allows five reads per second of each shard.
 const THROTTLED_PAUSE: Duration = Duration::from_millis(250);
 
 /// Why reading was interrupted.
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
-    /// A request to the stream was not answered as wanted.
+    /// A request to the stream failed.
     #[error("the stream cannot be read")]
     Stream(#[source] BoxError),
-    /// How far it was read cannot be loaded or saved.
+    /// A checkpoint cannot be loaded or saved.
     #[error("the checkpoint of the stream cannot be read or written")]
     Checkpoint(#[from] StoreError),
     /// The table has no stream.
@@ -85,7 +85,7 @@ impl Reader {
                 tracing::warn!(error = chain(&error), "the stream was not read to its end: the next start continues");
                 return;
             }
-            // Trouble after a good while is new trouble.
+            // A failure after a long time without one is a new failure.
             if begun.elapsed() > 2 * LONGEST_PAUSE {
                 pauses = Pauses::default();
                 reported = None;
@@ -98,7 +98,7 @@ impl Reader {
                 _ => pauses.next(),
             };
             let error = chain(&error);
-            // The same again is no news.
+            // The same error is not reported again.
             if reported.as_ref() != Some(&error) {
                 tracing::error!(error, "the change feed has stopped; retrying in {pause:?}");
                 reported = Some(error);
@@ -150,7 +150,7 @@ impl Reader {
         }
     }
 
-    /// Waits, but not for longer than until there is something to do.
+    /// Waits until there may be something to do, or for the given time.
     async fn pause(&self, at_most: Duration) {
         self.rest(Rest { length: at_most, nudged: self.pace.nudged }).await;
     }
@@ -159,7 +159,7 @@ impl Reader {
         let at_most = rest.length;
         let mut stopping = self.stopping.clone();
         if *stopping.borrow_and_update() {
-            // Every round is the last one, unless something keeps it from being that.
+            // While stopping, pauses are short: the round should be the last one.
             return sleep(at_most.min(FIRST_PAUSE)).await;
         }
         tokio::select! {
@@ -173,7 +173,7 @@ impl Reader {
         let described = self.source.tables.describe_table().table_name(&self.source.table).send().await;
         let table = described.map_err(|error| Interrupted::Stream(error.into()))?.table;
         let table = table.ok_or(Interrupted::NoStream)?;
-        // Also one that was switched off: its records stay for a day.
+        // A stream that was switched off counts, too: its records stay for a day.
         table.latest_stream_arn.ok_or(Interrupted::NoStream)
     }
 
@@ -192,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// The shards of the stream, each as far as it was read; those without a past are begun.
+    /// Returns the shards of the stream with their progress, and begins those without a checkpoint.
     async fn resume(&self, stream: &str) -> Result<Shards, Interrupted> {
         let known = self.feed.checkpoints().await?;
         let listed = self.list(stream).await?;
@@ -215,7 +215,7 @@ impl Reader {
     async fn advance(&self, stream: &str, shards: &mut Shards) -> Result<bool, Interrupted> {
         let listed = self.list(stream).await?;
         let names: HashSet<&str> = listed.iter().filter_map(|shard| shard.shard_id.as_deref()).collect();
-        // What is over and is named no longer needs no memory.
+        // A finished shard that is no longer listed is forgotten.
         shards.retain(|id, shard| shard.state != State::Finished || names.contains(id.as_str()));
         for shard in &listed {
             if let Some(id) = shard.shard_id.as_ref().filter(|id| !shards.contains_key(*id)) {
@@ -225,7 +225,7 @@ impl Reader {
         let begun = self.begin_ready(stream, shards).await?;
         let parents: HashSet<String> = shards.values().filter_map(|shard| shard.parent.clone()).collect();
         for (id, shard) in shards.iter_mut() {
-            // Only now: a process that ends in between still finds the way to the children.
+            // Only after the children have begun, so that a process that ends in between still finds them.
             if shard.state == State::Ended && parents.contains(id) {
                 shard.state = State::Finished;
                 self.save_shard(stream, id, shard).await?;
@@ -234,7 +234,7 @@ impl Reader {
         Ok(begun)
     }
 
-    /// Begins every shard whose parent is over. True if there was one.
+    /// Begins every shard whose parent has ended. True if there was one.
     async fn begin_ready(&self, stream: &str, shards: &mut Shards) -> Result<bool, Interrupted> {
         let open: HashSet<String> = shards
             .iter()
@@ -253,7 +253,7 @@ impl Reader {
         Ok(begun)
     }
 
-    /// Reads a shard once. Returns how many records it has found; 1 where it is to be read again at once.
+    /// Reads a shard once. Returns how many records were found; 1 if it must be read again at once.
     async fn read(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<usize, Interrupted> {
         let iterator = match shard.iterator.take() {
             Some(iterator) => iterator,
@@ -267,7 +267,7 @@ impl Reader {
             Ok(output) => output,
             Err(error) => {
                 return match error.code() {
-                    // Fifteen minutes old: the next read asks for a new one.
+                    // An iterator expires after fifteen minutes: the next read requests a new one.
                     Some("ExpiredIteratorException") => Ok(1),
                     Some("TrimmedDataAccessException") => self.outrun(id, shard).await.map(|()| 1),
                     Some(
@@ -292,7 +292,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// `None` where the shard has to be begun anew.
+    /// Requests an iterator; `None` if the shard has to begin anew.
     async fn iterator(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<Option<String>, Interrupted> {
         let kind = match shard.passed {
             Some(_) => ShardIteratorType::AfterSequenceNumber,
@@ -313,8 +313,8 @@ impl Reader {
         }
     }
 
-    /// The records after the last one that was passed are gone. (Where none was, an iterator has only become too old:
-    /// DynamoDB Local says so of one that was given before there were any records.)
+    /// Handles the loss of the records after the last one that was passed. (If none was passed, only an iterator has become
+    /// too old: DynamoDB Local reports that for one from before there were any records.)
     async fn outrun(&self, id: &str, shard: &mut Shard) -> Result<(), Interrupted> {
         if shard.passed.is_none() {
             return Ok(());
@@ -336,7 +336,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands a batch over until all of it is taken: for ever, since what follows must not go before it.
+    /// Delivers a batch until all of it is consumed, without a limit of attempts, since later records must not overtake it.
     async fn deliver(&self, batch: &[Delivery], shard: &mut Shard) -> Result<(), Interrupted> {
         let mut left = batch;
         let mut pauses = Pauses::default();
@@ -358,14 +358,14 @@ impl Reader {
                 }
                 let pause = pauses.next();
                 let (event_id, waiting) = (next.event_id(), left.len());
-                tracing::warn!(event_id, waiting, "stream records were not taken; again in {pause:?}");
+                tracing::warn!(event_id, waiting, "stream records were not consumed; retrying in {pause:?}");
                 self.pause_before_retry(pause).await;
             }
         }
         Ok(())
     }
 
-    /// Not cut short by nudges: what was written now is not what was missing.
+    /// Pauses without regard to nudges: a new write does not make a rejected record succeed.
     async fn pause_before_retry(&self, pause: Duration) {
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -420,7 +420,7 @@ fn delivery(shard: &str, record: Record) -> Delivery {
     })
 }
 
-/// The same item in the types of the other client; empty where there is none.
+/// Converts an item to the types of the other client; empty if there is none.
 fn item(image: Option<HashMap<String, StreamValue>>) -> HashMap<String, AttributeValue> {
     serde_dynamo::Item::from(image.unwrap_or_default()).into()
 }

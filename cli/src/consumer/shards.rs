@@ -1,4 +1,4 @@
-//! The shards of a stream, and how far each was read.
+//! The shards of a stream, and the progress of each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,16 +6,16 @@ use aws_sdk_dynamodbstreams::types::Shard as Listed;
 use jiff::Timestamp;
 use nameservice_feed::Checkpoint;
 
-/// A shard on its way from the first record to the last.
+/// A shard and its progress.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) parent: Option<String>,
     pub(super) state: State,
-    /// Where to read on; `None` before the first read, and after an iterator has expired.
+    /// Where to continue; `None` before the first read, and after an iterator has expired.
     pub(super) iterator: Option<String>,
     /// The last record that was passed.
     pub(super) passed: Option<String>,
-    /// `passed` as it was saved.
+    /// `passed` as it was last saved.
     pub(super) saved: Option<String>,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum State {
     Waiting,
     /// It is being read.
     Begun,
-    /// It has no more records; its children, which are to be begun, may not be listed yet.
+    /// It has no more records, but its children may not be listed yet.
     Ended,
     /// It has ended, and its children have begun.
     Finished,
@@ -35,8 +35,8 @@ pub(super) enum State {
 /// By id.
 pub(super) type Shards = BTreeMap<String, Shard>;
 
-/// The listed shards as far as they were read, and how it is known that some changes never will be, if it is. The stream
-/// has all records since a time, or all that were not read.
+/// Returns the listed shards with their progress and, if it is certain that some changes were lost, how that is known. With
+/// `kept_since`, the stream only has records since that time.
 pub(super) fn resumed(
     stream: &str,
     known: &[Checkpoint],
@@ -53,14 +53,14 @@ pub(super) fn resumed(
     if let Some(gone) = known.values().find(is_gone) {
         outrun.get_or_insert(format!("the shard {} is gone before it was read to its end", gone.shard));
     }
-    // One that was passed by some records is asked for what follows them, and says so itself.
+    // For a shard with a passed record, the request for what follows it reports a loss itself.
     let is_old = |checkpoint: &&&Checkpoint| {
         !checkpoint.finished
             && checkpoint.passed.is_none()
             && kept_since.is_some_and(|since| checkpoint.saved_at < since)
     };
     if let Some(old) = known.values().find(is_old) {
-        outrun.get_or_insert(format!("the shard {} was begun longer ago than its records are kept", old.shard));
+        outrun.get_or_insert(format!("the shard {} began before the oldest records that are still kept", old.shard));
     }
     let mut shards = Shards::new();
     for shard in listed {

@@ -17,18 +17,18 @@ pub struct ServeArgs {
     /// Where to listen: ADDRESS:PORT, localhost:PORT, or a port of this machine alone
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = values::listen)]
     pub listen: SocketAddr,
-    /// Keep everything in memory, and lose it at the end
+    /// Keep everything in memory, and lose it on exit
     #[arg(long)]
     pub memory: bool,
-    /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is for reading
-    /// it; what is kept on disk is in --data DIR
+    /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is used to read
+    /// it; with --data DIR, the replica is kept on disk
     #[arg(long, value_name = "URL", conflicts_with_all = ["consumer", "no_consumer"])]
     pub upstream: Option<String>,
     /// Also show the records of this older place, and take each over when it is first written: v1:TABLE, item:TABLE,
     /// dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, …
     #[arg(long, value_name = "PLACE", conflicts_with = "upstream")]
     pub legacy: Option<Place>,
-    /// Where changes are that the feed no longer holds.
+    /// The archive of changes that the feed no longer holds.
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Require bearer tokens signed by a key in this JWKS file or URL
@@ -55,13 +55,13 @@ pub struct ServeArgs {
     /// Require this bearer token, which may do everything: for development
     #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_DEV_TOKEN", hide_env_values = true, conflicts_with_all = ["jwks", "insecure"])]
     pub dev_token: Option<String>,
-    /// Let everybody do everything, from other machines too
+    /// Let everybody do everything, even from other machines
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
     /// Serve below this path, such as /nameservice, behind a proxy that keeps it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,
-    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; without it, a service on loopback has them at /metrics
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; by default, a service on loopback has them at /metrics
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     pub metrics: Option<SocketAddr>,
     /// Send traces of requests to the OpenTelemetry collector at this URL, over HTTP: http://127.0.0.1:4318

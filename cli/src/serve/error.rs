@@ -14,7 +14,7 @@ pub enum ServeError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
         /// Why.
         #[source]
@@ -26,7 +26,7 @@ pub enum ServeError {
          --dev-token, or let everybody do everything with --insecure"
     )]
     Exposed(SocketAddr),
-    /// The key set is not there or cannot be used.
+    /// The key set is missing or cannot be used.
     #[error("cannot use the keys in {place}")]
     Keys {
         /// The file or the URL.
@@ -41,7 +41,7 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// Whether another command line would help, and nothing else.
+    /// Whether only another command line would help.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Self::Exposed(_) | Self::Keys { .. })
     }

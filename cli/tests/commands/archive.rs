@@ -19,7 +19,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        // Of small letters alone: `run` puts content ids where `ID` is.
+        // Only lower-case letters, since `run` replaces `ID` by a content id.
         let name = format!("nameservice-{}", uuid::Uuid::new_v4());
         let directory = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir().unwrap();
         let path = |name| directory.path().join(name).to_str().unwrap().to_owned();

@@ -76,7 +76,7 @@ async fn changes(table: &Table) -> Vec<Change> {
     }
 }
 
-/// Waits until the feed has come so far.
+/// Waits until the feed has reached this position.
 async fn wait_for(table: &Table, position: u64) {
     let until = tokio::time::Instant::now() + Duration::from_secs(20);
     while table.feed.position().await.unwrap() < position {
@@ -85,7 +85,7 @@ async fn wait_for(table: &Table, position: u64) {
     }
 }
 
-/// The watermarks of the heads in the feed, and that its positions have no gap.
+/// Returns the watermarks of the heads in the feed, and checks that its positions have no gap.
 fn heads(changes: &[Change]) -> Vec<i64> {
     let positions: Vec<_> = changes.iter().map(|change| change.position).collect();
     assert_eq!(positions, (1..=changes.len() as u64).collect::<Vec<_>>());
@@ -169,7 +169,7 @@ async fn a_stream_that_was_outrun_begins_an_epoch_once() {
         panic!("{oldest} is gone")
     };
     assert_eq!(after.iter().map(|change| change.watermark).collect::<Vec<_>>(), [1, 2]);
-    // Nothing is left that would begin another.
+    // No consumer is left.
     push_heads(&table, &mydb, 3..=3).await;
     consume(&table).stop().await;
     let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
@@ -178,8 +178,7 @@ async fn a_stream_that_was_outrun_begins_an_epoch_once() {
     assert_eq!(after.len(), 3);
 }
 
-/// A table that is made again under its name replays what nobody has read of the one before. Readers learn that it is
-/// another table.
+/// If a table is created again under its name, the feed begins an epoch, so that readers learn that it is another table.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_was_made_again_begins_an_epoch() {
     let table = table().await;

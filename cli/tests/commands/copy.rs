@@ -57,7 +57,7 @@ fn a_copy_is_the_same_and_can_be_repeated() {
     let (code, stdout, _) = run(&[], &format!("compare {from} {to}"));
     assert_eq!((code, stdout.trim()), (0, "4 the same"));
     assert!(run(&["--data", &places.path("copy")], "show search").1.contains("mydb:dev"));
-    // What is newer there is left, and said.
+    // What is newer at the target is left, and reported.
     assert_eq!(run(&["--data", &places.path("copy")], "push head mydb OTHER 9").0, 0);
     let (code, stdout, _) = run(&[], &format!("copy {from} {to}"));
     assert!(code == 3 && stdout.contains("1 newer at the target, left") && stdout.contains("mydb:main"), "{stdout}");
@@ -86,7 +86,7 @@ fn a_dump_goes_through_a_file_and_through_a_pipe() {
         program().args(["--data", &piped, "import", "-"]).stdin(export.stdout.take().unwrap()).output().unwrap();
     assert!(export.wait().unwrap().success() && import.status.success());
     assert_eq!(run(&[], &format!("compare embedded:{data} embedded:{piped}")).0, 0);
-    // One that was cut off is rejected before anything is written.
+    // A truncated file is rejected before anything is written.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
     let nothing = places.path("nothing");
@@ -159,7 +159,7 @@ fn a_remote_that_is_no_nameservice_or_takes_another_token_changes_nothing() {
     assert_eq!(run(&["--url", service, "--token", "right"], "list").1.trim(), "no records");
     let (code, stdout, stderr) = run(&[], &format!("copy embedded:{data} {service} --to-token right"));
     assert!(code == 0 && stdout.contains("4 copied"), "{stdout}{stderr}");
-    // A directory that is not there is not made to be copied from.
+    // A missing source directory is not created.
     let lost = places.path("lost");
     let (code, _, stderr) = run(&[], &format!("copy file://{lost} embedded:{data}"));
     assert!(code != 0 && stderr.contains("lost") && !std::path::Path::new(&lost).exists(), "{code} {stderr}");
@@ -190,7 +190,7 @@ fn remotes_are_fetched_pulled_and_pushed() {
         assert!(found == code && printed.contains(words), "{line}: {found} {stdout}{stderr}");
     }
     assert!(run(&remote, "show mydb").1.contains("at t 8"));
-    // A push that has not seen what is there writes nothing.
+    // A push without a fetch of the current value writes nothing.
     assert_eq!(run(&remote, "push head mydb:dev ID 7").0, 0);
     let (code, stdout, _) = run(&target, "remote push origin");
     assert!(code == 3 && stdout.contains("fetch again") && stdout.contains("mydb:dev"), "{stdout}");

@@ -61,7 +61,7 @@ impl Queues {
         (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     }
 
-    /// The ids, reasons and bodies that are there.
+    /// The ids, reasons and bodies of the dead letters.
     fn list(&self) -> Vec<(String, Value, String)> {
         let (code, stdout, stderr) = self.run("list QUEUE --json");
         assert_eq!(code, 0, "{stderr}");

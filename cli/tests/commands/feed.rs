@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Long enough for a busy machine.
+/// A timeout that is long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A `watch` whose output is read as it comes.
@@ -57,7 +57,7 @@ impl Watch {
         self.notes.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
     }
 
-    /// What Ctrl-C does. Everything that was not read yet is given back.
+    /// Interrupts it like Ctrl-C, and returns the output that was not read yet.
     fn interrupt(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {
         Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
         let code = self.process.wait().unwrap().code();
@@ -88,7 +88,7 @@ fn position(line: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Waits until `watch --from start` would see so many changes.
+/// Waits until `watch --from start` would see this many changes.
 fn wait_for_position(url: &str, position: u64) {
     let until = Instant::now() + TIMEOUT;
     loop {
@@ -102,7 +102,7 @@ fn wait_for_position(url: &str, position: u64) {
     }
 }
 
-/// A port that nobody listens on, so that a service can be started there twice.
+/// An unused port, on which a service can be started twice.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -124,10 +124,10 @@ fn a_watch_prints_every_change_once_though_the_service_is_killed_and_stopped_mea
 
     service.kill();
     assert!(watch.note().contains("trying again"));
-    // Written while nobody serves: the next one finds it in the stream.
+    // Written while no service runs: the next one finds it in the stream.
     assert_eq!(run(&["--data", directory.path().to_str().unwrap()], "push head mydb OTHER 2").0, 0);
     let mut service = serve();
-    assert!(watch.note().contains("connected again, going on after position"));
+    assert!(watch.note().contains("connected again, continuing after position"));
     lines.extend(watch.until(OTHER));
     run(&target, "create other");
     run(&target, "push index mydb ID 2");
@@ -193,9 +193,9 @@ fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
     }
     run(&["--url", &service.url], "push head mydb ID 1");
     let watch = Watch::start(&service.url, "--from 1");
-    assert_eq!(watch.note(), "positions 1 to 2 are gone from the feed; going on at 3");
+    assert_eq!(watch.note(), "positions 1 to 2 have expired; continuing at 3");
     assert_eq!(position(&watch.next()), 3);
-    // Who asks for what there is, receives nothing else.
+    // `--from start` asks for what the feed still holds, so there is no note about expired changes.
     let from_start = Watch::start(&service.url, "--from start");
     assert_eq!(position(&from_start.next()), 3);
     assert_eq!(from_start.interrupt().2, [""; 0]);
@@ -242,7 +242,7 @@ fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(service.process.wait().unwrap().success());
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    // It ends as a poll ends, with what there is.
+    // It ends like a regular poll, with what was found.
     polling.join().unwrap().unwrap();
 }
 
@@ -257,7 +257,7 @@ async fn push_until_it_is_gone(url: &str, first: i64, acknowledged: Arc<AtomicUs
             let mut done = Vec::new();
             for t in first.. {
                 let push = Request::write(Method::PUT, "heads", None).at(&address);
-                // A kill leaves the last one open: what becomes of it is asked of nobody.
+                // The outcome of the last push before the kill is unknown, and not checked.
                 match client.send::<Value>(&push.body(&json!({"new": {"id": ID, "t": t}}))).await {
                     Ok(answer) if answer["status"] == "updated" => done.push(t),
                     Ok(answer) => panic!("{answer}"),
@@ -324,7 +324,7 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
         assert!(reported.windows(2).all(|pair| pair[0] < pair[1]), "{address}: out of order, or twice: {reported:?}");
         let missing: Vec<_> = acknowledged.iter().filter(|t| !reported.contains(t)).collect();
         assert!(missing.is_empty(), "{address}: {missing:?}");
-        // One a round may have been applied without its answer.
+        // One push per round may have been applied without an answer.
         assert!(reported.len() <= acknowledged.len() + 3, "{address}: {reported:?} for {acknowledged:?}");
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn first_layout(key: &str, n: usize, t: i64) -> Value {
     })
 }
 
-/// A single item: ledgers, and virtual graphs that depend on them and come before them in the scan as often as not.
+/// A single item: ledgers, and virtual graphs that depend on them, many of which come before them in the scan.
 pub(super) fn single_item(key: &str, n: usize, t: i64) -> Value {
     if n.is_multiple_of(4) {
         return json!({
@@ -148,7 +148,7 @@ fn doctor(engine: &Engine, legacy: &str) -> (i32, BTreeSet<String>) {
     (code, codes.filter(|code| code.starts_with("legacy-")).collect())
 }
 
-/// Moves the head of a record by one, on what the service shows; returns the `t` where that was written.
+/// Moves the head of a record by one from what the service shows; returns the `t` if that was written.
 fn advance(service: &Serving, address: &str) -> Option<i64> {
     let shown = record(service, address);
     let t = shown["head"]["t"].as_i64()?;
@@ -225,7 +225,7 @@ fn two_services_show_an_older_table_and_take_each_record_over_once() {
         let config = |record: &Value| record["config"]["payload"].as_object().cloned().unwrap_or_default();
         assert_eq!(config(&now), config(before), "{address}");
     }
-    // Their old writer has not stopped, and nobody sees it but the doctor.
+    // Their old writer has not stopped, which only the doctor notices.
     runtime.block_on(put(&client, "old-names", &[single_item("pk", 1, 900)]));
     assert_eq!(record(&services[0], "db1")["head"], record(&services[1], "db1")["head"]);
     assert_ne!(record(&services[0], "db1")["head"]["t"], 900);
@@ -268,7 +268,7 @@ fn a_service_that_is_killed_while_it_takes_records_over_leaves_none_in_part() {
                 scope.spawn(move || {
                     for address in ledgers.iter().skip(writer * 15) {
                         let body = json!({"new": {"id": OTHER, "t": 1000 + writer}}).to_string();
-                        // The service dies under it.
+                        // The service is killed during the request.
                         if std::panic::catch_unwind(|| ask(url, "PUT", &format!("/v1/heads/{address}"), &body)).is_err()
                         {
                             return;
@@ -288,7 +288,7 @@ fn a_service_that_is_killed_while_it_takes_records_over_leaves_none_in_part() {
         assert_eq!(shown["config"]["payload"], json!({"index_threshold": n}), "{shown:#}");
         assert!(advance(&service, &format!("db{n}")).is_some());
         let taken = record(&service, &format!("db{n}"));
-        // How often an index was made again is the place's own count.
+        // The number of reindexes is counted by each place itself.
         assert_eq!(
             (&taken["index"]["t"], &taken["index"]["graphs"]),
             (&shown["index"]["t"], &shown["index"]["graphs"])
@@ -353,7 +353,7 @@ fn a_directory_of_an_earlier_format_is_taken_over_file_by_file() {
     assert_eq!(advance(&service, "db3"), Some(1));
     assert_eq!(old(4), before, "the older place is never written");
     assert_eq!(record(&service, "db4")["index"], json!({"id": ID, "t": 5, "rev": 0}));
-    // What comes to the older place later is shown, too.
+    // Later writes to the older place are shown, too.
     write(7);
     assert_eq!(record(&service, "db7")["head"]["t"], 8);
     let (code, stdout, _) = run(&["--data", data.to_str().unwrap()], &format!("doctor --legacy {legacy}"));

@@ -1,4 +1,4 @@
-//! Commands for those who look: `leases`, `top`, `diff`, lists in every form, manual pages.
+//! Commands that show: `leases`, `top`, `diff`, lists in every format, manual pages.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn every_list_is_printed_as_a_table_json_lines_of_json_and_csv() {
             assert_eq!((code, stderr.as_str()), (0, ""), "{line} {format}");
             stdout
         };
-        // What is left of a lease becomes less meanwhile.
+        // The remaining time of a lease decreases meanwhile.
         let timeless = |mut entries: Value| {
             for entry in entries.as_array_mut().into_iter().flatten() {
                 entry.as_object_mut().map(|members| members.remove("seconds_left"));

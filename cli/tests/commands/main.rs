@@ -64,7 +64,7 @@ fn run(target: &[&str], line: &str) -> (i32, String, String) {
 }
 
 /// What must hold however the nameservice is reached: each command line with its exit code, and words that stdout or
-/// stderr must hold.
+/// stderr must contain.
 const SCRIPT: &[(&str, i32, &str)] = &[
     ("show mydb", 4, "no record `mydb:main`"),
     ("create mydb", 0, "created the ledger mydb:main"),
@@ -170,7 +170,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Ends it as a lost power supply would.
+    /// Kills it, as a power failure would.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -179,7 +179,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Rejected where it has ended already.
+        // Fails if it has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -203,7 +203,7 @@ fn spawn(options: &[&str]) -> Serving {
     stdout.read_line(&mut line).unwrap();
     let url =
         line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(',').to_owned();
-    // Kept open: the greeting has more lines.
+    // Kept open, since the greeting has more lines.
     std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
     Serving { process, url }
 }
@@ -411,7 +411,7 @@ mod leases {
         assert!(sent.success());
     }
 
-    /// The first line that the command prints: it runs.
+    /// Reads the first line that the command prints, which shows that it runs.
     fn first_line(process: &mut Child) -> (String, BufReader<std::process::ChildStdout>) {
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
@@ -426,7 +426,7 @@ mod leases {
         (status, stderr)
     }
 
-    /// Runs a test beside a service that knows a ledger.
+    /// Runs a test beside a service that has a ledger.
     fn with_service(test: impl FnOnce(&str) + Send + 'static) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let service = runtime.block_on(start_in_process(Place::Memory, Auth::Open));
@@ -439,7 +439,7 @@ mod leases {
     #[test]
     fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         with_service(|url| {
-            // What is left when it is asked to end can be seen on stdout, and its child is in its group.
+            // Its stdout shows that it was asked to end, and its child is in its group.
             let shell = "trap 'echo asked to end; exit 0' TERM; echo $NAMESERVICE_LEASE_TOKEN; sleep 60 & wait";
             let mut first = hold(url, "--holder first --ttl 1", shell);
             let (token, mut stdout) = first_line(&mut first);
@@ -453,7 +453,7 @@ mod leases {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();
             assert_eq!(line, "asked to end\n");
-            // Nobody of its group holds the pipe any more.
+            // No process of its group holds the pipe any longer.
             assert_eq!(stdout.read_line(&mut line).unwrap(), 0);
             let (status, stderr) = finished(first);
             assert_eq!(status.code(), Some(3), "{stderr}");
@@ -493,7 +493,7 @@ mod leases {
                 assert_eq!(finished(process).0.code(), Some(code), "{name}");
                 assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"), "{name}");
             }
-            // One that will not end is still refreshed and left to itself: it holds its lease.
+            // A command that ignores the signal keeps running, and its lease is still refreshed.
             let mut process = hold(url, "--holder one --ttl 1", "trap '' TERM; echo up; sleep 1.5; exit 5");
             first_line(&mut process);
             signal(&process, "-TERM");
@@ -526,7 +526,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
     let (code, stdout, _) = run(&target, "doctor");
     assert!(code == 0 && stdout.contains("1 records in 5 items") && stdout.contains("all is well"), "{stdout}");
 
-    // Fluree retracts by the meta item alone.
+    // Fluree retracts by writing only the meta item.
     {
         let client = endpoint_client(engine.url());
         let text = |text: &str| aws_sdk_dynamodb::types::AttributeValue::S(text.into());

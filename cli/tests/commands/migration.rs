@@ -1,6 +1,6 @@
-//! Nameservices of every older shape, copied to today's form: with writers on both sides, and copies that are killed.
+//! Nameservices of every older layout, copied to the current one: with writers on both sides, and copies that are killed.
 //!
-//! `NAMESERVICE_MIGRATION_RECORDS=10000 cargo migration` copies so many of each shape.
+//! `NAMESERVICE_MIGRATION_RECORDS=10000 cargo migration` copies that many records of each layout.
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +25,13 @@ use super::{
 
 const RECORDS: &str = "NAMESERVICE_MIGRATION_RECORDS";
 const DEFAULT_RECORDS: usize = 100;
-/// How often a copy is killed before one may end.
+/// How many copies are killed before one may end.
 const KILLS: usize = 3;
 
 /// Makes the row, or the file, of a record whose head is at this `t`.
 type Make = fn(&str, usize, i64) -> Value;
 
-/// An older place, and how its own writers write it.
+/// An older place, and how its writers write to it.
 struct Shape {
     name: String,
     /// The place to copy from.
@@ -70,7 +70,7 @@ impl Shape {
         shapes
     }
 
-    /// Writes all records, and one that is none.
+    /// Writes all records, and one entry that is not a record.
     fn fill(&self, records: usize, runtime: &Runtime) {
         match &self.store {
             Store::Table(client) => {
@@ -167,7 +167,7 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
                 copy.kill().unwrap();
                 copy.wait().unwrap();
             }
-            // However many records there are: the last is killed once the target's writer has found some of them.
+            // Independent of the number of records: the last copy is killed once the target's writer has found some of them.
             let mut copy = program().args(["copy", &shape.from, &target.url]).spawn().unwrap();
             while written_here.load(SeqCst) < 5 {
                 thread::sleep(Duration::from_millis(5));
@@ -247,7 +247,7 @@ fn judge_target(
         assert_eq!(record["head"], head, "{}: {record:#}", shape.name);
         assert_eq!(record["index"]["t"], json!(t_of(n)), "{}: {record:#}", shape.name);
     }
-    // Whatever was written when: no head went back.
+    // Whatever the order of writes, no head went back.
     let (mut after, mut heads) = (0, BTreeMap::new());
     loop {
         let page = ask(url, "GET", &format!("/v1/changes?after={after}&concern=head&limit=1000"), "").2;

@@ -1,6 +1,6 @@
 //! `serve --at`: the whole service over Fluree's files, in a directory and in a bucket.
 //!
-//! The bucket is in the S3 at `NAMESERVICE_TEST_S3`, where that is set; `nameservice-test` exists there.
+//! The bucket is in the S3 at `NAMESERVICE_TEST_S3`, if that is set; `nameservice-test` must exist there.
 
 use std::{
     fs,
@@ -118,7 +118,7 @@ fn files_are_served_as_every_other_backend_is() {
         read_events(url, "/v1/events?after=0&address=search:*", "search:main");
         read_events(url, "/fluree/events?all=true", "mydb:dev");
 
-        // What the format has no place for is named, and nothing of it is done.
+        // An operation that the format does not support is rejected by name, and changes nothing.
         for (method, path, body, capability) in [
             (
                 "POST",
@@ -154,7 +154,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         let (code, stdout, stderr) = run(&target, "push head mydb ID 5");
         assert_eq!(code, 0, "{stdout}{stderr}");
         eventually("the head that another process has pushed", || shows_head(&service.url, "mydb:main", 5));
-        // As any program writes files: without this one.
+        // Written like the files of another program, without this one.
         if let Some(files) = &place.files {
             let ledger = json!({
                 "@context": {"f": "https://ns.flur.ee/db#"}, "@id": "theirs:main", "@type": ["f:LedgerSource"],
@@ -170,7 +170,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         }
         let before = changes(&service.url, 0);
         service.kill();
-        // Written while nobody looks.
+        // Written while no service runs.
         assert_eq!(run(&target, "push head mydb OTHER 6").0, 0);
         let service = place.serve();
         let after = changes(&service.url, 0);

@@ -1,4 +1,4 @@
-//! Progress on a terminal: a line for a person who waits, and nothing for anybody else.
+//! Progress: a line on a terminal, and nothing elsewhere.
 
 use nameservice_model::Address;
 
@@ -7,7 +7,7 @@ use super::*;
 /// More than a page of a list.
 const RECORDS: u64 = 1_001;
 
-/// A directory with so many ledgers.
+/// A directory with this many ledgers.
 fn filled() -> tempfile::TempDir {
     let parent = tempfile::tempdir().unwrap();
     let data = format!("embedded:{}", parent.path().join("data").display());

@@ -1,4 +1,4 @@
-//! Three regions on this machine: a home with the service, and two replicas behind links that delay, lose and part.
+//! Three regions on this machine: a home with the service, and two replicas behind links that delay, lose and disconnect.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,7 +16,7 @@ use super::{
     spawn_serve,
 };
 
-/// A link to a service: what goes through it is late, and nothing does while it is cut.
+/// A link to a service: traffic is delayed, and stopped while the link is cut.
 #[derive(Clone)]
 struct Link {
     url: String,
@@ -53,7 +53,7 @@ impl Link {
         link
     }
 
-    /// Cuts the link: what is under way is lost.
+    /// Cuts the link: what is in transit is lost.
     fn cut(&self) {
         self.state.is_cut.store(true, SeqCst);
         for stream in self.state.open.lock().unwrap().drain(..) {
@@ -89,7 +89,7 @@ fn head(url: &str) -> Option<i64> {
 struct Written {
     /// The `t` of each push that was answered as updated.
     updated: Vec<i64>,
-    /// Pushes of which the outcome is unknown, which may have been applied.
+    /// Pushes with an unknown outcome, which may have been applied.
     unknown: Vec<i64>,
 }
 
@@ -162,7 +162,7 @@ fn writers_in_three_regions_lose_nothing_over_links_that_delay_and_part() {
     let count = updated.len();
     updated.dedup();
     assert_eq!(updated.len(), count, "of two writers that expect the same head, one wins");
-    // Every step of the head was written by somebody: a writer who knows, or one whose answer was lost.
+    // Every step of the head was written by a push that was answered, or by one whose answer was lost.
     let end = head(&home.url).unwrap();
     let unknown: Vec<i64> = written.iter().flat_map(|written| written.unknown.iter().copied()).collect();
     for t in 1..=end {

@@ -33,7 +33,7 @@ pub(super) fn ask(url: &str, method: &str, path: &str, body: &str) -> (u16, Stri
     (status, head.to_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// The body of an answer that is no JSON.
+/// The body of an answer that is not JSON.
 fn text(url: &str, path: &str) -> String {
     let host = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -47,7 +47,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// Waits for what comes without anybody's doing.
+/// Waits until a condition holds.
 pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -162,7 +162,7 @@ fn a_replica_whose_position_is_not_in_the_feed_begins_again() {
     let replica = spawn_replica(&parent.path().join("replica"), &upstream.url);
     eventually("the first snapshot", || is_ready(&replica.url));
     upstream.kill();
-    // Another feed at the same place: its positions are others, and what the replica had is gone.
+    // Another feed at the same URL: it has other positions, and the replica discards what it had.
     let upstream = spawn_serve_with(&parent.path().join("second"), &["--listen", &listen]);
     run(&["--url", &upstream.url], "create fresh");
     eventually("the other records", || {

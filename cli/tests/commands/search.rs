@@ -1,4 +1,4 @@
-//! `search`, where there is one and where there is none.
+//! `search`, on backends with and without one.
 
 use super::{engine::Engine, run, spawn_serve};
 

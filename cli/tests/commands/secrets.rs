@@ -1,5 +1,5 @@
-//! What a service writes beside its answers: its log at the finest level, its metrics, its events. None of it holds a secret of a
-//! configuration, a payload or a token.
+//! What a service writes besides its answers: its log at the finest level, its metrics, its events. None of it contains a secret of
+//! a configuration, a payload or a token.
 
 use std::{
     io::{Read as _, Write as _},
@@ -68,7 +68,7 @@ fn no_secret_is_in_the_log_the_metrics_or_the_events_of_a_service() {
         ("POST", "/v1/ledgers", format!(r#"{{"address": "mydb", "config": {config}}}"#), 201),
         ("PUT", "/v1/graph-sources/search", source, 201),
         ("PUT", "/v1/configs/mydb", format!(r#"{{"expected": {{"v": 1}}, "new": {{"payload": {config}}}}}"#), 200),
-        // Rejected, with a secret in what is wrong.
+        // Rejected, with a secret in the invalid part.
         ("PUT", "/v1/configs/mydb", format!(r#"{{"expected": {{"v": 9}}, "new": {{"payload": {config}}}}}"#), 409),
         ("POST", "/v1/ledgers", format!(r#"{{"address": "other", "config": "{CANARY}"}}"#), 400),
         ("POST", "/v1/ledgers", format!(r#"{{"address": "other", "config": {{"password": "{CANARY}"#), 400),

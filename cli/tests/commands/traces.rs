@@ -16,7 +16,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0bc902b7";
 const CANARY: &str = "canary-7e11d0";
 
-/// A collector that takes everything: its address, and the documents that it was sent.
+/// A collector that accepts everything: its address, and the documents that it was sent.
 fn collector() -> (String, mpsc::Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ fn collector() -> (String, mpsc::Receiver<Value>) {
     (url, received)
 }
 
-/// Answers one request of a connection; false where there is none.
+/// Answers one request of a connection; false if there is none.
 fn answer(stream: &TcpStream, sender: &mpsc::Sender<Value>) -> bool {
     let mut reader = BufReader::new(stream);
     let (mut length, mut line) = (0, String::new());
@@ -125,7 +125,7 @@ fn the_consumer_of_the_stream_continues_the_trace_that_the_write_links_to() {
         |span: &&Value| span["traceId"] == link["traceId"] && span["parentSpanId"] == link["spanId"] && !link.is_null();
     let appended = found.iter().find(continues).unwrap_or_else(|| panic!("{link}: {found:#?}"));
     assert_eq!(appended["name"], "append a change");
-    // What the consumer did for it, together with others.
+    // The work of the consumer for it, in a batch with others.
     let around = &appended["links"][0];
     let batch = found.iter().find(|span| span["spanId"] == around["spanId"]).unwrap();
     assert_eq!(batch["name"], "consume");

@@ -26,4 +26,4 @@ with Nameservice() as names:
             follow(names, limit)
             break
         except PositionExpired:
-            continue  # It was away for longer than the feed's retention: begin again with a snapshot.
+            continue  # The program was away for longer than the feed's retention: begin again with a snapshot.

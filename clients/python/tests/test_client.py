@@ -199,7 +199,7 @@ def test_events_without_a_position_begin_with_what_changes_now(names, address):
     seen = []
     reader = threading.Thread(target=lambda: seen.append(next(events)))
     reader.start()
-    # A generator begins when it is read: push until something arrives.
+    # A generator only starts when it is read, so push until something arrives.
     for n in itertools.count(2):
         if not reader.is_alive():
             break
@@ -267,7 +267,7 @@ def test_a_lease_is_refreshed_while_the_block_runs(names, address):
 
 def test_a_lease_that_others_take_is_lost_and_its_pushes_are_rejected(names, address):
     with names.lease(address, "index_lock", "one", ttl_seconds=1) as lease:
-        # The same holder name takes over: another process of the same name.
+        # Another process with the same holder name takes the lease over.
         names.lease_acquire(address, {"name": "index_lock", "holder": "one", "ttl_seconds": 60})
         with pytest.raises(LeaseLost):
             names.index_push(address, {"new": head(1), "lease": lease.claim})

@@ -17,7 +17,7 @@ for (;;) {
     }
     break;
   } catch (error) {
-    // It was away for longer than the feed's retention: begin again with a snapshot.
+    // The program was away for longer than the feed's retention: begin again with a snapshot.
     if (!(error instanceof PositionExpired)) throw error;
   }
 }

@@ -36,7 +36,7 @@ export class Conflict<Value = unknown> extends NameserviceError {
   }
 }
 
-/** Certainly nothing was written; `results` has what came of each operation. */
+/** Certainly nothing was written; `results` has the outcome of each operation. */
 export class TransactionRejected extends NameserviceError {
   get results(): Schemas["OperationResult"][] {
     return (this.problem["results"] as Schemas["OperationResult"][] | undefined) ?? [];
@@ -52,7 +52,7 @@ export class UnknownRecord extends NameserviceError {}
 /** The record is retracted: restore it first. */
 export class Retracted extends NameserviceError {}
 
-/** Others depend on the record; `dependents` are their addresses. */
+/** Other records depend on this one; `dependents` are their addresses. */
 export class HasDependents extends NameserviceError {
   get dependents(): string[] {
     return (this.problem["dependents"] as string[] | undefined) ?? [];
@@ -66,7 +66,7 @@ export class LeaseHeld extends NameserviceError {
   }
 }
 
-/** The lease is not held under this token any more: stop the work that it protects. */
+/** The lease is no longer held under this token: stop the work that it protects. */
 export class LeaseLost extends NameserviceError {}
 
 /** The token is missing, not valid, or does not allow this. */
@@ -123,7 +123,7 @@ export async function errorFrom(response: Response): Promise<NameserviceError> {
     const problem: unknown = JSON.parse(text);
     if (problem !== null && typeof problem === "object") return errorOf(response.status, problem as Problem);
   } catch {
-    // Not JSON: an answer of something in between.
+    // Not JSON: an answer of something in front of the service.
   }
   return errorOf(response.status, { detail: text.slice(0, 500) });
 }

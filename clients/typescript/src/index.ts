@@ -32,7 +32,7 @@ export interface NameserviceOptions {
   token?: string;
   /** Where event streams are served, if elsewhere (on AWS). */
   eventsUrl?: string;
-  /** How often a request is sent at most; 6 by default. */
+  /** The maximum number of attempts of a request; 6 by default. */
   attempts?: number;
   /** Sends a request, instead of the global `fetch`. */
   fetch?: (request: Request) => Promise<Response>;
@@ -62,7 +62,7 @@ export class Nameservice {
     this.#token = options.token ?? process.env["NAMESERVICE_TOKEN"];
     this.#send = options.fetch ?? fetch;
     const send = repeating(this.#send, options.attempts ?? 6, this.#token);
-    // An address comes last in a path and may hold any character: it is escaped.
+    // An address comes last in a path and may contain any character, so it is escaped.
     this.api = createClient<paths>({ baseUrl: url, fetch: send });
   }
 
@@ -121,7 +121,7 @@ export class Nameservice {
       lease.end();
       const query = { name, holder, token: lease.token };
       await this.api.DELETE("/v1/leases/{address}", { params: { path, query } }).catch((error: unknown) => {
-        // Others have it, or the record is gone: there is nothing to give back.
+        // Another holder has it, or the record is gone: there is nothing to release.
         if (!(error instanceof LeaseLost || error instanceof UnknownRecord)) throw error;
       });
     }
@@ -149,11 +149,11 @@ export class Nameservice {
    * not end on its own.
    */
   async *events({ signal, ...filters }: EventOptions = {}): AsyncGenerator<Change, void, undefined> {
-    // Known before the first connection, so that nothing is missed if that breaks.
+    // Requested before the first connection, so that nothing is missed if that breaks.
     let position = filters.after ?? given(await this.api.GET("/v1/snapshot", { params: { query: { limit: 1 } } })).position;
     for (let failures = 0; !signal?.aborted; failures++) {
       if (failures > 1) await sleep(backoff(failures));
-      // Blocks with an id alone show how far the stream has come, past what the filters leave out.
+      // Blocks with only an id show the position that the stream has reached, past what the filters leave out.
       let passed = position;
       const seen = (id: string) => {
         if (/^\d+$/.test(id)) passed = Number(id);
@@ -175,7 +175,7 @@ export class Nameservice {
         if (signal?.aborted) return;
         if (error instanceof NameserviceError && !TEMPORARY.has(error.status)) throw error;
         if (error instanceof SyntaxError) throw error;
-        // The connection broke, or the service is not available: come back.
+        // The connection broke, or the service is not available: reconnect.
       }
     }
   }

@@ -7,9 +7,9 @@ type Take = (body: Schemas["Wanted"], wait?: number) => Promise<Schemas["Held"]>
 export interface LeaseOptions {
   /** Who holds it; by default a name of this process and call. */
   holder?: string;
-  /** For how many seconds it lasts without a refresh; 300 by default. */
+  /** How many seconds it lasts without a refresh; 300 by default. */
   ttlSeconds?: number;
-  /** The `t` that is worked towards, for others to see. */
+  /** The `t` that the holder works towards, for others to see. */
   targetT?: number;
   /** How many seconds to wait for another holder, at most 20. */
   wait?: number;
@@ -37,7 +37,7 @@ export class Lease {
     return this.#token;
   }
 
-  /** What a push carries to be rejected once the lease is lost. */
+  /** The claim that a push carries, so that it is rejected once the lease is lost. */
   get claim(): Schemas["Claim"] {
     return { name: this.name, holder: this.holder, token: this.#token };
   }
@@ -56,7 +56,7 @@ export class Lease {
   /** @internal */
   async acquire(): Promise<void> {
     await this.#ask(undefined);
-    // It is unknown when a wait ended: a refresh begins a duration whose start is known.
+    // It is unknown when a wait for the lease ended. A refresh begins a term whose start is known.
     if (this.options.wait) await this.#ask(this.#token);
     this.#schedule();
   }
@@ -72,7 +72,7 @@ export class Lease {
   }
 
   async #ask(token: number | undefined): Promise<void> {
-    // The deadline counts from before the request, on a clock that steps of the time of day do not move.
+    // The deadline counts from before the request, on a monotonic clock.
     const asked = performance.now();
     const held = await this.take(
       {
@@ -96,7 +96,7 @@ export class Lease {
         () => this.#schedule(),
         (error: unknown) => {
           const final = error instanceof LeaseLost || (error instanceof NameserviceError && [401, 403, 404, 410].includes(error.status));
-          // Anything else may pass: the deadline decides.
+          // Any other failure may be transient: the deadline decides.
           if (final) this.#lose(error);
           else if (!this.#lost.signal.aborted) this.#schedule();
         },

@@ -3794,7 +3794,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Nobody holds it now */
+            /** @description The lease is free */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4255,7 +4255,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: What is there is older than was asked for */
+            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4368,7 +4368,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: What is there is older than was asked for */
+            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4967,7 +4967,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: What is there is older than was asked for */
+            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5046,7 +5046,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: What is there is older than was asked for */
+            /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
                     [name: string]: unknown;

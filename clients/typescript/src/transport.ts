@@ -3,7 +3,7 @@ import { errorFrom, NotYet, OutcomeUnknown, Unavailable, type NameserviceError }
 
 type Fetch = (request: Request) => Promise<Response>;
 
-/** What may be transient: too many requests, and failures of the service or of something in front of it. */
+/** Statuses that may be transient: too many requests, and failures of the service or of something in front of it. */
 export const TEMPORARY = new Set([429, 500, 502, 503, 504]);
 
 /** Milliseconds to wait before the next attempt: up to twice as long each time, ten seconds at most. */
@@ -18,7 +18,7 @@ export function backoff(attempt: number): number {
 export function repeating(send: Fetch, attempts: number, token: string | undefined): Fetch {
   return async (given) => {
     const reads = given.method === "GET" || new URL(given.url).pathname.endsWith("/v1/changes/compare");
-    // Fluree's routes know no keys: what they write is sent once.
+    // Fluree's routes take no keys, so their writes are sent once.
     const once = !reads && given.url.includes("/fluree/");
     const request = new Request(given);
     if (token) request.headers.set("authorization", `Bearer ${token}`);
@@ -32,7 +32,7 @@ export function repeating(send: Fetch, attempts: number, token: string | undefin
         response = await send(request.clone());
       } catch (cause) {
         if (request.signal.aborted) throw cause;
-        // A connection that was never made has carried nothing.
+        // Without a connection, nothing was sent.
         unknown ||= !reads && !isRejected(cause);
         last = new Unavailable(0, { detail: `${request.url} cannot be reached` }, { cause });
         continue;
@@ -40,7 +40,7 @@ export function repeating(send: Fetch, attempts: number, token: string | undefin
       if (response.ok || response.status === 304) return response;
       last = await errorFrom(response);
       if (!TEMPORARY.has(response.status) || last instanceof NotYet) throw last;
-      // Certainly not written; anything else, such as the 502 of something in between, does not know.
+      // Certainly not written. After anything else, such as the 502 of a gateway, the outcome is unknown.
       unknown ||= !reads && response.status !== 429 && last.kind !== "unavailable";
     }
     if (unknown && !(last instanceof OutcomeUnknown)) {

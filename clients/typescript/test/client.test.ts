@@ -50,7 +50,7 @@ function pushHead(service: Nameservice, address: string, expected: unknown, n: n
   return service.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body: { expected: expected as Head, new: head(n) } });
 }
 
-/** Loses the answers of the first requests, or (before) the requests; or answers in place of the service. */
+/** Loses the answers to the first requests or, with `before`, the requests; or answers in place of the service. */
 function cutting(cuts: number, options: { before?: boolean; answer?: () => Response } = {}) {
   const sent: Request[] = [];
   const send = async (request: Request) => {
@@ -249,7 +249,7 @@ test("a lease that others take is lost and its pushes are rejected", async () =>
   let lost: Lease | undefined;
   const work = names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 1 }, async (lease) => {
     lost = lease;
-    // The same holder name takes over: another process of the same name.
+    // Another process with the same holder name takes the lease over.
     const body = { name: "index_lock", holder: "one", ttl_seconds: 60 };
     await names.api.PUT("/v1/leases/{address}", { params: { path: { address } }, body });
     const push = { new: head(1), lease: lease.claim };

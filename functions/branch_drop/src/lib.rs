@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord HasDependents NotABranch Protected);
 
-/// What dropping a branch leaves.
+/// The result of dropping a branch.
 #[derive(Serialize, ToSchema)]
 struct BranchDropped {
     /// How many branches its source has left.

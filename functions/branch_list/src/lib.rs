@@ -23,10 +23,10 @@ const MAX_LIMIT: usize = 1000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u64>,
-    /// Where the last page ended.
+    /// The `cursor` of the previous page, to continue after it.
     cursor: Option<String>,
 }
 
@@ -42,7 +42,7 @@ struct Branches {
 
 /// List the branches of a name
 ///
-/// Found by index: a branch that was created a moment ago may be missing.
+/// Reads an index: a branch that was created a moment ago may be missing.
 #[utoipa::path(
     get,
     path = "/v1/branches/{*address}",
@@ -60,7 +60,7 @@ async fn branch_list(
     Rest(name): Rest,
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Branches>, Problem> {
-    // A name is good if it makes an address.
+    // A name is valid if it makes a valid address.
     Address::from_parts(&name, "main").map_err(Problem::invalid_address)?;
     let query = ListQuery {
         kind: Some(RecordKind::Ledger),

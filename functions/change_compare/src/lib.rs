@@ -1,4 +1,4 @@
-//! `POST /v1/changes/compare`: of many records at once, what is not as the caller knows it.
+//! `POST /v1/changes/compare`: compares many records at once with what the caller knows of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,8 +37,8 @@ struct Subscriptions {
     subscriptions: BTreeMap<String, Subscription>,
 }
 
-/// What the caller knows of a record. A concern is compared where its watermark or its id is given; where nothing is,
-/// all of the record comes back.
+/// What the caller knows of a record. A concern is compared if its watermark or its id is given. If none is given, the
+/// whole record is returned.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Subscription {
@@ -73,18 +73,18 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
     Option::deserialize(deserializer).map(Some)
 }
 
-/// What is not as the caller knows it.
+/// The differences between the records and what the caller knows of them.
 #[derive(Serialize, ToSchema)]
 struct Comparison {
-    /// By full address, what has moved of a record, with the value it has now. Records of which nothing has moved are
-    /// left out.
+    /// By full address, the current values of the concerns that have moved. Records in which nothing has moved are left
+    /// out.
     changed: BTreeMap<String, Moved>,
     /// The addresses with no record, with none that the caller may see, or with one of another kind or type.
     unknown: Vec<String>,
-    /// The records that are retracted; absent where none is.
+    /// The records that are retracted; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     retracted: Vec<String>,
-    /// The position of the change feed before the records were read: go on from here with `/v1/changes`.
+    /// The position of the change feed before the records were read: continue from here with `/v1/changes`.
     position: u64,
 }
 
@@ -103,8 +103,8 @@ struct Moved {
 
 /// Compare what is known
 ///
-/// For clients that keep watermarks rather than a position of the feed. Of at most 1,000 records, answers those
-/// concerns whose watermark or id differs from the one given. Each record is read consistently, after the position.
+/// For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
+/// whose watermark or id differs from the given one. Each record is read consistently, after the position.
 #[utoipa::path(
     post,
     path = "/v1/changes/compare",
@@ -120,7 +120,7 @@ async fn change_compare(
     Body(document): Body<Subscriptions>,
 ) -> Result<Response, Problem> {
     let subscriptions = document.checked()?;
-    // Before the records are read: what changes meanwhile follows it.
+    // Taken before the records are read, so that changes made meanwhile follow it.
     let position = feed.position().await?;
     let mut compared = Comparison { changed: BTreeMap::new(), unknown: Vec::new(), retracted: Vec::new(), position };
     let mut budget = page::Budget::default();
@@ -151,7 +151,7 @@ async fn change_compare(
         return Err(too_large());
     }
     let mut response = Json(compared).into_response();
-    // A POST that only reads: what was written meanwhile is not in it.
+    // This POST only reads, so the answer does not include later writes.
     if feed.is_immediate() {
         response.headers_mut().insert(POSITION, HeaderValue::from(position));
     }
@@ -173,7 +173,7 @@ impl Subscriptions {
             let address = requests::address(&text, &field)?;
             subscription.check(&field)?;
             if checked.contains_key(&address) {
-                return Err(Problem::invalid_body(&field, format!("`{address}` is there under another spelling too")));
+                return Err(Problem::invalid_body(&field, format!("`{address}` is given in two spellings")));
             }
             checked.insert(address, subscription);
         }
@@ -182,7 +182,7 @@ impl Subscriptions {
 }
 
 impl Subscription {
-    /// What it says of the head, which only ledgers have, or of the type, which only graph sources have.
+    /// Rejects a head for a graph source, and a type for a ledger.
     fn check(&self, field: &str) -> Result<(), Problem> {
         let kind = self.kind();
         let contradicts = |name: &str, reason: &str| Err(Problem::invalid_body(&format!("{field}.{name}"), reason));
@@ -200,7 +200,7 @@ impl Subscription {
         }
     }
 
-    /// The kind that the record must be: the one that is named, or the only one that has what is known.
+    /// The kind that the record must have: the given one, or the one that the given members imply.
     fn kind(&self) -> Option<RecordKind> {
         let has_head = self.commit_t.is_some() || self.commit_id.is_some();
         let implied = has_head.then_some(RecordKind::Ledger);
@@ -213,7 +213,7 @@ impl Subscription {
             && self.source_type.as_ref().is_none_or(|source_type| record.source_type.as_ref() == Some(source_type))
     }
 
-    /// The concerns of the record that are not as they are known; `None` where all are.
+    /// Returns the concerns of the record that differ from what is known; `None` if none does.
     fn moved(&self, record: model::Record) -> Option<Moved> {
         let head = Compare { watermark: self.commit_t, id: self.commit_id.as_ref() };
         let index = Compare { watermark: self.index_t, id: self.index_id.as_ref() };

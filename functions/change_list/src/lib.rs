@@ -1,4 +1,4 @@
-//! `GET /v1/changes`: what has changed after a position of the feed, at once or as soon as something has.
+//! `GET /v1/changes`: the changes after a position of the feed, at once or as soon as there are any.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,27 +30,27 @@ const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
 /// The longest wait, in seconds: a gateway gives an answer up after 30.
 const MAX_WAIT: u64 = 20;
-/// How many changes are looked at together where not all are wanted.
+/// How many changes are read together if not all are wanted.
 const SCAN: usize = 1000;
-/// How many times one look asks the feed.
+/// How many times one look reads the feed.
 const SCANS: usize = 5;
 
-/// The same URL is asked again and again, and its answer changes by the moment: a cache that keeps answers for a time
-/// of its own choosing, as content networks do with those that say nothing, would hold a reader up.
+/// The same URL is requested again and again, and its answer changes all the time. A cache that chooses its own lifetime
+/// for answers without one, as content delivery networks do, would delay readers.
 const NO_STORE: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first.
+    /// The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first change.
     #[serde(default)]
     #[param(default = 0, format = "uint64")]
     after: u64,
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u64>,
-    /// How many seconds to wait where nothing that is wanted follows yet.
+    /// How many seconds to wait if there are no matching changes yet.
     #[serde(default)]
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: u64,
@@ -75,12 +75,12 @@ struct Parameters {
 
 /// List changes
 ///
-/// The changes that follow a position, in one order for all readers, without a gap and each once. Whoever goes on from
-/// the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
-/// position still moves over them. While it moves there may be more, also where `changes` is empty.
+/// The changes that follow a position, in one order for all readers, without a gap and each once. A reader that continues
+/// from the `position` of the answer misses nothing: the position also moves past changes that are filtered out, or that
+/// the caller may not see. While it moves there may be more, even if `changes` is empty.
 ///
 /// Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
-/// one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+/// one gets a 410 with `oldest`, reads `/v1/snapshot`, and continues from its position.
 #[utoipa::path(
     get,
     path = "/v1/changes",
@@ -113,7 +113,7 @@ async fn change_list(
         if let Joined::Yes(subscription) = hub.subscribe(&interest, found.position, Duration::ZERO) {
             let waited = tokio::select! {
                 waited = wait(subscription, limit, until) => waited?,
-                // What there is: nothing.
+                // Answers with what was found: nothing.
                 () = shutdown.begun() => break,
             };
             match waited {
@@ -127,7 +127,7 @@ async fn change_list(
     Ok(([NO_STORE], Json(Changes { changes: found.changes, position: found.position })))
 }
 
-/// Waits for something that is wanted. `None` where the feed has to be looked at again.
+/// Waits for a change that is wanted. Returns `None` if the feed has to be read again.
 async fn wait(mut subscription: Subscription, limit: Limit, until: Instant) -> Result<Option<Found>, Problem> {
     let batch = match timeout_at(until, subscription.next()).await {
         Ok(Ok(batch)) => batch,
@@ -152,29 +152,29 @@ async fn wait(mut subscription: Subscription, limit: Limit, until: Instant) -> R
     Ok(Some(found))
 }
 
-/// What a look at the feed has found.
+/// The result of a look at the feed.
 struct Found {
     changes: Vec<Change>,
-    /// The last position that was looked at.
+    /// The last position that was read.
     position: u64,
-    /// Nothing follows it yet.
+    /// Whether nothing follows it yet.
     is_the_end: bool,
 }
 
-/// Looks for changes that are wanted, until there are enough, an answer is full, the feed ends, or it was looked long
-/// enough.
+/// Looks for changes that are wanted, until there are enough, the answer is full, the feed ends, or it was read
+/// [`SCANS`] times.
 async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Interest) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
     let (mut budget, mut all_wanted) = (page::Budget::default(), true);
     for _ in 0..SCANS {
-        // As long as everything is wanted, nothing is read in vain.
+        // As long as every change is wanted, no more are read than fit the answer.
         let count = if all_wanted { limit.get() - found.changes.len() } else { SCAN };
         let changes = match feed.changes(found.position, Limit::new(count).unwrap_or_default()).await? {
             Run::Changes(changes) => changes,
             Run::Gone { oldest } if found.position == after => {
                 return Err(Problem::gone(feed, after, oldest).await);
             }
-            // What follows has expired meanwhile: the next request gets that error.
+            // What follows has expired meanwhile: the next request gets the error.
             Run::Gone { .. } => return Ok(found),
         };
         found.is_the_end = changes.is_empty();
@@ -193,7 +193,7 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Intere
                 return Ok(found);
             }
         }
-        // What is there is given at once, where the feed seems to end; where it only seemed so, the reader goes on.
+        // If the feed seems to end, what was found is returned at once. If there is more after all, the reader continues.
         if found.is_the_end || changes.len() < count && !found.changes.is_empty() {
             break;
         }

@@ -1,8 +1,8 @@
 //! `GET /v1/events` and `GET /fluree/events`: the change feed as server-sent events, without an end.
 //!
-//! A stream says in `id:` up to where its reader has seen everything, also while there is nothing for it: whoever comes
-//! back with that as `Last-Event-ID` misses nothing and sees nothing twice. So a stream may be cut at any time, and is:
-//! when its reader does not read, when its token or its time is over, when the service stops.
+//! A stream reports in `id:` up to where its reader has seen everything, even while there is nothing for it. A reader that
+//! reconnects with that id as `Last-Event-ID` misses nothing and sees nothing twice. So a stream may end at any time, and
+//! does: when its reader does not read, when its token or its time expires, when the service stops.
 
 mod projection;
 mod reader;
@@ -35,10 +35,10 @@ use crate::{
 
 nameservice_http::rejections!(READS; InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable);
 
-/// How streams keep time, and what they may hold.
+/// The timing of streams, and the size of their buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// After how much silence a stream says that it is still there.
+    /// The interval after which a silent stream sends a sign of life.
     pub heartbeat: Duration,
     /// How long a stream waits for a reader that does not read.
     pub write_timeout: Duration,
@@ -46,7 +46,7 @@ pub struct Limits {
     pub lifetime: Duration,
     /// How long the store may fail before a stream gives up.
     pub retry_for: Duration,
-    /// How much waits for the reader, in bytes; a single event may be larger.
+    /// The maximum that waits for the reader, in bytes; a single event may be larger.
     pub buffer: u32,
 }
 
@@ -84,7 +84,7 @@ struct Parameters {
     #[serde(default, deserialize_with = "list")]
     #[param(inline)]
     concern: Vec<ChangedPart>,
-    /// Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with what changes
+    /// Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with the changes
     /// from now on.
     #[param(format = "uint64")]
     after: Option<u64>,
@@ -95,17 +95,17 @@ struct Parameters {
 #[into_params(parameter_in = Header)]
 #[allow(dead_code, reason = "describes a parameter, is never made")]
 struct LastEventId {
-    /// The last `id` that the reader has seen: the stream goes on after it, whatever the query says.
+    /// The last `id` that the reader has seen: the stream continues after it, whatever the query says.
     #[param(rename = "Last-Event-ID", example = "41")]
     last_event_id: Option<u64>,
 }
 
 /// Follow the change feed
 ///
-/// Server-sent events. Each `change` carries one change, and the change's position as its `id`; comments and blocks with
-/// an `id` alone show that the stream lives, and how far it has come. It ends after 14 minutes at the latest, or with its
-/// token, and with an `expired` (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem) where it cannot
-/// continue. Come back with `Last-Event-ID`.
+/// Server-sent events. Each `change` carries one change, with the change's position as its `id`; comments and blocks with
+/// only an `id` show that the stream is alive, and which position it has reached. The stream ends after 14 minutes at the
+/// latest, or with its token; if it cannot continue, it ends with an `expired` (`{"oldest": n}`: begin again with a
+/// snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -144,7 +144,7 @@ struct FlureeParameters {
     graph_source: Vec<String>,
 }
 
-/// A flag in the forms that Fluree's servers take. A name without a value is set.
+/// Reads a flag in the forms that Fluree's servers accept. A name without a value means true.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     match text.to_ascii_lowercase().as_str() {
@@ -156,8 +156,9 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 
 /// Follow records, as Fluree knows them
 ///
-/// Server-sent events: an `ns-record` for each record as it is, then one for each that changes, and an `ns-retracted` for
-/// each that is retracted or purged. With the `Last-Event-ID` of an earlier stream only what has changed since is sent.
+/// Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
+/// `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
+/// that have changed since are sent.
 #[utoipa::path(
     get,
     path = "/events",
@@ -175,16 +176,16 @@ async fn fluree_event_stream(
     FormQuery(parameters): FormQuery<FlureeParameters>,
 ) -> Result<Response, Problem> {
     let scope = Scope::new(parameters.all, &parameters.ledger, &parameters.graph_source)?;
-    // Fluree's own servers give ids of another form, and pass over those that come back. Whoever comes from one of them
-    // is sent everything, as there.
+    // Fluree's own servers use ids of another form, and ignore those that readers send back. A reader that comes from one
+    // of them is sent everything, as it would be there.
     let resumed = session.last_event_id().unwrap_or_default();
-    // Taken before the records are read: what changes meanwhile is sent again, and nothing is missed.
+    // Taken before the records are read, so that changes made meanwhile are sent again, and nothing is missed.
     let (after, first) = begin(session.feed.as_ref(), resumed).await?;
     let projection = Projection::of_records(names, session.caller.clone(), scope, resumed.is_some());
     Ok(session.start(projection, after, first))
 }
 
-/// Where a stream begins, and what was read there already: before the answer begins it can still be a rejection.
+/// Returns where a stream begins, and what was read there: before the answer begins, it can still be a rejection.
 async fn begin(feed: &dyn ChangeFeed, after: Option<u64>) -> Result<(u64, Option<Run>), Problem> {
     Problem::unless_followed(feed)?;
     let Some(after) = after else { return Ok((feed.position().await?, None)) };

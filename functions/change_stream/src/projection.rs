@@ -1,4 +1,4 @@
-//! What a stream shows of changes: the changes themselves, or the records as they have become.
+//! What a stream sends for changes: the changes themselves, or the current records.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -21,7 +21,7 @@ use crate::sse::Text;
 
 /// How many records that were named or have changed are read and held at once.
 const RECORDS: usize = 25;
-/// How many records of a scan are held at once: as many as one of its requests gives.
+/// How many records of a scan are held at once: as many as one of its requests returns.
 const OPENING: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -32,7 +32,7 @@ pub(crate) enum Projection {
     Records(Records),
 }
 
-/// Records in the words of Fluree.
+/// Sends records in Fluree's format.
 pub(crate) struct Records {
     names: Arc<dyn NameService>,
     caller: Allowed<Events>,
@@ -41,7 +41,7 @@ pub(crate) struct Records {
     opening: Option<Opening>,
 }
 
-/// What is left to be sent before changes are.
+/// The records that are still to be sent before changes.
 enum Opening {
     All(Option<Cursor>),
     Named(Vec<Address>),
@@ -78,13 +78,13 @@ impl Scope {
         self.named.iter().map(|(_, address)| address.clone()).collect()
     }
 
-    /// A status is no part of what Fluree knows of a record.
+    /// Excludes changes of the status, which is not part of a record in Fluree.
     fn filter(&self) -> Filter {
         let addresses = if self.all { HashSet::new() } else { self.addresses() };
         Filter::of_records(addresses, ChangedPart::Concern(ConcernKind::Status))
     }
 
-    /// Names the form in which these records are shown: equal for equal scopes.
+    /// Returns a name of the form in which these records are sent: equal for equal scopes.
     fn form(&self) -> String {
         let named = self.named.iter().filter(|_| !self.all);
         let mut named: Vec<_> = named.map(|(kind, address)| format!("{} {address}", kind.as_str())).collect();
@@ -98,7 +98,7 @@ impl Projection {
         Self::Changes(caller.interest(filter, "changes".to_owned()))
     }
 
-    /// `known`: the reader has been sent the records before.
+    /// Returns a projection to records. With `known`, the reader has already been sent them.
     pub(crate) fn of_records(names: Arc<dyn NameService>, caller: Allowed<Events>, scope: Scope, known: bool) -> Self {
         let opening = match known {
             true => None,
@@ -116,13 +116,13 @@ impl Projection {
         }
     }
 
-    /// Whether something has to be sent before changes are. A reader who is cut meanwhile begins again: nothing that is
-    /// sent then has an id.
+    /// Whether records are still to be sent before changes. They have no id, so a reader that is disconnected meanwhile
+    /// begins again.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self, Self::Records(Records { opening: Some(_), .. }))
     }
 
-    /// Returns a page of that.
+    /// Returns a page of these records.
     pub(crate) async fn open(&mut self) -> Result<Text, Error> {
         match self {
             Self::Changes(_) => Ok(Text::default()),
@@ -130,13 +130,13 @@ impl Projection {
         }
     }
 
-    /// Returns those changes that the reader takes.
+    /// Returns the changes that the reader takes.
     pub(crate) fn select(&self, changes: Vec<Change>) -> VecDeque<Arc<Entry>> {
         let interest = self.interest();
         changes.into_iter().filter(|change| interest.takes(change)).map(|change| Arc::new(change.into())).collect()
     }
 
-    /// Returns what is sent of changes that the reader takes.
+    /// Returns the text to be sent for changes that the reader takes.
     pub(crate) async fn text(&self, entries: &[Arc<Entry>]) -> Result<Text, Error> {
         match self {
             Self::Changes(_) => {
@@ -190,7 +190,7 @@ impl Records {
             let found: HashMap<&Address, &Record> = found.iter().map(|record| (&record.address, record)).collect();
             for Changed { position, address, kind } in chunk {
                 let now = Timestamp::now();
-                // A record of another kind took the place of one that was purged: each has an entry of its own.
+                // If a record was purged and created again as another kind, each of the two has an entry of its own.
                 let event = match found.get(address).filter(|record| record.kind == *kind) {
                     Some(record) => Event::of(record, now),
                     None => Event::retracted(address, *kind, now),
@@ -201,8 +201,8 @@ impl Records {
         Ok(text)
     }
 
-    /// The records that have changed, each once, where its last change is. So after each of them everything up to there
-    /// is sent: what changed before and is sent later, changes again after it.
+    /// Returns the records that changed, each once, at the position of its last change. So after each event everything up to
+    /// its position is sent: a record that is sent later has a later change, too.
     fn changed(&self, entries: &[Arc<Entry>]) -> Vec<Changed> {
         let changes = entries.iter().map(|entry| &entry.change);
         let last: HashMap<_, _> = changes

@@ -1,4 +1,4 @@
-//! What is sent to one reader: what it has missed, read from the feed; then what the hub hands out.
+//! The stream of one reader: first what it has missed, read from the feed; then what the hub hands out.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(crate) const PAGE: Limit = match Limit::new(100) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// How long a reader should wait before it comes back.
+/// How long a reader should wait before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 /// The pauses after failures of the store double from the first to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
@@ -35,26 +35,26 @@ pub(crate) struct Reader {
     projection: Projection,
     /// Everything up to here was sent, or is not for this reader.
     after: u64,
-    /// What was found there before the stream began.
+    /// What was read there before the stream began.
     first: Option<Run>,
     /// What was read and is not sent yet.
     backlog: VecDeque<Arc<Entry>>,
     /// The end of what was read.
     read_to: u64,
     subscription: Option<Subscription>,
-    /// A batch was taken, and is not sent yet.
+    /// Whether a batch was taken and is not sent yet.
     is_writing: bool,
     has_begun: bool,
     last: Instant,
     limits: Limits,
 }
 
-/// What a step has come to.
+/// The result of a step.
 enum Step {
     Send(Bytes),
-    /// Something was done, and there is nothing to send.
+    /// Progress was made, but there is nothing to send.
     Nothing,
-    /// The last words.
+    /// The last frame.
     End(Bytes),
     /// The feed has failed for too long.
     Failed {
@@ -91,14 +91,14 @@ impl Reader {
         }
     }
 
-    /// The answer. It is made as fast as the reader takes it, and ends for one that does not.
+    /// Returns the answer. It is produced as fast as the reader takes it, and ends if the reader stops reading.
     pub(crate) fn stream(self, request_id: String, shutdown: Shutdown, over: Instant) -> Response {
         let frames = stream::unfold(Some(Box::new((self, None::<Instant>))), move |state| {
             let (shutdown, request_id) = (shutdown.clone(), request_id.clone());
             async move {
                 let mut state = state?;
                 let (reader, taken) = &mut *state;
-                // It is asked for more as soon as the last frame has left, unless the reader does not read.
+                // The next frame is polled as soon as the last one was sent, which takes longer only if the reader does not read.
                 if taken.is_some_and(|taken| taken.elapsed() > reader.limits.write_timeout) {
                     return None;
                 }
@@ -124,7 +124,7 @@ impl Reader {
         sse::response(frames)
     }
 
-    /// The reader shall not have to look again through what was not for it.
+    /// Ends the stream with the latest id, so that the reader need not scan again what was not for it.
     fn farewell(&mut self) -> Step {
         if let Some(subscription) = self.subscription.as_ref().filter(|_| !self.is_writing) {
             self.after = self.after.max(subscription.position());
@@ -172,7 +172,7 @@ impl Reader {
         if self.projection.is_opening() {
             let mut text = self.projection.open().await?;
             if !self.projection.is_opening() {
-                // From here on the reader can come back.
+                // From here on the reader can resume.
                 text.comment("these were the records, changes follow", self.id());
             }
             return Ok(if text.is_empty() { Step::Nothing } else { Step::Send(text.into()) });
@@ -193,7 +193,7 @@ impl Reader {
         }
     }
 
-    /// Reads the feed, up to where the hub reads it for everybody.
+    /// Reads the feed, up to where the hub reads it for all readers.
     async fn read(&mut self) -> Result<Step, Error> {
         if !self.backlog.is_empty() {
             return self.send_backlog().await;
@@ -222,7 +222,7 @@ impl Reader {
         Ok(Step::Nothing)
     }
 
-    /// Sends some of what was read: about as much as may wait for a reader.
+    /// Sends part of the backlog: about as much as may wait for a reader.
     async fn send_backlog(&mut self) -> Result<Step, Error> {
         let mut bytes = 0;
         let fits = |entry: &&Arc<Entry>| {
@@ -251,7 +251,7 @@ impl Reader {
                 Ok(Step::Send(text))
             }
             (Ok(_), None) => Ok(Step::Nothing),
-            // The batch is taken: it is read again from the feed.
+            // The batch is no longer in the queue, so it is read again from the feed.
             (Err(error), _) => {
                 self.subscription = None;
                 Err(error)
@@ -279,7 +279,7 @@ impl Reader {
         Step::Send(text.into())
     }
 
-    /// Where a reader that comes back continues; `None` while that is the beginning.
+    /// The position from which a reader that reconnects continues; `None` while it would have to begin again.
     fn id(&self) -> Option<u64> {
         (!self.projection.is_opening()).then_some(self.after)
     }

@@ -52,7 +52,7 @@ impl<N: Needs> FromRequestParts<App> for Session<N> {
 }
 
 impl<N: Needs> Session<N> {
-    /// The position that the reader names; `None` where it names none. One that was never sent is rejected.
+    /// The position that the reader gives; `None` if it gives none. One that was never sent is rejected.
     pub(crate) fn last_event_id(&self) -> Result<Option<u64>, Problem> {
         let mut values = self.headers.get_all(LAST_EVENT_ID).iter();
         let Some(value) = values.next().filter(|value| !value.is_empty()) else { return Ok(None) };

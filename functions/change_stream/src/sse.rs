@@ -9,7 +9,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt as _};
 
-/// Asks proxies (nginx, and who followed it) not to hold the stream back.
+/// Asks proxies (nginx, and others that support its header) not to buffer the stream.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 const NO_STORE: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -33,7 +33,7 @@ impl Text {
         self.end(id);
     }
 
-    /// Adds how long a reader should wait before it comes back, to the block that follows.
+    /// Adds to the block that follows how long a reader should wait before it reconnects.
     pub(crate) fn retry(&mut self, after: Duration) {
         self.line("retry", &after.as_millis().to_string());
     }
@@ -50,7 +50,7 @@ impl Text {
 
     fn end(&mut self, id: Option<u64>) {
         if let Some(id) = id {
-            // Nothing that is written to a text fails.
+            // Writing to a string cannot fail.
             let _ = writeln!(self.0, "id: {id}");
         }
         self.0.push('\n');
@@ -63,7 +63,7 @@ impl From<Text> for Bytes {
     }
 }
 
-/// The answer that consists of these blocks. It is asked for the next ones once the last ones have left.
+/// Returns the answer that consists of these blocks. Each is polled once the previous one was sent.
 pub(crate) fn response(frames: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let body = Body::from_stream(frames.map(Ok::<_, Infallible>));
     ([EVENT_STREAM, NO_STORE, NO_BUFFERING], body).into_response()

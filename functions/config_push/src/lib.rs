@@ -16,7 +16,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
 
 /// Change the configuration of a ledger
 ///
-/// `expected` names the stored `v`. A graph source is reconfigured where it is published.
+/// `expected` names the stored `v`. The configuration of a graph source is changed by publishing it.
 #[utoipa::path(
     put,
     path = "/v1/configs/{*address}",

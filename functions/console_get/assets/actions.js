@@ -25,7 +25,7 @@ export function json(text, what) {
   return value;
 }
 
-/** What JSON a text holds, for a comparison: the text itself where it holds none. */
+/** The JSON in a text, for a comparison; the text itself if it is not JSON. */
 const jsonOrText = (text) => {
   try {
     return JSON.parse(text);
@@ -109,7 +109,7 @@ const config = {
   done: () => 'The config is stored.',
 };
 
-/** What an action on a whole record depends on. Its status is not part of it: a lease that is refreshed moves it all the time. */
+/** What an action on a whole record depends on. The status is not part of it, since each refresh of a lease changes that. */
 const whole = (record) => ({
   retracted: record.retracted,
   protected: record.protected ?? false,
@@ -230,7 +230,7 @@ const purge = {
 const branch = {
   title: 'Create a branch',
   button: 'Create',
-  // The service decides: a branch begins at the head that its source has by then, or at the one that is given.
+  // The service decides: a branch begins at the given head, or at the one that its source has by then.
   compares: true,
   shown: (record) => idAndT(record.head),
   base: idAndT,
@@ -304,7 +304,7 @@ export const creations = {
       { name: 'dependencies', label: 'Depends on', rows: 3, help: 'One address a line' },
       { name: 'config', label: 'Config, a JSON object', rows: 6 },
     ],
-    // Config version 0 is that of no graph source: an existing one is a conflict, and stays as it is.
+    // Version 0 means that the graph source must not exist: an existing one is a conflict, and stays unchanged.
     request: ({ address, type, dependencies, config: text }) => ({
       method: 'PUT',
       path: `graph-sources/${inPath(address.trim())}`,

@@ -1,6 +1,6 @@
 // Requests to the public API, with the user's token. Nothing else of the console talks to the service.
 
-/** Where the service is: two levels above this file, whatever stands before it in the path. */
+/** The URL of the service: two levels above this file, whatever precedes it in the path. */
 const BASE = new URL('../v1/', import.meta.url);
 
 /** In memory only: gone with the page. */
@@ -11,7 +11,7 @@ export const setToken = (text) => {
   token = text.trim();
 };
 
-/** What the service says when it does not do what it was asked to: RFC 9457, or a failure to reach it. */
+/** A rejection of the service (RFC 9457), or a failure to reach it. */
 export class Problem extends Error {
   constructor(status, document, sent) {
     super(document.detail || document.title || `status ${status}`);

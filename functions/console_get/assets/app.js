@@ -46,7 +46,7 @@ function App() {
     addEventListener('hashchange', moved);
     return () => removeEventListener('hashchange', moved);
   }, []);
-  // Another page is announced as one: its title, and the focus on its heading.
+  // A change of page is announced by its title, and by the focus on its heading.
   useLayoutEffect(() => {
     document.title = `${at.address ?? (at.page === 'changes' ? 'Changes' : 'Records')} · Nameservice`;
     if (!first.current) document.getElementById('title')?.focus({ preventScroll: true });

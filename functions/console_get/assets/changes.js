@@ -81,7 +81,7 @@ function wanted(change, { text, kind, concern, change: how }) {
   return new RegExp(`^${pattern}$`, 'su').test(change.address);
 }
 
-/** What a change brought, in a line. */
+/** The effect of a change, in one line. */
 export function brief({ payload, payload_omitted, concern }) {
   if (payload_omitted) return 'large';
   if (payload === undefined || payload === null) return '';

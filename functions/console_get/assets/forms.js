@@ -1,5 +1,5 @@
-// Forms that write. Each is a compare-and-set against the value that it showed when it was opened: where that was overtaken, both
-// values are shown and nothing is written. What happens to the record meanwhile never touches what was typed.
+// Forms that write. Each is a compare-and-set against the value that it showed when it was opened: if that is no longer current, both
+// values are shown and nothing is written. Changes of the record never affect what was typed.
 
 import { Problem, call, getRecord, newKey } from './api.js';
 import { equal } from './difference.js';
@@ -26,14 +26,14 @@ export function Form({ action, live, refresh, onClose, title, children }) {
   const [input, setInput] = useState(() => action.initial(live));
   const [result, setResult] = useState({ problem: null, overtaken: null });
   const [busy, setBusy] = useState(false);
-  // An attempt whose outcome is not known is repeated under the key, and with the bytes, that it had.
+  // An attempt with an unknown outcome is repeated with the same key and the same bytes.
   const attempt = useRef(null);
 
-  // The service's answer to a push may be newer than the record as it was last read: what that shows is then passed over.
+  // The service's answer to a push may be newer than the record that was last read: then the older value is ignored.
   const passed = useRef(null);
   const stored = live ? action.shown(live) : base;
   const unknown = attempt.current && result.problem;
-  // Where an outcome is not known, it may be this form's own write that has changed the record: sending again says so.
+  // After an unknown outcome, this form's own write may have changed the record: repeating it shows that.
   const moved = !busy && !unknown && !equal(base, stored) && !equal(passed.current, stored);
   const overtaken = result.overtaken ?? (moved ? { actual: stored, early: true } : null);
 

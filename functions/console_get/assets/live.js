@@ -6,11 +6,11 @@ import { clear, keepOnly, state, takeChanges, takeOlder, takeRecord, takeRecords
 
 /** Streams that are silent for longer than this are taken for dead: the service sends something every 15 seconds. */
 const SILENCE = 40_000;
-/** How long a stream may take to begin. What collects answers before it passes them on shows nothing at all. */
+/** How long a stream may take to begin. A proxy that buffers whole answers passes on nothing at all. */
 const BEGINNING = 8_000;
 const POLL_WAIT = 20;
 const [FIRST_PAUSE, LONGEST_PAUSE] = [400, 10_000];
-/** Before this many records the list of a browser is quick; the rest is found by its prefix. */
+/** Up to this many records the list of a browser is quick; further records are found by their prefix. */
 export const MOST_RECORDS = 50_000;
 
 let controller = new AbortController();
@@ -28,7 +28,7 @@ function link(name, problem = null) {
   touch();
 }
 
-/** Begins again from the beginning: with another token, for instance. */
+/** Starts over, with another token for instance. */
 export function restart() {
   controller.abort();
   controller = new AbortController();
@@ -54,7 +54,7 @@ async function run(signal) {
         canStream = false;
         continue;
       }
-      // The position is none of this feed's: it has expired, or the service has begun a new one.
+      // The position is not in this feed: it has expired, or the service has begun a new feed.
       if (error instanceof Problem && ['expired', 'position-ahead'].includes(error.type)) whole = false;
       if (!(error instanceof Problem)) console.error(error);
       const heardMeanwhile = Date.now() - state.heardAt < 2000;
@@ -86,7 +86,7 @@ async function snapshot(signal) {
   touch();
 }
 
-/** Takes changes, and reads the records again that they do not show whole. */
+/** Applies changes, and rereads the records that they do not show in full. */
 function take(changes, signal) {
   for (const address of takeChanges(changes)) {
     getRecord(address, { signal })

@@ -6,7 +6,7 @@ import { stateOf } from './store.js';
 
 export const toRecord = (address) => `#/record/${encodeURIComponent(address)}`;
 
-/** An address. Isolated, so that one that is written from right to left turns around nothing beside it. */
+/** An address. Isolated, so that right-to-left text does not affect what is beside it. */
 export const Address = ({ address, link = true }) =>
   link
     ? html`<a class="address" href=${toRecord(address)}><bdi>${address}</bdi></a>`
@@ -87,7 +87,7 @@ export function Failure({ problem }) {
   </div>`;
 }
 
-/** A modal dialog. Escape closes it, and where the focus was it returns to. */
+/** A modal dialog. Escape closes it, and the focus returns to where it was. */
 export function Dialog({ title, onClose, children }) {
   const ref = useRef();
   useEffect(() => {

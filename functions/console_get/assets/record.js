@@ -29,7 +29,7 @@ function useRecord(address) {
         if (error.name === 'AbortError') return;
         if (error.status !== 404) problem = error;
       }
-      // An answer that was overtaken by that to a later request is older than what is shown.
+      // If a later request was answered first, this answer is older than what is shown.
       if (controller.signal.aborted || mine < shown) return;
       shown = mine;
       if (problem) return setRead((now) => ({ ...now, problem }));

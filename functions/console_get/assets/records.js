@@ -12,7 +12,7 @@ import { VirtualList } from './virtual.js';
 /** Kept while the user looks at a record. */
 const kept = { text: '', kind: '', state: '', type: '', retracted: false, leased: false };
 
-/** How long typing rests before the service is asked. */
+/** The pause in typing after which the service is asked. */
 const ASK_AFTER = 150;
 const NOTHING = new Set();
 /** Whether the service has a search; asked for with the first word. */

@@ -1,4 +1,4 @@
-// What the console knows: all records that the user may see, and the last changes. The pages draw it; live.js fills it.
+// The data of the console: all records that the user may see, and the last changes. live.js fills it, and the pages draw it.
 
 import { useEffect, useState } from './lib.js';
 
@@ -76,7 +76,7 @@ export function clear() {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Where an address is in the order, or would be. */
+/** The index of an address in the order, or where it would be. */
 function place(address) {
   let [low, high] = [0, state.order.length];
   while (low < high) {
@@ -141,7 +141,7 @@ export function applied(record, change) {
   return next;
 }
 
-/** Takes changes as the feed has them. Returns the addresses whose records have to be read again. */
+/** Applies changes in the order of the feed. Returns the addresses whose records have to be read again. */
 export function takeChanges(changes) {
   const again = new Set();
   const now = Date.now();

@@ -1,4 +1,4 @@
-// A list that draws only the rows that are in sight, so that ten thousand are as smooth as ten.
+// A list that draws only the visible rows, so that ten thousand are as smooth as ten.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from './lib.js';
 
@@ -12,7 +12,7 @@ const MARGIN = 8;
 export function VirtualList({ items, keyOf, row, height, label, head, empty }) {
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 600 });
-  // The row that shall have the focus once it is drawn; -1 where none is waited for.
+  // The row to focus once it is drawn; -1 if there is none.
   const wanted = useRef(-1);
 
   useLayoutEffect(() => {
@@ -28,7 +28,7 @@ export function VirtualList({ items, keyOf, row, height, label, head, empty }) {
 
   useEffect(() => {
     if (wanted.current < 0) return;
-    // The user has gone elsewhere.
+    // The user has moved the focus elsewhere.
     if (document.activeElement !== box.current) {
       wanted.current = -1;
       return;
@@ -43,7 +43,7 @@ export function VirtualList({ items, keyOf, row, height, label, head, empty }) {
   const go = (index) => {
     const to = Math.max(0, Math.min(items.length - 1, index));
     const { scrollTop, clientHeight } = box.current;
-    // The row that has the focus may be gone with the next drawing; keys that come meanwhile are for the list.
+    // The focused row may be gone with the next drawing; until then keys go to the list.
     box.current.focus({ preventScroll: true });
     if (to * height < scrollTop) box.current.scrollTop = to * height;
     if ((to + 1) * height > scrollTop + clientHeight) box.current.scrollTop = (to + 1) * height - clientHeight;

@@ -1,8 +1,8 @@
-//! `GET /console`: the console, a page for people, and `GET /console/{file}`: the files that it consists of.
+//! `GET /console`: the console, a page for people; and `GET /console/{file}`: its files.
 //!
-//! It has no build step: `assets/` is what the browser loads. The page reads and writes through the public API with the
-//! user's token, names everything relative to itself (a gateway may have a stage before the path), and loads nothing
-//! from another host.
+//! It has no build step: the browser loads `assets/` as it is. The page reads and writes through the public API with the
+//! user's token, uses relative URLs only (a gateway may have a stage before the path), and loads nothing from another
+//! host.
 
 use axum::{
     extract::{Path, rejection::PathRejection},

@@ -1,9 +1,9 @@
 //! The archive of the change feed: the feed → objects of JSON Lines in a bucket.
 //!
-//! It is invoked by a schedule, and reads what follows the last object of the archive to the end of the feed. The topic does not
-//! invoke it: an archive has to be ahead of the feed's retention, which is days, and an object for each burst of changes would be
-//! many small ones. What it is invoked with is not looked at. An invocation that failed or never came is made up for by the
-//! next, and two at the same time write each object once.
+//! The function is invoked on a schedule, and reads the feed from the last object of the archive to the end. The topic does not
+//! invoke it: an archive only has to be ahead of the feed's retention, which is days, and an object for each burst of changes
+//! would mean many small ones. The event is ignored. The next invocation makes up for one that failed or never came, and two at
+//! the same time write each object once.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use nameservice_store::Store;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// What is left of an invocation for its answer.
+/// The part of an invocation that is reserved for its answer.
 const BEFORE_THE_END: Duration = Duration::from_secs(10);
 
 /// Answers invocations until the runtime ends: the `main` of the function, over the feed and the bucket that its environment
@@ -39,8 +39,8 @@ pub async fn run(_: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
     .await
 }
 
-/// Archives what follows the last object, until the end of the feed or this time. What is left then is an error: the alarm on
-/// errors of the function shows it, and the next invocation continues.
+/// Archives what follows the last object, until the end of the feed or this time. If anything is left then, that is an error: the
+/// alarm on the function's errors shows it, and the next invocation continues.
 pub async fn archive(archiver: &Archiver, until: Instant) -> Result<Archived> {
     let archived = archiver.catch_up(Some(until)).await?;
     let Archived { position, changes, objects, lost, is_complete, .. } = archived;

@@ -31,7 +31,7 @@ nameservice_http::rejections!(
 
 /// Get a ledger, as Fluree knows it
 ///
-/// Of graph sources it knows only what `snapshot` and `events` show.
+/// This returns ledgers only: graph sources are in `snapshot` and `events`.
 #[utoipa::path(
     get,
     path = "/storage/ns/{*address}",
@@ -44,15 +44,15 @@ async fn fluree_record_get(
     State(names): State<Arc<dyn NameService>>,
     target: Target<Read>,
 ) -> Result<Json<Record>, Problem> {
-    // Fluree's own server answers so for graph sources, and its clients decode nothing else.
+    // As Fluree's own server answers for graph sources: its clients can decode nothing else.
     let record = names.lookup(target.address()).await?.filter(|record| record.kind == RecordKind::Ledger);
     Ok(Json((&target.shown(record.ok_or_else(|| target.unknown())?)).into()))
 }
 
 /// Get all records, as Fluree knows them
 ///
-/// One answer with everything, streamed. Behind a gateway, which takes no streams, one that does not fit is a 413: read
-/// `/v1/snapshot` in pages.
+/// One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
+/// 413: read `/v1/snapshot` in pages.
 #[utoipa::path(
     get,
     path = "/nameservice/snapshot",
@@ -68,7 +68,7 @@ async fn fluree_snapshot_get(
     let mut frames = Box::pin(snapshot::frames(names, caller));
     match whole {
         None => {
-            // What fails before anything was sent is still a problem.
+            // A failure before anything was sent is still answered with a problem.
             let first = frames.try_next().await?.unwrap_or_default();
             snapshot::streamed(first, frames)
         }
@@ -78,8 +78,8 @@ async fn fluree_snapshot_get(
 
 /// Move a ref, or create a ledger
 ///
-/// The path ends in what is asked for: `{address}/commit` and `{address}/index` compare and set, `{address}/init`
-/// creates a ledger without commits where there is none, and takes no body.
+/// The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
+/// ledger without commits unless it exists, and takes no body.
 #[utoipa::path(
     post,
     path = "/nameservice/refs/{*address}",
@@ -129,7 +129,7 @@ enum Operation {
     Init,
 }
 
-/// Splits what follows `refs/`. The address before the last segment holds slashes of its own.
+/// Splits what follows `refs/`. The address, before the last segment, may contain slashes.
 fn split(rest: &str) -> Result<(Address, Operation), Problem> {
     let unknown = || Problem::not_found(&format!("refs/{rest}"));
     let (address, last) = rest.rsplit_once('/').ok_or_else(unknown)?;
@@ -152,7 +152,7 @@ where
         }
         PushOutcome::Stale { actual } => Ok(conflict(Some(actual.into()))),
         PushOutcome::Conflict { actual } => Ok(conflict(actual.map(Ref::from))),
-        // No push of this wire claims a lease.
+        // `LeaseLost` cannot occur: pushes over this wire claim no lease.
         PushOutcome::Unknown | PushOutcome::WrongKind(_) | PushOutcome::LeaseLost { .. } => Ok(conflict(None)),
         PushOutcome::Retracted => Err(Problem::retracted(target.address())),
         _ => Err(Problem::unknown_outcome()),

@@ -1,4 +1,4 @@
-//! All records in one answer: ledgers as they are read, and after them the graph sources, which come between them.
+//! All records in one answer: ledgers as they are read, then the graph sources, which are read between them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const SCAN_PAGE: Limit = match Limit::new(1000) {
     Err(_) => Limit::ONE,
 };
 
-/// A scan on its way.
+/// A running scan.
 struct Scan {
     names: Arc<dyn NameService>,
     caller: Allowed<Read>,
@@ -34,7 +34,7 @@ struct Scan {
     graph_sources: Vec<u8>,
 }
 
-/// The pieces of the answer's body, a page of records each.
+/// Returns the body of the answer in pieces, one per page of records.
 pub(crate) fn frames(
     names: Arc<dyn NameService>,
     caller: Allowed<Read>,
@@ -83,7 +83,7 @@ fn append(list: &mut Vec<u8>, has_more: bool, value: &impl Serialize) -> Result<
     serde_json::to_writer(list, value).map_err(Problem::internal)
 }
 
-/// The answer as it is read. One that fails on the way is cut off: what has come is no JSON.
+/// Returns the answer as a stream. If reading fails, the answer is cut off, so what was sent is not valid JSON.
 pub(crate) fn streamed(
     first: Bytes,
     rest: impl Stream<Item = Result<Bytes, Problem>> + Send + 'static,
@@ -96,7 +96,7 @@ pub(crate) fn streamed(
     Ok(json(Body::from_stream(stream::iter([Ok(first)]).chain(rest))))
 }
 
-/// The answer in one piece, where it fits.
+/// Returns the answer in one piece, if it is not too large.
 pub(crate) async fn whole(mut frames: impl Stream<Item = Result<Bytes, Problem>> + Unpin) -> Result<Response, Problem> {
     let mut text = Vec::new();
     while let Some(frame) = frames.try_next().await? {

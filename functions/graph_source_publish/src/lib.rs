@@ -25,7 +25,7 @@ nameservice_http::rejections!(
 ///
 /// Each dependency must be a live record, and none of them can be retracted while the graph source exists. An existing
 /// graph source keeps its index, its status and its type; its configuration is replaced, and so are its dependencies
-/// where they are given.
+/// if they are given.
 #[utoipa::path(
     put,
     path = "/v1/graph-sources/{*address}",
@@ -63,8 +63,8 @@ async fn graph_source_publish(
     }
 }
 
-/// All dependencies that do not exist as far as the caller may know, so that those it may not see are named in one
-/// list with those that are not there.
+/// Returns the dependencies that do not exist as far as the caller may know: one that it may not see is listed like one
+/// that does not exist.
 async fn missing(
     target: &Target<Write>,
     names: &dyn NameService,

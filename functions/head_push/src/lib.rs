@@ -17,8 +17,8 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
 /// Move the head of a ledger
 ///
 /// Without `expected`, a `t` that is not greater than the stored one is `stale`. With it, any other stored value is a
-/// conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. After
-/// `stale` or a conflict nothing was written, and the response has the stored value.
+/// conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. If the
+/// outcome is `stale` or a conflict, nothing was written, and the response has the stored value.
 #[utoipa::path(
     put,
     path = "/v1/heads/{*address}",

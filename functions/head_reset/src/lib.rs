@@ -1,4 +1,4 @@
-//! `POST /v1/resets/{address}`: puts head and index of a ledger to a snapshot, backwards too.
+//! `POST /v1/resets/{address}`: resets the head and index of a ledger to given values, also backwards.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn head_reset(
     let address = target.address();
     match records.reset_head(target.call(), address, &body.into_model()?).await? {
         Reset::Reset { .. } => {
-            // Purged since, if it is not there.
+            // If it is missing, it was purged since.
             let record = records.lookup(address).await?.ok_or_else(|| target.unknown())?;
             Ok(Json((&record).into()))
         }

@@ -25,7 +25,7 @@ struct Parameters {
     deep: bool,
 }
 
-/// It answers.
+/// The answer of a running service.
 #[derive(Serialize, ToSchema)]
 struct Health {
     /// `ok`
@@ -52,7 +52,7 @@ async fn health_get(
     Query(parameters): Query<Parameters>,
 ) -> Result<Json<Health>, Problem> {
     if parameters.deep {
-        // Whatever keeps the store from answering, the service cannot serve.
+        // Whatever the failure of the store, the service is unavailable.
         names.ping().await.map_err(Problem::unavailable)?;
         Problem::unless_followed(feed.as_ref())?;
     }

@@ -37,15 +37,15 @@ struct Parameters {
     #[serde(default)]
     #[param(inline)]
     order: HistoryOrder,
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u64>,
 }
 
 /// List the history of a record
 ///
-/// As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
-/// purged record are included.
+/// Goes back as far as the feed does, which is 7 days unless configured otherwise, or as far as its archive. The changes
+/// of a purged record are included.
 #[utoipa::path(
     get,
     path = "/v1/history/{*address}",

@@ -17,8 +17,8 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
 
 /// Move the index of a record
 ///
-/// As the head is moved, except that with `expected` the new `t` may equal it: the same data, indexed again, which adds
-/// 1 to `rev`. Named graphs each keep their own index; those that a push does not name stay as they are.
+/// Works like a push of the head, except that with `expected` the new `t` may equal the expected one: the same data, indexed
+/// again, which adds 1 to `rev`. Each named graph has its own index; those that a push does not name stay as they are.
 #[utoipa::path(
     put,
     path = "/v1/indexes/{*address}",

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// How many seconds to wait for a lease that another holds.
+    /// How many seconds to wait for a lease that another holder has.
     #[serde(default)]
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: u64,
@@ -36,12 +36,12 @@ struct Parameters {
 
 /// Take or extend a lease
 ///
-/// A record has one live lease at most. Without `token` it is taken, if it is free, expired, or held under the same
-/// holder name already; the answer's `token` is greater than all before it, and the state becomes that of the lease.
-/// With `token` it is extended, as long as that token is the current one.
+/// A record has at most one live lease. Without `token`, the lease is taken if it is free, expired, or already held under
+/// the same holder name; the answer's `token` is greater than all previous ones, and the state becomes that of the lease.
+/// With `token`, the lease is extended, as long as that token is the current one.
 ///
-/// With `wait` a lease that another holds is tried for again until it is free or the time is over. Of several that wait,
-/// any may be the next.
+/// With `wait`, the service retries until the lease is free or the time has passed. If several callers wait, any of them
+/// may be next.
 #[utoipa::path(
     put,
     path = "/v1/leases/{*address}",

@@ -21,7 +21,7 @@ nameservice_http::rejections!(READS WRITES; InvalidAddress InvalidParameter Unkn
     path = "/v1/leases/{*address}",
     tag = "leases",
     params(AddressInPath, Return, IdempotencyKey),
-    responses((status = NO_CONTENT, description = "Nobody holds it now"), Rejections),
+    responses((status = NO_CONTENT, description = "The lease is free"), Rejections),
     security(("bearer" = [])),
 )]
 async fn lease_release(

@@ -1,4 +1,4 @@
-//! `POST /v1/ledgers`: creates a ledger, with a head and a configuration where given.
+//! `POST /v1/ledgers`: creates a ledger, with a head and a configuration if they are given.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
 
 /// Create a ledger
 ///
-/// The ledger, its four concerns included, exists after this or nothing does. A retracted ledger still has its
-/// address: restore or purge it.
+/// The ledger and its four concerns are created together or not at all. A retracted ledger still occupies its address:
+/// restore or purge it.
 #[utoipa::path(
     post,
     path = "/v1/ledgers",

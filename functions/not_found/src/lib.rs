@@ -1,5 +1,5 @@
-//! Everything that no other function answers: the `$default` route behind the gateway. Says 405 where another method
-//! would have found an operation, else 404.
+//! Answers everything that no other function does: the `$default` route behind the gateway. The answer is 405 if another
+//! method would have found an operation, otherwise 404.
 //!
 //! A server that mounts all operations in one router does this automatically, and does not need this one.
 
@@ -13,7 +13,7 @@ use axum::{
 use nameservice_http::{Problem, Route, entrance};
 use serde_json::{Map, Value};
 
-/// The routes, from the document that describes them: a template each, and its methods.
+/// The routes of the OpenAPI document: the template and the methods of each.
 static ROUTES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let document: Value = serde_json::from_str(include_str!("../../openapi_get/openapi.json")).unwrap_or_default();
     // Without a document no route is known, and every answer is 404.
@@ -40,9 +40,9 @@ fn problem(method: &Method, path: &str) -> Problem {
     }
 }
 
-/// Whether a path is one of a template's. The only parameter of a template takes the rest of the path.
+/// Whether a path matches a template. The only parameter of a template takes the rest of the path.
 fn takes(template: &str, path: &str) -> bool {
-    // The Fluree routes are there twice, and described once.
+    // The Fluree routes are mounted twice and described once.
     let path = path.strip_prefix("/v1").filter(|rest| rest.starts_with("/fluree/")).unwrap_or(path);
     match template.split_once('{') {
         Some((start, _)) => path.strip_prefix(start).is_some_and(|rest| !rest.is_empty()),

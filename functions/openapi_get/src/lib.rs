@@ -1,7 +1,7 @@
 //! `GET /v1/openapi.json`: the OpenAPI document, and `GET /v1/docs`: a page that renders it and sends requests.
 //!
-//! Handlers do not know each other, so the document is a file beside this one, made by `nameservice openapi` from the
-//! routes that `nameservice serve` mounts. A test compares the two. The page is Swagger UI, vendored under
+//! This crate does not depend on the other handlers, so the document is a file in it, made by `nameservice openapi` from
+//! the routes that `nameservice serve` mounts. A test compares the two. The page is Swagger UI, vendored under
 //! `assets/vendor`: it has no build step, and loads nothing from another host.
 
 use axum::{

@@ -1,4 +1,4 @@
-//! `PUT /v1/protections/{address}`: protects a record, or takes its protection away.
+//! `PUT /v1/protections/{address}`: protects a record, or removes its protection.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRec
 /// Protect a record
 ///
 /// Requires `nameservice:admin`. A protected record cannot be retracted, purged or reset until it is unprotected; pushes,
-/// leases, branches and restorations are as before. Live and retracted records can be protected. Repeating the request
+/// leases, branches and restorations are not affected. Live and retracted records can be protected. Repeating the request
 /// changes nothing.
 #[utoipa::path(
     put,

@@ -38,7 +38,7 @@ struct Parameters {
     /// What `min_t` or `min_v` is about: `head`, `index`, `status` or `config`.
     #[param(inline)]
     concern: Option<Concern>,
-    /// How many seconds to wait for that.
+    /// How many seconds to wait until the answer is that fresh.
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: Option<u64>,
 }
@@ -87,12 +87,12 @@ impl Parameters {
 
 /// Get a record
 ///
-/// Strongly consistent. Retracted records are shown. The `ETag` changes with what is shown: send it back in
-/// `If-None-Match` to receive it only if it has changed.
+/// Strongly consistent. Retracted records are included. The `ETag` changes with the content: send it back in
+/// `If-None-Match` to receive the record only if it has changed.
 ///
-/// `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least so fresh, and waits for it
-/// for up to `wait` seconds; then what is there comes with the problem `not-yet`. Where the service has a feed of its own,
-/// `nameservice-position` names the position that the answer includes.
+/// `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least that fresh, and waits for it
+/// for up to `wait` seconds; after that, the problem `not-yet` shows the current state. If the service's feed holds each
+/// write by the time it is answered, `nameservice-position` names the position that the answer includes.
 #[utoipa::path(
     get,
     path = "/v1/records/{*address}",

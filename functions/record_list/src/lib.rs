@@ -50,14 +50,14 @@ struct Parameters {
     #[serde(default)]
     #[param(inline)]
     view: View,
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u64>,
-    /// Where the last page ended.
+    /// The `cursor` of the previous page, to continue after it.
     cursor: Option<String>,
     /// The answer must include the change at this position of the feed.
     min_position: Option<u64>,
-    /// How many seconds to wait for that.
+    /// How many seconds to wait until the answer is that fresh.
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: Option<u64>,
 }
@@ -80,8 +80,8 @@ impl Parameters {
 
 /// List records
 ///
-/// Reads the indexes of the table: a record that was created a moment ago may be missing. The whole records of
-/// `view=full` are each as they stood when the page was read.
+/// Reads the indexes of the table: a record that was created a moment ago may be missing. Each whole record of
+/// `view=full` is as it was when the page was read.
 #[utoipa::path(
     get,
     path = "/v1/records",

@@ -15,8 +15,8 @@ nameservice_http::rejections!(READS WRITES; InvalidAddress UnknownRecord HasDepe
 
 /// Purge a record
 ///
-/// Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
-/// sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
+/// Requires `nameservice:admin`. The record is deleted, and no longer counted by the records that it refers to. Rejected while
+/// branches or graph sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
 #[utoipa::path(
     delete,
     path = "/v1/records/{*address}",

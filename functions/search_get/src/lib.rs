@@ -28,8 +28,8 @@ const MAX_LIMIT: usize = 1000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The words, separated by white space, at most 8. Each of them is in the address, the type, the state or a value of
-    /// the configuration, in letters of any case.
+    /// The words, separated by white space, at most 8. Each must occur in the address, the type, the state or a value of
+    /// the configuration, ignoring case.
     #[param(max_length = 256, example = "tenant/a books")]
     q: String,
     /// Only this kind.
@@ -39,14 +39,14 @@ struct Parameters {
     source_type: Option<String>,
     /// Only records in this state.
     state: Option<String>,
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: Option<u64>,
-    /// Where the last page ended.
+    /// The `cursor` of the previous page, to continue after it.
     cursor: Option<String>,
     /// The answer must include the change at this position of the feed.
     min_position: Option<u64>,
-    /// How many seconds to wait for that.
+    /// How many seconds to wait until the answer is that fresh.
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: Option<u64>,
 }
@@ -67,13 +67,13 @@ impl Parameters {
 
 /// Search records
 ///
-/// The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
-/// word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
-/// a configuration that has it. Values that are secrets are not searched.
+/// The best hits come first. For each word, a match of the whole address is best, then of a whole segment, the beginning of a
+/// segment, the beginning of a word in a segment, any part of the address; then of the type or state; last of the
+/// configuration. Secret values are not searched.
 ///
-/// One machine (`serve`) and replicas answer it from memory. On AWS an OpenSearch index answers it where one is deployed: it follows the
-/// feed by a second or so, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no search
-/// (`501 unsupported`).
+/// A single machine (`serve`) and replicas answer from memory. On AWS an OpenSearch index answers if one is deployed: it follows
+/// the feed within about a second, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no
+/// search (`501 unsupported`).
 #[utoipa::path(
     get,
     path = "/v1/search",
@@ -120,7 +120,7 @@ fn unsupported(reason: &str) -> Error {
     Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() }
 }
 
-/// In place of an index, where none is deployed.
+/// Stands in for the index if none is deployed.
 struct NoIndex;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Dead letters: messages that cannot be indexed, as they were, with the reason beside them.
+//! Dead letters: messages that cannot be indexed, unchanged, with the reason in an attribute.
 
 use async_trait::async_trait;
 use aws_sdk_sqs::types::MessageAttributeValue;
@@ -6,13 +6,13 @@ use nameservice_model::BoxError;
 
 use crate::message::{Message, TRACEPARENT};
 
-/// The longest reason, in characters: it is an attribute of a message.
+/// The longest reason, in characters, since it is an attribute of a message.
 const MAX_REASON_CHARS: usize = 1_000;
 
 /// Stores messages for an operator.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Stores a message with the reason. What is stored can be sent to the queue again as it is.
+    /// Stores a message with the reason. The stored message can be sent to the queue again unchanged.
     async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError>;
 }
 

@@ -1,11 +1,12 @@
 //! The search sink: messages of the topic, through a queue → documents of an OpenSearch index.
 //!
-//! A message says which record has changed, at which position of the feed. The sink reads the records of a batch, each once, and
-//! writes their documents under those positions; a record that is gone is deleted under its position. So it does not matter how often or in
-//! which order messages come.
+//! A message names a record that has changed, and the position of the change in the feed. The sink reads the records of a batch,
+//! each once, and writes their documents under those positions; the document of a record that is gone is deleted under its
+//! position. So it does not matter how often or in which order messages are delivered.
 //!
-//! Each message has an outcome of its own. What the index cannot take now is answered as failed, and the queue brings it again. What
-//! cannot be read, and what the index rejects for what it is, goes to the dead letters with the reason, and the rest goes on.
+//! Each message has an outcome of its own. One that the index cannot accept now is reported as failed, and the queue delivers it
+//! again. One that cannot be read, or that the index rejects permanently, goes to the dead letters with the reason; the others
+//! are processed.
 
 mod dead_letters;
 mod message;
@@ -41,7 +42,7 @@ pub struct Sink {
     dead_letters: Arc<dyn DeadLetters>,
 }
 
-/// Which messages must come again.
+/// The messages that must be delivered again.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Response {
@@ -55,7 +56,7 @@ struct Failure {
 }
 
 impl Response {
-    /// Returns the ids of the messages that must come again.
+    /// Returns the ids of the messages that must be delivered again.
     pub fn failed(&self) -> Vec<&str> {
         self.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect()
     }
@@ -74,7 +75,7 @@ impl Sink {
         Self { names, index, dead_letters }
     }
 
-    /// Answers an event of the queue with the messages that must come again.
+    /// Answers an event of the queue with the messages that must be delivered again.
     pub async fn handle(&self, event: Value) -> Response {
         let messages = Message::of_event(event);
         let mut failed = BTreeSet::new();
@@ -95,7 +96,10 @@ impl Sink {
         let records = match self.names.lookup_all(&addresses).await {
             Ok(records) => records,
             Err(error) => {
-                tracing::error!(error = chain(&error), "the records of a batch cannot be read: it will come again");
+                tracing::error!(
+                    error = chain(&error),
+                    "the records of a batch cannot be read: it will be delivered again"
+                );
                 return answer(
                     messages.iter().filter(|message| message.change().is_ok()).chain(of(&messages, &failed)),
                 );
@@ -121,7 +125,7 @@ impl Sink {
             let outcomes = match applied {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
-                    tracing::error!(reason, "documents were not written: their messages will come again");
+                    tracing::error!(reason, "documents were not written: their messages will be delivered again");
                     some.iter().map(|_| Applied::Later(reason.clone())).collect()
                 }
             };
@@ -142,7 +146,7 @@ impl Sink {
         answer(of(&messages, &failed))
     }
 
-    /// Sends messages to the dead letters. One that cannot be sent there comes again.
+    /// Sends messages to the dead letters. One that cannot be sent there is delivered again.
     async fn to_dead_letters(&self, messages: &[&Message], reason: &str, failed: &mut BTreeSet<String>) {
         for message in messages {
             tracing::error!(
@@ -154,7 +158,7 @@ impl Sink {
             if let Err(error) = self.dead_letters.store(message, reason).await {
                 tracing::error!(
                     error = chain(error.as_ref()),
-                    "a dead letter could not be stored: its message will come again"
+                    "a dead letter could not be stored: its message will be delivered again"
                 );
                 failed.insert(message.id().to_owned());
             }
@@ -162,7 +166,7 @@ impl Sink {
     }
 }
 
-/// Counts what came of a document.
+/// Counts the outcome of a document.
 fn measure(outcome: &Applied) {
     let outcome = match outcome {
         Applied::Done => "written",
@@ -172,12 +176,12 @@ fn measure(outcome: &Applied) {
     counter!("nameservice_search_documents_total", "outcome" => outcome).increment(1);
 }
 
-/// How many of these go into one request: at least one.
+/// Returns how many of these actions fit one request, at least one.
 fn together(actions: &[Action]) -> usize {
     let mut bytes = 0;
     let fits = actions.iter().take_while(|action| {
         bytes += match action {
-            // Its texts are in it several times, at most as many as the address has parts.
+            // A document is larger than its record: it contains parts of the address several times.
             Action::Index(document) => serde_json::to_string(document).map_or(0, |text| text.len()),
             Action::Delete { .. } => 0,
         };

@@ -1,10 +1,10 @@
-//! A message of the queue: a change, as the topic has published it.
+//! A message of the queue: a change as the topic published it.
 
 use nameservice_model::Address;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The attribute with the context of the trace that a change continues.
+/// The attribute with the context of the trace that a change is part of.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// A message of the queue, readable or not.
@@ -22,7 +22,7 @@ struct Notification {
     message: String,
 }
 
-/// The part of a CloudEvent that counts.
+/// The members of a CloudEvent that are used.
 #[derive(Deserialize)]
 struct Event {
     data: Change,
@@ -64,17 +64,17 @@ impl Message {
         &self.body
     }
 
-    /// Returns the context of the trace that the change continues, as W3C's `traceparent`.
+    /// Returns the context of the trace that the change is part of, as W3C's `traceparent`.
     pub fn traceparent(&self) -> Option<&str> {
         self.traceparent.as_deref()
     }
 
-    /// Returns the record that has changed, and the position of the change, or why it cannot be read.
+    /// Returns the record that changed and the position of the change, or why the message cannot be read.
     pub fn change(&self) -> Result<(Address, u64), String> {
         let notification: Result<Notification, _> = serde_json::from_str(&self.body);
         let text = notification.as_ref().map_or(self.body.as_str(), |notification| notification.message.as_str());
         let Event { data } =
-            serde_json::from_str(text).map_err(|error| format!("the message is no change of the feed: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("the message is not a change of the feed: {error}"))?;
         let address = Address::parse(&data.address).map_err(|error| error.to_string())?;
         match data.position {
             0 => Err("the message has the position 0, which no change has".to_owned()),

@@ -24,17 +24,17 @@ const MAX_LIMIT: usize = 1000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// How many at most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<u64>,
-    /// Only addresses that begin with this: `tenant/a/`. To be sent with every page.
+    /// Only addresses that begin with this: `tenant/a/`. Send it with every page.
     #[param(max_length = 1000, example = "tenant/a/")]
     prefix: Option<String>,
-    /// Where the last page ended.
+    /// The `cursor` of the previous page, to continue after it.
     cursor: Option<String>,
     /// The answer must include the change at this position of the feed.
     min_position: Option<u64>,
-    /// How many seconds to wait for that.
+    /// How many seconds to wait until the answer is that fresh.
     #[param(minimum = 0, maximum = 20, default = 0)]
     wait: Option<u64>,
 }
@@ -53,7 +53,7 @@ struct SnapshotPage {
 
 /// Get a snapshot
 ///
-/// Every record that existed throughout is in exactly one page, as it stood when that page was read.
+/// Every record that exists throughout the scan is on exactly one page, as it was when that page was read.
 #[utoipa::path(
     get,
     path = "/v1/snapshot",
@@ -83,7 +83,7 @@ async fn snapshot_get(
         prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix)) && caller.sees(address)
     };
     let mut found = names.snapshot(limit, after.as_ref(), &visible).await?;
-    // A page on which the caller may see nothing is passed over: a cursor of ours names a record that was shown.
+    // A page without visible records is skipped, since a cursor of this route names a record that was shown.
     while found.items.is_empty() && found.cursor.is_some() {
         after = found.cursor;
         found = names.snapshot(limit, after.as_ref(), &visible).await?;

@@ -16,8 +16,8 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRec
 
 /// Change the status of a record
 ///
-/// `expected` names the stored `v`, and its state or payload where they matter. The new payload replaces the old one,
-/// but for a lease, which is taken and given back elsewhere.
+/// `expected` names the stored `v`, and optionally the state or payload. The new payload replaces the old one, except for
+/// a lease, which has operations of its own.
 #[utoipa::path(
     put,
     path = "/v1/statuses/{*address}",

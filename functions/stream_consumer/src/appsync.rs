@@ -1,5 +1,5 @@
-//! Publishing to AppSync, which passes on to its subscribers. What is published is a hint: one that is lost is counted, and never
-//! published again, since readers look at the feed. So it neither holds the feed up nor fails it.
+//! Publishes hints to AppSync, which passes them on to its subscribers. A hint that is lost is counted and never published again,
+//! since readers read the feed. So publishing neither delays the feed nor makes it fail.
 
 use std::{
     fmt,
@@ -14,31 +14,31 @@ use nameservice_model::BoxError;
 use nameservice_signer::Signer;
 use tokio::time::{Instant, timeout_at};
 
-/// The service that publications are signed for.
+/// The service that requests are signed for.
 const SERVICE: &str = "appsync";
-/// How long the hints of a batch may take, together: the next batch waits for them.
+/// How long the hints of a batch may take in total: the next batch waits for them.
 const TIME: Duration = Duration::from_secs(1);
-/// How long nothing is published after a batch whose time was over.
+/// How long nothing is published after a batch that ran out of time.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How many hints are on their way at the same time.
+/// How many hints are in flight at the same time.
 const TOGETHER: usize = 32;
 /// How much of an error's text is kept.
 const MAX_REASON_CHARS: usize = 300;
 
-/// Why a hint was not published, or is not known to be.
+/// Why a hint was not published, or may not have been.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HintError {
     /// The URL cannot be used.
-    #[error("`{0}` is no URL to publish at: name one such as https://HOST/event or https://HOST/graphql")]
+    #[error("`{0}` is not a URL to publish at: name one such as https://HOST/event or https://HOST/graphql")]
     Invalid(String),
-    /// There are no credentials to sign with, or what is sent cannot be.
+    /// There are no credentials to sign with, or the request cannot be signed.
     #[error("the request to AppSync cannot be signed")]
     Unsigned(#[source] BoxError),
     /// No answer came.
     #[error("AppSync did not answer")]
     NoAnswer(#[source] BoxError),
-    /// It has not taken the hint.
+    /// It has rejected the hint.
     #[error("AppSync answered {status}: {reason}")]
     Answered {
         /// The status.
@@ -46,7 +46,7 @@ pub enum HintError {
         /// What it says.
         reason: String,
     },
-    /// The time of the batch was over.
+    /// The batch ran out of time.
     #[error("AppSync took longer than {} s for a batch: nothing is published for {} s", TIME.as_secs(), SILENCE.as_secs())]
     OutOfTime,
     /// A batch before this one ran out of time.
@@ -54,18 +54,18 @@ pub enum HintError {
     Silent,
 }
 
-/// What came of the hints of a batch.
+/// The result of publishing the hints of a batch.
 #[derive(Debug, Default)]
 pub struct Hints {
     /// How many there were.
     pub of: usize,
-    /// How many of them were not published, or are not known to be.
+    /// How many of them were not published, or may not have been.
     pub lost: usize,
-    /// Why the first of those was not; present where any was.
+    /// Why the first of those was not published; present if any was lost.
     pub error: Option<HintError>,
 }
 
-/// An endpoint of AppSync. Clones share its silence.
+/// An endpoint of AppSync. Clones share its state, so all of them are silent after a batch that ran out of time.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     http: reqwest::Client,
@@ -87,7 +87,7 @@ pub(crate) fn signer() -> Option<Signer> {
 
 /// Returns an HTTP client for publications.
 pub(crate) fn client() -> Result<reqwest::Client, HintError> {
-    // An error says that a provider is installed already.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .connect_timeout(TIME)
@@ -106,8 +106,8 @@ impl Endpoint {
         Ok(Self { http, url: uri, signer, silent_until: Arc::default() })
     }
 
-    /// Posts the bodies of each sequence in their order, and sequences beside each other, begun in their order. Takes a second at
-    /// most; where that was not enough, nothing is posted for half a minute. `is_taken` reads what a status does not say.
+    /// Posts the bodies of each sequence in order, and the sequences concurrently, begun in order. Takes at most a second; if that was
+    /// not enough, nothing is posted for half a minute. `is_taken` checks the body of a successful answer.
     pub(crate) async fn post(&self, sequences: Vec<Vec<Vec<u8>>>, is_taken: fn(&[u8]) -> bool) -> Hints {
         let of = sequences.iter().map(Vec::len).sum();
         let mut hints = Hints { of, lost: of, error: None };

@@ -25,7 +25,7 @@ impl DeadLetters for Feed {
     async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
         let (id, whole) = (delivery.event_id(), delivery.raw());
         match self.store_dead_letter(id, reason, &whole).await {
-            // JSON is larger than the images were in the table.
+            // As JSON, the images are larger than they were in the table.
             Err(Error::TooLarge) => Ok(self.store_dead_letter(id, reason, &shortened(whole, MAX_ROW_BYTES)).await?),
             kept => Ok(kept?),
         }
@@ -64,7 +64,7 @@ fn message(reason: &str, record: Value) -> String {
     json!({"reason": reason, "record": shortened(record, MAX_MESSAGE_BYTES - 8 * 1024)}).to_string()
 }
 
-/// Returns a record that is too large without its images: the stream has them for a day, and the table has the current item.
+/// Removes the images from a record that is too large: the stream has them for a day, and the table has the current item.
 fn shortened(mut record: Value, max_bytes: usize) -> Value {
     if let Some(Value::Object(change)) = record.get_mut("dynamodb") {
         change.retain(|name, _| !matches!(name.as_str(), "OldImage" | "NewImage"));

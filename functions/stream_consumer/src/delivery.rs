@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const MAX_REASON_CHARS: usize = 500;
 
-/// What an error says beside the value that it quotes: a reason is logged, and the value may be a secret.
+/// Returns the text of an error without the value that it quotes: the text is logged, and the value may be a secret.
 fn unquoted(error: &str) -> String {
     const EXPECTED: &str = "expected ";
     let told = match error.rfind(EXPECTED) {
@@ -89,7 +89,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the call that wrote it, where that has left its id.
+    /// Returns the call that wrote it, if the record has its id.
     pub fn call(&self) -> Option<RequestId> {
         self.record()?.call()
     }

@@ -1,5 +1,5 @@
-//! The doorbell: a channel of AppSync Events for each record, for readers that wait. It is a hint. A ring that is lost is counted, and
-//! never delivered again: readers look at the feed after each connection, and a later ring makes up for it.
+//! The doorbell: a channel of AppSync Events for each record, for readers that wait. Rings are hints. One that is lost is counted and
+//! never delivered again: readers read the feed after each connection, and a later ring makes up for it.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ impl Doorbell {
         Self::new(&url, namespace, appsync::signer()).map(Some)
     }
 
-    /// Rings once for each record that changed, with its newest change. Takes a second at most; where that was not enough,
-    /// nothing rings for half a minute.
+    /// Rings once for each record that changed, with its newest change. Takes at most a second; if that was not enough, it
+    /// does not ring for half a minute.
     pub async fn ring(&self, changes: &[Change]) -> Hints {
         let mut newest: BTreeMap<&str, &Change> = BTreeMap::new();
         for change in changes {
@@ -80,7 +80,7 @@ fn is_taken(answer: &[u8]) -> bool {
     serde_json::from_slice::<Published>(answer).is_ok_and(|published| published.failed.is_empty())
 }
 
-/// Returns the text of an event, without the change where that is long.
+/// Returns the text of an event, without the change if that is long.
 fn event(change: &Change) -> String {
     let whole = json!(Ring { position: change.position, change: Some(Shape::from(change)) }).to_string();
     if whole.len() <= MAX_EVENT_BYTES {

@@ -1,4 +1,4 @@
-//! The kind of record that a change is about: only the meta item has it, and most changes are of other items.
+//! The kind of the record that a change is about: only the meta item has it, and most changes are of other items.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,8 +10,8 @@ use crate::{Delivery, Found};
 
 /// Returns the feed entries of the changes, each with the delivery it came from.
 ///
-/// Only ledgers have heads. For other changes the batch shows the kind where it holds a record of the meta item; the rest is
-/// read in one request. The feed knows the kind of a record that was purged meanwhile, perhaps to be created again as another
+/// Only ledgers have heads. For other changes, the batch shows the kind if it contains a stream record of the meta item; the rest
+/// is read in one request. The feed knows the kind of a record that was purged meanwhile, and perhaps created again as another
 /// kind. Changes of items without a meta item are left out: they belong to no record (docs/specification.md, Table).
 pub(crate) async fn identify(
     store: &Store,
@@ -63,7 +63,7 @@ pub(crate) async fn identify(
 const LEDGER: Identity = Identity { kind: RecordKind::Ledger, source_type: None };
 
 /// Returns whether the stored record is certainly the one that was changed, and not a later one of the same address: a record's
-/// items are deleted only with it, and none is older than it. Both times are whole seconds.
+/// items are only deleted with it, and none is older than the record. Both times are in whole seconds.
 fn is_of(known: &Known, difference: &Difference, delivery: &Delivery) -> bool {
     let written_at = delivery.record().map(|record| record.written_at);
     difference.kind != ChangeKind::Purged && known.created_at.is_none_or(|at| written_at.is_some_and(|by| at < by))
@@ -108,8 +108,8 @@ impl InBatch {
         Self(in_batch)
     }
 
-    /// Returns the record's kind when this delivery was written. The items of one transaction come in any order, so the meta
-    /// item of a creation may follow, and that of a purge may precede.
+    /// Returns the record's kind at the time of this delivery. The items of one transaction come in any order, so the meta item
+    /// of a creation may follow, and that of a purge may precede.
     fn at(&self, delivery: usize, difference: &Difference) -> Option<Identity> {
         let in_batch = self.0.get(&difference.address)?;
         let at = in_batch.partition_point(|(i, _)| *i <= delivery);

@@ -2,11 +2,11 @@
 //!
 //! A batch goes through four steps, each of which can be repeated together with those after it:
 //!
-//! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those behind them;
+//! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those after them;
 //! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
 //! 3. changes that are not in the feed yet are appended;
-//! 4. all changes are published, also those that an earlier delivery appended: it may have ended in between. Meanwhile a
-//!    [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`]: hints, which may be lost.
+//! 4. all changes are published, including those that an earlier delivery appended, since it may have ended in between.
+//!    Meanwhile a [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`]: hints, which may be lost.
 //!
 //! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
 //! changes of a record is their commit order (docs/specification.md, Change feed).
@@ -38,13 +38,13 @@ pub use doorbell::Doorbell;
 pub use subscriptions::Subscriptions;
 pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
 
-/// The ARN of the topic for changes. Without it they are only appended to the feed.
+/// The ARN of the topic for changes. Without it, changes are only appended to the feed.
 const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
-/// The URL to publish events at, for the doorbell. Without it nothing rings.
+/// The URL at which the doorbell publishes its events. Without it there is no doorbell.
 const DOORBELL: &str = "NAMESERVICE_DOORBELL_URL";
 /// The namespace of the doorbell's channels.
 const NAMESPACE: &str = "NAMESERVICE_DOORBELL_NAMESPACE";
-/// The URL of the GraphQL API to publish changes to, for its subscribers. Without it there are none.
+/// The URL of the GraphQL API to which changes are published for its subscribers. Without it there are no subscriptions.
 const GRAPHQL: &str = "NAMESERVICE_GRAPHQL_URL";
 /// The URL of the dead-letter queue. Without it dead letters are stored in the feed's table.
 const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
@@ -98,7 +98,7 @@ impl Consumer {
         self
     }
 
-    /// Sends dead letters elsewhere.
+    /// Sends dead letters there instead.
     #[must_use]
     pub fn with_dead_letters(mut self, dead_letters: Arc<dyn DeadLetters>) -> Self {
         self.dead_letters = dead_letters;
@@ -161,7 +161,7 @@ impl Consumer {
         (found, unreadable, batch.len())
     }
 
-    /// Rings for the records of the changes. What is lost is counted, and no failure of the batch.
+    /// Rings for the records of the changes. A lost ring is counted, and does not fail the batch.
     async fn ring(&self, changes: &[Change]) {
         let Some(doorbell) = &self.doorbell else { return };
         if let Some(lost) = lost("rings", &doorbell.ring(changes).await) {
@@ -169,7 +169,7 @@ impl Consumer {
         }
     }
 
-    /// Publishes the changes to subscribers. What is lost is counted, and no failure of the batch.
+    /// Publishes the changes to subscribers. A lost hint is counted, and does not fail the batch.
     async fn notify(&self, changes: &[Change]) {
         let Some(subscriptions) = &self.subscriptions else { return };
         if let Some(lost) = lost("changes for subscriptions", &subscriptions.publish(changes).await) {
@@ -177,7 +177,7 @@ impl Consumer {
         }
     }
 
-    /// Returns the number of published changes, where that is not all.
+    /// Publishes the changes to the topic. Returns the number of published changes if it is not all of them.
     async fn publish(&self, changes: &[Change], contexts: &[Option<String>]) -> Option<usize> {
         for (change, context) in changes.iter().zip(contexts) {
             tracing::debug!(position = change.position, traceparent = context.as_deref(), "in the feed");
@@ -186,22 +186,22 @@ impl Consumer {
         let NotPublished { published, source } = topic.publish_traced(changes, contexts).await.err()?;
         let (of, error) = (changes.len(), chain(source.as_ref()));
         tracing::error!(published, of, error, "changes were not published: they will be delivered again");
-        // Below the number of changes, whatever the topic reports.
+        // Less than the number of changes, whatever the topic reports.
         Some(published.min(changes.len() - 1))
     }
 }
 
-/// Returns how many hints were lost, where any was, and logs why.
+/// Returns how many hints were lost, if any, and logs why.
 fn lost(what: &'static str, Hints { of, lost, error }: &Hints) -> Option<u64> {
     if *lost == 0 {
         return None;
     }
     let error = error.as_ref().map(|error| chain(error));
-    tracing::warn!(lost, of, error, "{what} were lost: readers find them in the feed when they next look");
+    tracing::warn!(lost, of, error, "{what} were lost: readers find them in the feed at their next read");
     Some(*lost as u64)
 }
 
-/// Measures a batch: what of it is in the feed, and how old the oldest of that has become.
+/// Records the metrics of a batch: how much of it is in the feed, and the age of its oldest change.
 fn measure(changes: &[Change], unreadable: usize) {
     if unreadable > 0 {
         counter!("nameservice_feed_dead_letters_total").increment(unreadable as u64);
@@ -211,7 +211,7 @@ fn measure(changes: &[Change], unreadable: usize) {
     histogram!("nameservice_feed_batch_changes").record(changes.len() as f64);
     if let Some(oldest) = changes.iter().map(|change| change.occurred_at).min() {
         let lag = Timestamp::now().duration_since(oldest).as_secs_f64();
-        // Clocks differ.
+        // Not negative, even if clocks differ.
         histogram!("nameservice_feed_lag_seconds").record(lag.max(0.0));
     }
 }
@@ -240,8 +240,8 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
     match Doorbell::deployed() {
         Ok(Some(doorbell)) => consumer = consumer.with_doorbell(doorbell),
         Ok(None) => {}
-        // The feed goes on without it.
-        Err(error) => tracing::error!(error = chain(&error), "nothing rings"),
+        // The feed works without it.
+        Err(error) => tracing::error!(error = chain(&error), "the doorbell is off"),
     }
     match Subscriptions::deployed() {
         Ok(Some(subscriptions)) => consumer = consumer.with_subscriptions(subscriptions),
@@ -259,7 +259,7 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
 impl Consumer {
     /// Answers an event of the stream with the records that must be delivered again.
     ///
-    /// Records are parsed one by one, so that an unreadable one is one dead letter and not a failed batch.
+    /// Records are parsed one by one, so that an unreadable one becomes a dead letter and does not fail the batch.
     pub async fn handle(&self, event: Value) -> DynamoDbEventResponse {
         let records = match event {
             Value::Object(mut members) => members.remove("Records"),

@@ -1,5 +1,5 @@
-//! Subscriptions of GraphQL: AppSync passes on what a mutation returns, so each change is published by one. It is a hint, as a ring of the
-//! [`Doorbell`](crate::Doorbell) is: its position says what a reader has missed, and the feed has that.
+//! GraphQL subscriptions: AppSync passes on what a mutation returns, so each change is published by a mutation. Like a ring of the
+//! [`Doorbell`](crate::Doorbell), it is a hint: its position shows what a reader has missed, which is in the feed.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::{
     appsync::{self, Endpoint, HintError, Hints},
 };
 
-/// Subscribers get the members that the mutation asks for: all of them. One mutation a request, and under its own name: AppSync
-/// does not pass on what one returns under an alias (<https://github.com/aws-amplify/amplify-js/issues/3213>).
+/// Subscribers get the members that the mutation selects, so it selects all. There is one mutation per request, without an alias:
+/// AppSync does not pass on what a mutation returns under an alias (<https://github.com/aws-amplify/amplify-js/issues/3213>).
 const MUTATION: &str = "mutation Publish($change: ChangeInput!) { publishChange(change: $change) { \
     position address kind sourceType concern change watermark previous payload payloadOmitted occurredAt recordedAt } }";
 
@@ -38,7 +38,7 @@ struct ChangeInput {
     change: String,
     watermark: i64,
     previous: Option<i64>,
-    /// As text, which is how AppSync takes JSON.
+    /// As text, since AppSync takes JSON as text.
     payload: Option<String>,
     payload_omitted: bool,
     occurred_at: String,
@@ -73,13 +73,13 @@ impl Subscriptions {
         variable(GRAPHQL).map(|url| Self::new(&url, appsync::signer())).transpose()
     }
 
-    /// Publishes changes once each: those of a record in the order of their positions, each after the answer to the one before,
-    /// and records beside each other, so that a batch has time enough. Takes a second at most; where that was not enough, nothing
-    /// is published for half a minute.
+    /// Publishes each change once: the changes of a record in the order of their positions, each after the answer to the previous one;
+    /// different records concurrently, so that a batch has enough time. Takes at most a second; if that was not enough, nothing is
+    /// published for half a minute.
     pub async fn publish(&self, changes: &[Change]) -> Hints {
         let by_position: BTreeMap<u64, &Change> = changes
             .iter()
-            // Over GraphQL nobody sees the rows whose names are no addresses.
+            // Rows whose names are not valid addresses are never visible over GraphQL.
             .filter(|change| change.address.is_well_formed())
             .map(|change| (change.position, change))
             .collect();
@@ -108,7 +108,7 @@ fn is_taken(answer: &[u8]) -> bool {
 
 impl From<&Change> for ChangeInput {
     fn from(change: &Change) -> Self {
-        // The values of enums are the words of the wire in capitals.
+        // Enum values are the names of the wire in capitals.
         let value_of = |word: &str| word.to_ascii_uppercase();
         let shape = Shape::from(change);
         Self {

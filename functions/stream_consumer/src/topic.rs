@@ -18,17 +18,17 @@ pub trait Topic: Send + Sync {
     /// Publishes changes in order. Publishing a change again is harmless: it has the same id.
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished>;
 
-    /// Does the same, with the context of the trace that each change continues, as `traceparent`: one for each change, or none.
+    /// Does the same, with the context of the trace that each change is part of, as `traceparent`: one for each change, or none.
     async fn publish_traced(&self, changes: &[Change], _contexts: &[Option<String>]) -> Result<(), NotPublished> {
         self.publish(changes).await
     }
 }
 
-/// Not all changes were published.
+/// The error if not all changes were published.
 #[derive(Debug, thiserror::Error)]
 #[error("only {published} changes were published")]
 pub struct NotPublished {
-    /// How many were, from the first.
+    /// How many were published, counted from the first.
     pub published: usize,
     /// Why the next one was not.
     #[source]

@@ -43,7 +43,7 @@ async fn transaction_commit(
     }
     let mut outcome = store.commit(caller.call(), &transaction).await?;
     if let Committed::Rejected(outcomes) = &mut outcome {
-        // A check asks for less than a push: what it shows of a config is what its caller may read.
+        // A check requires a lesser scope than a push, so a config that it shows is redacted for callers who may not see secrets.
         for (operation, outcome) in transaction.operations().iter().zip(outcomes) {
             if let OperationOutcome::Conflict { actual: Some(ConcernState::Config(config)) } = outcome
                 && let Some(payload) = config.payload.as_mut().filter(|_| !caller.sees_secrets(&operation.address))
@@ -55,7 +55,7 @@ async fn transaction_commit(
     TransactionAnswer::from_outcome(outcome).map(Json).map_err(|results| Problem::transaction_rejected(&results))
 }
 
-/// What an operation needs: those of their own routes.
+/// Returns the scope that an operation requires: that of its own route.
 fn needed(operation: &Operation) -> Scope {
     match &operation.action {
         OperationKind::PushIndex(push) if push.allows_equal() => Scope::Admin,

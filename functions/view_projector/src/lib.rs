@@ -1,9 +1,9 @@
 //! The projector of the read model of records: the feed → rows in a table.
 //!
-//! Its invocation is a doorbell. What it is invoked with (messages of the topic, through a queue) is not looked at: it reads
-//! the feed from the checkpoint of the rows to the end, so that rows follow the feed's order and miss nothing, whichever messages came
-//! late, twice or not at all. A failed invocation leaves its messages in the queue, which ring again; two at the same time
-//! do the same work.
+//! An invocation is only a doorbell. Its event (messages of the topic, through a queue) is ignored: the projector reads the feed
+//! from the checkpoint of the rows to the end, so that rows follow the feed's order and miss nothing, even if messages came late,
+//! twice or not at all. A failed invocation leaves its messages in the queue, which invokes it again; two concurrent ones do the
+//! same work.
 
 use std::{
     sync::Arc,
@@ -25,10 +25,10 @@ use tokio::time::Instant;
 
 /// Names the table of the rows.
 const VIEW_TABLE: &str = "NAMESERVICE_VIEW_TABLE";
-/// What is left of an invocation for its answer.
+/// The part of an invocation that is reserved for its answer.
 const BEFORE_THE_END: Duration = Duration::from_secs(10);
 
-/// Returns the projector of a store's records, as far as its feed has come, into a view.
+/// Returns the projector of a store's records into a view, which follows the feed.
 pub fn projector(store: Store, feed: Feed, view: View) -> Projector<Records> {
     Projector::new(Records, Arc::new(store), Arc::new(feed), Arc::new(TableRows::new(view)))
 }
@@ -50,8 +50,8 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
     .await
 }
 
-/// Takes what follows the checkpoint, until the end of the feed or this time. What is left then is an error: whoever invoked
-/// it does so again.
+/// Processes what follows the checkpoint, until the end of the feed or this time. If anything is left then, that is an error, so
+/// that the function is invoked again.
 pub async fn project(projector: &Projector<Records>, until: Instant) -> Result<Progress> {
     let progress = projector.catch_up(Some(until)).await?;
     let Progress { position, changes, rows, rebuilt, is_complete } = progress;

@@ -1,5 +1,5 @@
-# Every option of the module but provisioned capacity and a VPC, with which most deployments have nothing to gain: a customer-managed
-# key, a domain name, traces, alarms that reach somebody, tokens of an issuer.
+# Every option of the module except provisioned capacity and a VPC, from which most deployments gain nothing: a customer-managed key, a
+# domain name, traces, alarms with a recipient, tokens of an issuer.
 
 terraform {
   required_version = ">= 1.9"
@@ -38,7 +38,7 @@ module "nameservice" {
   cors_allow_origins  = var.cors_allow_origins
 }
 
-# Tables, topic, queue and logs are encrypted with it. Without it nobody can read them: it has a waiting period of thirty days.
+# Tables, topic, queue and logs are encrypted with this key, and cannot be read without it: its deletion takes thirty days.
 resource "aws_kms_key" "nameservice" {
   description             = "Tables, topic, queue and logs of ${var.name}."
   enable_key_rotation     = true
@@ -77,7 +77,7 @@ resource "aws_kms_key" "nameservice" {
         }
       },
       {
-        # CloudWatch's alarms publish to the operators' topic.
+        # CloudWatch alarms publish to the operators' topic.
         Sid       = "Alarms"
         Effect    = "Allow"
         Principal = { Service = "cloudwatch.amazonaws.com" }

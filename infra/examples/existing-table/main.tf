@@ -1,4 +1,5 @@
-# Beside a table that belongs to others, such as the configuration of Fluree's servers: the module makes everything but the table.
+# The service over a table that is managed elsewhere, such as by the configuration of Fluree's servers: the module creates everything
+# but the table.
 
 terraform {
   required_version = ">= 1.9"

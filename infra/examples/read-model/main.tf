@@ -1,4 +1,4 @@
-# A read model of one's own beside the nameservice: its table, and the roles of what writes and reads it.
+# A custom read model beside the nameservice: its table, and the roles of the programs that write and read it.
 
 terraform {
   required_version = ">= 1.9"
@@ -14,7 +14,7 @@ terraform {
 # The region comes from AWS_REGION or the profile.
 provider "aws" {}
 
-# How many commits each ledger has, by tenant: the rows of shared/nameservice/examples/projection.rs.
+# The number of commits of each ledger, by tenant: the rows of shared/nameservice/examples/projection.rs.
 module "commits" {
   source = "../../modules/read-model"
 
@@ -37,7 +37,7 @@ resource "aws_iam_role_policy" "projector" {
   policy = module.commits.writer_policy
 }
 
-# The program that answers from its rows.
+# The program that reads the rows.
 resource "aws_iam_role" "reader" {
   name               = "acme-commits-reader"
   assume_role_policy = local.assumed_by_functions

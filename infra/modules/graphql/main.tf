@@ -4,10 +4,10 @@ locals {
   lists = toset(["indexDue", "recordsByHolder", "recordsByKind", "recordsBySourceType", "recordsByState"])
 }
 
-# Callers sign their requests, and may read every row and every change: there are no addresses to restrict a role to. Those with tokens use the
-# API of the nameservice.
+# Callers sign their requests, and may read every row and every change: a role cannot be restricted to addresses. Callers with tokens use
+# the API of the nameservice.
 resource "aws_appsync_graphql_api" "this" {
-  #checkov:skip=CKV2_AWS_33:A web application firewall is its owner's to attach.
+  #checkov:skip=CKV2_AWS_33:A web application firewall is for the owner to attach.
   name                 = "${var.name}-views"
   authentication_type  = "AWS_IAM"
   schema               = file("${path.module}/${var.subscriptions == null ? "schema" : "changes"}.graphql")
@@ -51,7 +51,7 @@ resource "aws_appsync_resolver" "list" {
   }
 }
 
-# What the lists need: Query, of the indexes alone.
+# The lists only need Query, on the indexes.
 resource "aws_iam_role" "views" {
   name               = "${var.name}-graphql-views"
   assume_role_policy = local.assumed_by_appsync

@@ -1,8 +1,8 @@
-# Subscriptions to changes, where `subscriptions` is set: the consumer of the table's stream publishes each change by a mutation, which
-# AppSync passes on to those who wait for it. There is nothing behind the two fields.
+# Subscriptions to changes, if `subscriptions` is set: the consumer of the table's stream publishes each change by a mutation, which
+# AppSync passes on to subscribers. The two fields have no data source.
 locals {
   published = var.subscriptions == null ? {} : {
-    # Whatever a policy of IAM allows: changes come from the sessions of the consumer's role.
+    # Whatever an IAM policy allows, changes are only accepted from sessions of the consumer's role.
     "Mutation.publishChange" = templatefile("${path.module}/resolvers/publish.js", {
       publisher = replace(var.subscriptions.publisher_role_arn, "/^arn:([^:]+):iam::([0-9]+):role/(.*/)?([^/]+)$/", "arn:$1:sts::$2:assumed-role/$4/")
     })

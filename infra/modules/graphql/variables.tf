@@ -38,7 +38,7 @@ variable "subscriptions" {
 }
 
 variable "kms_key_arn" {
-  description = "Key of the table of the read model, where it has one; logs are encrypted with it, too."
+  description = "KMS key of the table of the read model, if it has one; logs are encrypted with it, too."
   type        = string
   default     = null
 }

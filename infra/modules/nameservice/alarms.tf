@@ -51,7 +51,7 @@ locals {
         threshold   = var.alarm_thresholds.function_p99_ms
       }
     },
-    # Nobody waits for the answers of these: an error is all that is seen of them.
+    # No caller waits for these functions, so their errors are only seen here.
     {
       for name in ["feed_archive", "search_sink", "view_projector"] : "${name}-errors" => {
         description = "${name} fails: its log has the reason. It continues where it was as soon as it can."
@@ -98,7 +98,7 @@ locals {
         threshold   = var.alarm_thresholds.server_errors
       }
     },
-    # Of the functions' own metrics: docs/metrics.md.
+    # From the functions' own metrics: docs/metrics.md.
     {
       for name, alarm in {
         outcomes-unknown = { outcome = "outcome_unknown", threshold = var.alarm_thresholds.outcomes_unknown, description = "Writes were answered with outcome-unknown: replies of DynamoDB were lost, and others have written since. Their callers read, or repeat with the same key." }

@@ -1,7 +1,7 @@
 locals {
   by_token = var.authorization == "JWT"
 
-  # The scopes of which a route's caller must have one. The gateway knows no order of scopes, so each lists those above it.
+  # The scopes, one of which a route's caller must have. The gateway does not order scopes, so each lists those that include it.
   scopes = {
     read  = ["nameservice:read", "nameservice:write", "nameservice:admin"]
     write = ["nameservice:write", "nameservice:admin"]
@@ -18,7 +18,7 @@ resource "aws_apigatewayv2_api" "this" {
   protocol_type = "HTTP"
   tags          = local.tags
 
-  # Callers use the domain alone, so that what stands in front of it cannot be passed by.
+  # Callers must use the domain, so that what is in front of it cannot be bypassed.
   disable_execute_api_endpoint = try(var.domain.only, false)
 
   dynamic "cors_configuration" {

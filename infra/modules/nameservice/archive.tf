@@ -1,9 +1,9 @@
-# The archive of the feed, where `archive` is set: what invokes the function that writes it. A schedule, and not the topic: an archive
-# has to be ahead of the feed's retention, and an object for each burst of changes would be many small ones. The function reads
-# the feed itself, so an invocation that failed is made up for by the next.
+# The archive of the feed, if `archive` is set: the schedule that invokes the function that writes it. The topic does not invoke it: an
+# archive only has to be ahead of the feed's retention, and an object for each burst of changes would mean many small ones. The
+# function reads the feed itself, so the next invocation makes up for a failed one.
 
 locals {
-  # What the keys of its objects begin with.
+  # The prefix of the keys of its objects.
   archive_folder = try(join("/", compact([var.archive.prefix, "changes/"])), "")
 }
 

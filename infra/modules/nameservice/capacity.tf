@@ -4,7 +4,7 @@
 locals {
   billing_mode = var.provisioned_capacity == null ? "PAY_PER_REQUEST" : "PROVISIONED"
 
-  # What a table starts with, and what its indexes have. Null on demand.
+  # The initial capacity of a table, and the capacity of its indexes. Null on demand.
   capacity = {
     table = {
       read        = try(var.provisioned_capacity.table.read_min, null)

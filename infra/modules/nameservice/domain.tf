@@ -1,4 +1,4 @@
-# A domain name of the API's own, in front of the address that the gateway assigns.
+# A custom domain name for the API, in front of the address that the gateway assigns.
 
 resource "aws_apigatewayv2_domain_name" "this" {
   count = var.domain == null ? 0 : 1

@@ -1,5 +1,5 @@
-# The doorbell of the change feed, where `event_channels` is set: an AppSync Events API with a channel for each record, to which
-# stream_consumer publishes. Channels are made by being used. Publishers and subscribers sign their requests.
+# The doorbell of the change feed, if `event_channels` is set: an AppSync Events API with a channel for each record, to which
+# stream_consumer publishes. Channels need not be created. Publishers and subscribers sign their requests.
 resource "aws_appsync_api" "events" {
   count = var.event_channels == null ? 0 : 1
 

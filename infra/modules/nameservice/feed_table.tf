@@ -20,7 +20,7 @@ resource "aws_dynamodb_table" "feed" {
     type = "S"
   }
 
-  # Set by the consumer: seven days by default, and two at least for histories, which also show what was appended already.
+  # Set by the consumer: seven days by default, and at least two for histories, which also show what has already been appended.
   ttl {
     attribute_name = "ttl"
     enabled        = true

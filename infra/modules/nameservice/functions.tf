@@ -156,7 +156,7 @@ locals {
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
-      # It may look through 20 objects of the archive.
+      # It may scan 20 objects of the archive.
       timeout = 29
     }
 
@@ -329,7 +329,7 @@ locals {
     }
   }
 
-  # What can be left out of a deployment, and whether it is in this one.
+  # The optional parts of a deployment, and whether this one has them.
   options = {
     read_model = var.read_model
     archive    = var.archive != null

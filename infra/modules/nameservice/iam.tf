@@ -1,7 +1,7 @@
 # One role per function, with only the actions of its entry in local.functions, and its own log group.
 
 locals {
-  # Which of local.resources this deployment has; what belongs to an option that is off is null.
+  # The entries of local.resources that this deployment has; those of an option that is off are null.
   allowed = {
     for resource in keys(local.resources) : resource => lookup({
       views               = var.read_model
@@ -53,8 +53,8 @@ resource "aws_iam_role_policy" "this" {
         Action   = actions
         Resource = local.resources[resource]
       } if local.allowed[resource]],
-      # What the options need; local.functions lists what the operations need.
-      # A search reads nothing that is encrypted with the key.
+      # The permissions that options need; local.functions lists those of the operations.
+      # A search reads no data that is encrypted with the key.
       var.kms_key_arn == null || length(setsubtract(keys(each.value.actions), ["search"])) == 0 ? [] : [{
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
@@ -63,7 +63,7 @@ resource "aws_iam_role_policy" "this" {
           StringEquals = { "kms:ViaService" = [for service in ["dynamodb", "sns", "sqs"] : "${service}.${local.region}.amazonaws.com"] }
         }
       }],
-      # Neither service knows resources for these actions.
+      # Neither service supports resources for these actions.
       !var.x_ray ? [] : [{
         Effect   = "Allow"
         Action   = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]

@@ -14,7 +14,7 @@ resource "aws_vpc_endpoint" "dynamodb" {
   route_table_ids   = local.endpoints.route_table_ids
   tags              = merge(local.tags, { Name = "${var.name}-dynamodb" })
 
-  # Only this deployment's tables can be reached through it, unless others use it too.
+  # Only this deployment's tables can be reached through this endpoint, unless others use it too.
   policy = local.endpoints.shared ? null : jsonencode({
     Version = "2012-10-17"
     Statement = [{
@@ -36,7 +36,7 @@ resource "aws_vpc_endpoint" "s3" {
   route_table_ids   = local.endpoints.route_table_ids
   tags              = merge(local.tags, { Name = "${var.name}-s3" })
 
-  # Only the archive can be reached through it, unless others use it too.
+  # Only the archive can be reached through this endpoint, unless others use it too.
   policy = local.endpoints.shared ? null : jsonencode({
     Version = "2012-10-17"
     Statement = [{

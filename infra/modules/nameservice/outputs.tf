@@ -50,7 +50,7 @@ output "event_subscriber_policy" {
 }
 
 output "search_queue_url" {
-  description = "URL of the queue that `search_sink` takes, or null without `search`: where its dead letters are replayed to."
+  description = "URL of the queue that `search_sink` reads, or null without `search`. Its dead letters are replayed there."
   value       = one(aws_sqs_queue.search[*].id)
 }
 
@@ -60,7 +60,7 @@ output "search_dead_letter_queue_url" {
 }
 
 output "dead_letter_queue_url" {
-  description = "SQS queue that keeps stream records which could not be read for 14 days."
+  description = "SQS queue that keeps, for 14 days, stream records that could not be read."
   value       = aws_sqs_queue.dead_letters.id
 }
 

@@ -1,9 +1,9 @@
-# The read model of records, where `read_model` is on: its table, and what invokes its projector.
+# The read model of records, if `read_model` is on: its table, and the queue that invokes its projector.
 module "views" {
   source = "../read-model"
   count  = var.read_model ? 1 : 0
 
-  # On demand, also where the others are provisioned: a rebuild writes all rows at once, and nothing for weeks.
+  # On demand, even if the other tables are provisioned: a rebuild writes all rows at once, and then nothing for weeks.
   name                    = "${local.table.name}-views"
   kms_key_arn             = var.kms_key_arn
   recovery_period_in_days = var.recovery_period_in_days
@@ -15,26 +15,26 @@ module "views" {
     indexes = {
       by-kind  = { partition_key = "kind", sort_key = "address" }
       by-state = { partition_key = "state", sort_key = "address" }
-      # Graph sources alone.
+      # Only graph sources.
       by-type = { partition_key = "source_type", sort_key = "address" }
-      # Records with a lease alone.
+      # Only records with a lease.
       by-holder = { partition_key = "holder", sort_key = "address" }
-      # Records whose index is behind alone.
+      # Only records whose index is behind.
       by-due = { partition_key = "due", sort_key = "address" }
     }
-    # What remains of removed rows, for a day.
+    # The tombstones of removed rows expire after a day.
     ttl = "ttl"
   }
 }
 
-# The table of a deployment that exists is kept.
+# The table of an existing deployment is kept.
 moved {
   from = aws_dynamodb_table.views[0]
   to   = module.views[0].aws_dynamodb_table.this
 }
 
-# The doorbell of the projector. It reads changes from the feed, in order, and not from the messages: one that is lost or late
-# is made up for by the next, so there are no dead letters, and a message that failed for a day may go.
+# The doorbell of the projector. The projector reads changes from the feed, in order, and not from the messages: the next message
+# makes up for one that is lost or late, so there are no dead letters, and a message that failed for a day may expire.
 resource "aws_sqs_queue" "doorbell" {
   count = var.read_model ? 1 : 0
 
@@ -76,10 +76,10 @@ resource "aws_lambda_event_source_mapping" "doorbell" {
   event_source_arn = aws_sqs_queue.doorbell[0].arn
   function_name    = aws_lambda_function.this["view_projector"].arn
   batch_size       = 1000
-  # One invocation takes everything that is in the feed: messages of a second ring once.
+  # One invocation processes everything that is in the feed, so the messages of a second are batched.
   maximum_batching_window_in_seconds = 1
 
-  # Two at the same time do the same work.
+  # Concurrent invocations would do the same work.
   scaling_config {
     maximum_concurrency = 2
   }

@@ -1,5 +1,5 @@
-# The search over OpenSearch, where `search` is set: the queue between the topic and the sink that writes documents. Unlike the doorbell of
-# the read model, messages are looked at one by one: each has its outcome, and those that the index cannot take come again.
+# The search over OpenSearch, if `search` is set: the queue between the topic and the sink that writes documents. Unlike for the read
+# model, the messages matter: each has its own outcome, and those that the index cannot accept are delivered again.
 resource "aws_sqs_queue" "search" {
   count = var.search == null ? 0 : 1
 
@@ -10,7 +10,7 @@ resource "aws_sqs_queue" "search" {
   kms_master_key_id          = var.kms_key_arn
   tags                       = local.tags
 
-  # What fails for two hours. `nameservice deadletters replay` sends it here again.
+  # Messages that fail for two hours become dead letters. `nameservice deadletters replay` sends them here again.
   redrive_policy = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.search_dead_letters[0].arn
     maxReceiveCount     = 20
@@ -50,7 +50,7 @@ resource "aws_sns_topic_subscription" "search" {
   topic_arn = aws_sns_topic.changes.arn
   protocol  = "sqs"
   endpoint  = aws_sqs_queue.search[0].arn
-  # Heads and indexes are in no document.
+  # Heads and indexes are not in documents.
   filter_policy        = jsonencode({ concern = ["config", "meta", "status"] })
   raw_message_delivery = true
 }

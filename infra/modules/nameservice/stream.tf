@@ -5,7 +5,7 @@ resource "aws_lambda_event_source_mapping" "changes" {
   starting_position = "TRIM_HORIZON"
   # The feed is one sequence: parallel batches of a shard would only contend for its counter.
   parallelization_factor = 1
-  # As many changes as fit a transaction.
+  # As many changes as fit one transaction.
   batch_size = 98
 
   # The consumer moves records that it cannot read to the dead-letter queue, so every other failure is worth a retry for as

@@ -87,13 +87,13 @@ resource "aws_dynamodb_table" "this" {
   tags = local.tags
 
   lifecycle {
-    # Set by autoscaling. On demand there is neither.
+    # Set by autoscaling. On demand there are none.
     ignore_changes = [read_capacity, write_capacity]
   }
 }
 
 locals {
-  # The table, made here or by others.
+  # The table, created here or elsewhere.
   table = {
     name       = var.existing_table == null ? aws_dynamodb_table.this[0].name : var.existing_table.name
     arn        = var.existing_table == null ? aws_dynamodb_table.this[0].arn : var.existing_table.arn

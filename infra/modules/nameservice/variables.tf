@@ -137,7 +137,7 @@ variable "feed_retention_in_days" {
 }
 
 variable "read_model" {
-  description = "Whether to keep the read model of records: the table `<table_name>-views`, and the function that keeps it up with the feed."
+  description = "Whether to keep the read model of records: the table `<table_name>-views`, and the function that keeps it up to date with the feed."
   type        = bool
   default     = false
   nullable    = false
@@ -203,7 +203,7 @@ variable "archive" {
 # --- functions ---
 
 variable "artifacts" {
-  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it, or the prefix of these keys in `artifacts_bucket`, such as `nameservice/1.4.0`. Set another release's to roll back."
+  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it, or the prefix of these keys in `artifacts_bucket`, such as `nameservice/1.4.0`. To roll back, set those of an earlier release."
   type        = string
   nullable    = false
 
@@ -448,7 +448,7 @@ variable "alarm_thresholds" {
     - `conditional_check_failures`: failed conditions in five minutes. Every conflict is one: normal in small numbers.
     - `store_latency_ms`: average latency of DynamoDB over five minutes.
     - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
-    - `iterator_age_ms`: lag of the change feed behind the table, of the records that are read and of the changes that are appended. The stream keeps records for 24 hours.
+    - `iterator_age_ms`: lag of the change feed behind the table, for stream records that are read and for changes that are appended. The stream keeps records for 24 hours.
     - `server_errors`: 5xx responses in five minutes.
     - `lease_losses`: requests in five minutes whose lease another holder had taken over.
     - `outcomes_unknown`: writes in five minutes that may or may not have been applied.

@@ -79,7 +79,7 @@ resource "aws_dynamodb_table" "this" {
   tags = var.tags
 
   lifecycle {
-    # Set by autoscaling. On demand there is neither.
+    # Set by autoscaling. On demand there are none.
     ignore_changes = [read_capacity, write_capacity]
   }
 }

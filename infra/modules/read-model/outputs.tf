@@ -19,7 +19,7 @@ output "index_arns" {
 }
 
 output "writer_policy" {
-  description = "IAM policy, as JSON, of the role that keeps the rows: what a projector over `TableRows` does."
+  description = "IAM policy, as JSON, of the role that writes the rows: the requests of a projector over `TableRows`."
   value       = jsonencode({ Version = "2012-10-17", Statement = local.writer_statements })
 }
 

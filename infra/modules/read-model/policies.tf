@@ -1,4 +1,4 @@
-# What a projector over `TableRows` and a reader of its rows send to DynamoDB. tests/infra records both at the wire, and compares.
+# The requests that a projector over `TableRows` and a reader of its rows send to DynamoDB. tests/infra records both and compares.
 locals {
   writer_actions = ["dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"]
   # One row by its key, and the pages of an index.

@@ -49,7 +49,7 @@ pub struct Record {
     pub branch: String,
     /// Soft-deleted.
     pub retracted: bool,
-    /// Present and true where it cannot be retracted, purged or reset.
+    /// Present and true if the record cannot be retracted, purged or reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub protected: bool,
@@ -87,7 +87,7 @@ pub struct Record {
     pub config: Option<Config>,
 }
 
-/// What a list shows of a record without reading it.
+/// A record in a list, without its concerns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Summary {
@@ -113,7 +113,7 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Listed {
-    /// `view=full`. First, because a record has all the members of a summary.
+    /// `view=full`. The first variant, because they are tried in order and a record has all the members of a summary.
     Full(Box<Record>),
     /// `view=summary`
     Summary(Summary),
@@ -139,9 +139,9 @@ pub struct Index {
     pub id: Option<String>,
     /// The `t` that it covers; 0 while there is none.
     pub t: i64,
-    /// How often this `t` was indexed again.
+    /// How many times this `t` was indexed again.
     pub rev: i64,
-    /// The named graphs that are indexed by themselves; null for one that has no index yet.
+    /// The named graphs with an index of their own; null for one that has none yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::map_of_nullable::<GraphIndex>))]
     pub graphs: BTreeMap<String, Option<GraphIndex>>,
@@ -155,7 +155,7 @@ pub struct GraphIndex {
     pub id: String,
     /// The `t` that it covers.
     pub t: i64,
-    /// How often this `t` was indexed again.
+    /// How many times this `t` was indexed again.
     pub rev: i64,
 }
 
@@ -181,14 +181,14 @@ pub struct Config {
     pub payload: Option<Value>,
 }
 
-/// What a push has done.
+/// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PushStatus {
     /// The value is stored.
     Updated,
-    /// Nothing was written: what is there is as new or newer.
+    /// Nothing was written: the stored value is as new or newer.
     Stale,
 }
 
@@ -200,7 +200,7 @@ pub struct PushAnswer<T> {
     pub status: PushStatus,
     /// The value that is stored now.
     pub value: T,
-    /// It was stored before this request came.
+    /// Whether the value was already stored when this request arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }
@@ -252,11 +252,11 @@ pub struct Hit {
     pub state: String,
     /// Where the words were found.
     pub matched: Vec<SearchField>,
-    /// How well it fits; 0 fits best.
+    /// How well it matches; 0 is the best match.
     pub rank: u16,
 }
 
-/// A page of a search, the best first.
+/// A page of search results, best first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Hits {
@@ -332,7 +332,7 @@ impl From<&model::Record> for Record {
 }
 
 impl Record {
-    /// Leaves out the concerns that are not among these.
+    /// Keeps only these concerns.
     pub fn only(mut self, concerns: &[ConcernKind]) -> Self {
         let drop = |kind| !concerns.contains(&kind);
         if drop(ConcernKind::Head) {
@@ -438,7 +438,7 @@ pub struct Branches {
     pub cursor: Option<String>,
 }
 
-/// What is left of a branch's source.
+/// The result of dropping a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BranchDropped {
@@ -452,11 +452,11 @@ pub struct BranchDropped {
 pub struct Protection {
     /// `name:branch`.
     pub address: String,
-    /// It cannot be retracted, purged or reset.
+    /// Whether the record is protected from retraction, purge and reset.
     pub protected: bool,
 }
 
-/// What a backend can do. What it cannot do is answered 501 `unsupported`, naming the capability.
+/// The capabilities of a backend. A request that needs one it lacks is answered with 501 `unsupported`, naming it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Capabilities {
@@ -464,7 +464,7 @@ pub struct Capabilities {
     pub leases: bool,
     /// Index pushes that are valid only under a lease.
     pub leased_index_pushes: bool,
-    /// References are counted and enforced in one step with the write that makes or removes them; otherwise they are
+    /// References are counted and enforced atomically with the write that adds or removes them; otherwise they are
     /// checked before it.
     pub atomic_references: bool,
     /// Transactions over several records.

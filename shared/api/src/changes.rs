@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Kind, time::time_text};
 
-/// What of a record has changed: the record itself, or one of its concerns.
+/// The part of a record that changed: the record itself, or one of its concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -23,16 +23,16 @@ pub enum ChangedPart {
     Config,
 }
 
-/// How it has changed.
+/// How it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// There was nothing born, and now there is.
+    /// A value was stored where there was none, or an unborn one.
     Created,
-    /// A newer value took the place of the one before.
+    /// A newer value replaced the previous one.
     Updated,
-    /// An administrator has put it back.
+    /// An administrator reset it.
     Reset,
     /// The record was soft-deleted.
     Retracted,
@@ -59,21 +59,22 @@ pub struct Change {
     /// The type of a graph source, such as `f:Bm25Index`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_type: Option<String>,
-    /// What of the record has changed.
+    /// The part of the record that changed.
     pub concern: ChangedPart,
-    /// How.
+    /// How it changed.
     pub change: ChangeKind,
-    /// The watermark now; 0 of `meta`, and of what is gone.
+    /// The watermark after the change; 0 for `meta`, and where no value is left.
     pub watermark: i64,
-    /// The watermark before, where there was one.
+    /// The watermark before the change, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<i64>,
-    /// What is there now, secrets redacted: of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
-    /// config the payload, of `meta` `{retracted, source_type?, dependencies?, source_branch?}`. Absent where nothing is.
+    /// The value after the change, secrets redacted: `{id, t}` for a head, `{id, t, rev, graphs?}` for an index, the
+    /// payload of a status or a config, `{retracted, source_type?, dependencies?, source_branch?}` for `meta`. Absent if
+    /// no value is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub payload: Option<Value>,
-    /// The payload is larger than 16 KiB: read the record.
+    /// Whether the payload was left out because it is larger than 16 KiB: read the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub payload_omitted: bool,
     /// When the writer wrote it, RFC 3339 in UTC.
@@ -90,7 +91,7 @@ pub struct Change {
 pub struct Changes {
     /// The changes, in the order of the feed.
     pub changes: Vec<Change>,
-    /// Everything up to here was looked at: send it as `after` to go on.
+    /// The feed was read up to this position: send it as `after` to continue.
     pub position: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The doorbell of the change feed: a channel of AppSync Events for each record, whose events say that a position has come.
+//! The doorbell of the change feed: a channel of AppSync Events for each record, whose events announce a new position.
 //!
-//! A ring may be lost, late, or come twice. A reader keeps the position up to which it has read the feed, and on a ring, and after
-//! each connection, reads what follows it: `GET /v1/changes?after=`.
+//! A ring may be lost, delayed or duplicated. A reader keeps the position up to which it has read the feed, and on each ring and
+//! after each connection reads what follows it: `GET /v1/changes?after=`.
 
 use nameservice_model::Address;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::changes::Change;
 
-/// The most segments of a channel behind its namespace, the last of which is the branch.
+/// The maximum number of segments after the namespace of a channel. The last is the branch.
 const MAX_SEGMENTS: usize = 4;
 /// The longest segment, in characters.
 const MAX_SEGMENT: usize = 50;
-/// How much of a digest a segment has room for, behind its mark: 192 bits.
+/// How many bytes of a digest fit into a segment after its mark: 192 bits.
 const DIGEST_BYTES: usize = (MAX_SEGMENT - 2) / 2;
 
 /// An event of a channel.
@@ -26,12 +26,12 @@ pub struct Ring {
     pub change: Option<Change>,
 }
 
-/// Returns the channel of a record: `/<namespace>/<name>/<branch>`, with up to three segments of the name. The third has the rest
-/// of a name that has more.
+/// Returns the channel of a record: `/<namespace>/<name>/<branch>`, with up to three segments of the name. The third holds the
+/// rest of a longer name.
 ///
 /// AppSync allows letters, digits, and `-` within a segment. Any other byte, and `Z`, is `Z` and two hexadecimal digits; an empty
-/// segment is `Z`. A segment that is then longer than 50 characters is `ZH` and the first 192 bits of the SHA-256 of what it stands
-/// for. So two addresses never have the same channel, unless two such digests are equal.
+/// segment is `Z`. A segment that is then longer than 50 characters is replaced by `ZH` and the first 192 bits of the SHA-256 of
+/// the original. So two addresses never have the same channel, unless two such digests are equal.
 pub fn channel(namespace: &str, address: &Address) -> String {
     let mut channel = format!("/{namespace}");
     for part in address.name().splitn(MAX_SEGMENTS - 1, '/').chain([address.branch()]) {
@@ -89,7 +89,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What AppSync takes for a channel (`[A-Za-z0-9](?:[A-Za-z0-9\-]{0,48}[A-Za-z0-9])?`, five segments).
+    /// Whether AppSync accepts a channel (`[A-Za-z0-9](?:[A-Za-z0-9\-]{0,48}[A-Za-z0-9])?`, five segments).
     fn is_allowed(channel: &str) -> bool {
         let segments: Vec<&str> = channel.split('/').skip(1).collect();
         let fits = |segment: &&str| {
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(of(&long), "/names/ZH3ecd502af72c4cf4414ffb5c7eb7bdf2471bb7defa6bab58/main");
     }
 
-    /// Every name and branch of a small alphabet, the awkward characters in it.
+    /// Every name and branch over a small alphabet that includes the awkward characters.
     #[test]
     fn no_two_addresses_share_a_channel() {
         let alphabet = ["a", "Z", "H", "-", "/", "2", "_"];

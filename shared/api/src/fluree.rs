@@ -176,7 +176,7 @@ impl From<&model::Record> for GraphSource {
 #[cfg_attr(feature = "openapi", schema(as = FlureeEvent))]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Event {
-    /// The record as it is.
+    /// The current record.
     NsRecord {
         /// What it describes.
         kind: EventKind,
@@ -201,7 +201,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The type of the event, which is its action too.
+    /// The type of the event, which is also its action.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NsRecord { .. } => "ns-record",
@@ -209,7 +209,7 @@ impl Event {
         }
     }
 
-    /// The event of a record as it is. To these readers, retracted records do not exist.
+    /// The event for the current state of a record. To these readers, retracted records do not exist.
     pub fn of(record: &model::Record, emitted_at: Timestamp) -> Self {
         if record.retracted {
             return Self::retracted(&record.address, record.kind, emitted_at);
@@ -222,7 +222,7 @@ impl Event {
         }
     }
 
-    /// Of a record that is no longer there.
+    /// The event for a record that is retracted or gone.
     pub fn retracted(address: &Address, kind: RecordKind, emitted_at: Timestamp) -> Self {
         Self::NsRetracted { kind: kind.into(), resource_id: address.as_str().into(), emitted_at: time_text(emitted_at) }
     }
@@ -317,7 +317,7 @@ impl From<&model::Record> for EventGraphSource {
     }
 }
 
-/// A configuration as text; an empty one where there is none. Fluree takes a text that is no JSON, and shows it as it is.
+/// A configuration as text; an empty object if there is none. Fluree accepts text that is not JSON, and returns it unchanged.
 fn json_text(config: Option<&Value>) -> String {
     match config {
         Some(Value::String(text)) => text.clone(),
@@ -398,7 +398,7 @@ impl From<Ref> for HeadValue {
     }
 }
 
-/// What a push has done.
+/// The outcome of a push.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureePushAnswer))]
@@ -417,7 +417,7 @@ pub enum PushAnswer {
     },
 }
 
-/// What an `init` has done.
+/// The outcome of an `init`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeInit))]
@@ -426,7 +426,7 @@ pub struct Init {
     pub created: bool,
 }
 
-/// What a request to a ref is answered with.
+/// The answer to a request to a ref.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeRefAnswer))]

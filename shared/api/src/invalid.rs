@@ -12,9 +12,9 @@ pub enum InvalidKind {
     Address,
     /// A member of the body does not hold a content id.
     ContentId,
-    /// A member of the body, or the body as a whole, is not what it must be.
+    /// A member of the body, or the body as a whole, is invalid.
     Body,
-    /// A query parameter is not what it must be.
+    /// A query parameter is invalid.
     Parameter,
 }
 
@@ -78,17 +78,17 @@ impl Invalid {
         Self::new(InvalidKind::ContentId, field, reason)
     }
 
-    /// A member of the body is not what it must be.
+    /// A member of the body is invalid.
     pub fn body(field: &str, reason: impl ToString) -> Self {
         Self::new(InvalidKind::Body, field, reason)
     }
 
-    /// A query parameter is not what it must be.
+    /// A query parameter is invalid.
     pub fn parameter(name: &str, reason: impl ToString) -> Self {
         Self::new(InvalidKind::Parameter, name, reason)
     }
 
-    /// The same rule broken in a part of the body, whose name leads that of the field.
+    /// Returns the same error for a part of the body, whose name is put before that of the field.
     pub fn within(mut self, at: &str) -> Self {
         self.field = match self.field.as_str() {
             "" => at.to_owned(),

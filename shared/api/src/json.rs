@@ -9,9 +9,9 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Invalid> {
     from_slice_at("", text)
 }
 
-/// Reads JSON that is the value of a field of the body, whose name leads those of its own fields.
+/// Reads the JSON value of the field `at` of the body. Errors name fields inside it with that prefix.
 pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, Invalid> {
-    // Nearly every body is right, and needs no path to what is wrong.
+    // Nearly every body is valid, so the path to an error is only tracked in a second pass.
     let mut json = serde_json::Deserializer::from_slice(text);
     if let Ok(value) = T::deserialize(Strict(&mut json))
         && json.end().is_ok()
@@ -24,7 +24,7 @@ pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, In
         if !error.inner().is_data() {
             return Invalid::body(at, reason);
         }
-        // Where the text is JSON, the field says more than line and column do.
+        // If the text is valid JSON, the field tells more than line and column.
         if let Some(end) = reason.rfind(" at line ") {
             reason.truncate(end);
         }
@@ -54,7 +54,7 @@ fn plain(reason: &str) -> String {
 }
 
 /// Returns the field that is wrong. serde's path ends above a field that is missing, unknown or repeated: then its
-/// sentence, "missing field `t`", has the name.
+/// message, "missing field `t`", contains the name.
 pub fn field(path: &str, reason: &str) -> String {
     let path = if path == "." { "" } else { path };
     let named = ["missing field `", "unknown field `", "duplicate field `"]

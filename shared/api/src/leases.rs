@@ -20,9 +20,9 @@ pub struct Lease {
     /// The `t` it is held for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_t: Option<i64>,
-    /// Since when, epoch seconds.
+    /// When it was acquired, epoch seconds.
     pub acquired_at: i64,
-    /// Until when, epoch seconds.
+    /// When it expires, epoch seconds.
     pub expires_at: i64,
     /// When it was last refreshed, epoch seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,17 +63,17 @@ impl From<model::Held> for Held {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Which lease.
+    /// The name of the lease.
     #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
     pub name: LeaseName,
-    /// Under which name. Who holds the lease under this name already takes over from themselves.
+    /// The name of the holder. If a holder of this name already has the lease, it is taken over.
     #[cfg_attr(feature = "openapi", schema(example = "indexer-7f3a", max_length = 256))]
     pub holder: String,
-    /// To extend a lease: its token. Left out, the lease is taken.
+    /// The token of the lease to extend; if left out, the lease is taken.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<i64>,
-    /// For how long.
+    /// How long the lease lasts, in seconds.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3600, default = 300))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
@@ -81,7 +81,7 @@ pub struct Wanted {
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_t: Option<i64>,
-    /// Metadata for the status, such as `progress`: the same write stores it, instead of the status's metadata.
+    /// Metadata for the status, such as `progress`: the same write stores it in place of the status's current metadata.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Object>,
@@ -112,7 +112,7 @@ impl Wanted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Which lease.
+    /// The name of the lease.
     #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
     pub name: LeaseName,
     /// Who holds it.
@@ -129,13 +129,13 @@ impl Claim {
     }
 }
 
-/// The lease that is given back.
+/// The lease to give back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct Return {
-    /// Which lease.
+    /// The name of the lease.
     #[cfg_attr(feature = "openapi", param(value_type = String, pattern = "^[a-z0-9_]{1,64}$", example = "index_lock"))]
     pub name: LeaseName,
     /// Who holds it.

@@ -17,7 +17,7 @@ pub fn map_of_nullable<T: PartialSchema>() -> Object {
 }
 
 impl PartialSchema for Listed {
-    /// Any of the two and not one of them: a record has all that a summary has.
+    /// `anyOf` rather than `oneOf`, since a record has all the members of a summary.
     fn schema() -> RefOr<Schema> {
         AnyOfBuilder::new()
             .item(Ref::from_schema_name(Summary::name()))
@@ -47,19 +47,20 @@ pub(crate) enum Operation {
     PushStatus(StatusPush),
     /// Changes the config of a ledger.
     PushConfig(ConfigPush),
-    /// Writes nothing: a concern must be at a value.
+    /// Writes nothing; the concern must have this value.
     Check(Check),
 }
 
 impl PartialSchema for Operation {
-    /// Each is one closed object. Composed of several, each closed to what the others know, nothing would fit it.
+    /// Each operation is one closed object. A composition of closed objects would match nothing, since each rejects the
+    /// members of the others.
     fn schema() -> RefOr<Schema> {
         let operations = [
             ("push_head", "Moves a head.", HeadPush::schema()),
             ("push_index", "Moves an index.", IndexPush::schema()),
             ("push_status", "Changes a status.", StatusPush::schema()),
             ("push_config", "Changes the config of a ledger.", ConfigPush::schema()),
-            ("check", "Writes nothing: a concern must be at a value.", Check::schema()),
+            ("check", "Writes nothing; the concern must have this value.", Check::schema()),
         ];
         let any = operations.into_iter().fold(OneOfBuilder::new(), |any, (op, description, members)| {
             let RefOr::T(Schema::Object(mut object)) = members else { return any };

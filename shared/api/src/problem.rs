@@ -1,11 +1,11 @@
 //! Problem documents (RFC 9457, `application/problem+json`).
 //!
-//! [`ProblemKind`] is the one table of everything that the service rejects or fails at, with its status and title.
+//! [`ProblemKind`] is the single table of everything that the service rejects or fails at, with its status and title.
 
 use nameservice_model::Object;
 use serde::{Deserialize, Serialize};
 
-/// What every problem's `type` begins with. The types are names, not pages, and never change.
+/// The prefix of every problem's `type`. The types are names, not pages, and never change.
 pub const TYPE_BASE: &str = "https://nameservice.dev/problems/";
 
 macro_rules! kinds {
@@ -62,7 +62,7 @@ kinds! {
     Internal              "internal"                500 "The service failed"
     OutcomeUnknown        "outcome-unknown"         503 "It is unknown whether the write was applied"
     FeedUnavailable       "feed-unavailable"        503 "The change feed is not available"
-    NotYet                "not-yet"                 503 "What is there is older than was asked for"
+    NotYet                "not-yet"                 503 "The data is older than requested"
     Unavailable           "unavailable"             503 "The service is temporarily unavailable"
 }
 
@@ -72,12 +72,12 @@ impl ProblemKind {
         self.row().0
     }
 
-    /// The status it is answered with.
+    /// The HTTP status of the answer.
     pub const fn status(self) -> u16 {
         self.row().1
     }
 
-    /// What it says to a person, whatever the case.
+    /// The title for people, the same for every occurrence.
     pub const fn title(self) -> &'static str {
         self.row().2
     }
@@ -87,7 +87,7 @@ impl ProblemKind {
         format!("{TYPE_BASE}{}", self.slug())
     }
 
-    /// The kind of a problem's `type`; `None` of one that this version does not know.
+    /// The kind of a problem's `type`; `None` for one that this version does not know.
     pub fn from_type_uri(uri: &str) -> Option<Self> {
         let slug = uri.strip_prefix(TYPE_BASE)?;
         Self::ALL.iter().copied().find(|kind| kind.slug() == slug)
@@ -99,11 +99,11 @@ impl ProblemKind {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Problem))]
 pub struct ProblemDocument {
-    /// Names what was rejected; stable.
+    /// A stable URI that identifies the kind of problem.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(example = "https://nameservice.dev/problems/unknown-record"))]
     pub type_uri: String,
-    /// The same in words.
+    /// The kind of problem in words.
     pub title: String,
     /// The status code of the answer.
     pub status: u16,
@@ -115,7 +115,7 @@ pub struct ProblemDocument {
 }
 
 impl ProblemDocument {
-    /// The kind that its `type` names; `None` of one that this version does not know.
+    /// The kind that its `type` names; `None` for one that this version does not know.
     pub fn kind(&self) -> Option<ProblemKind> {
         ProblemKind::from_type_uri(&self.type_uri)
     }

@@ -1,5 +1,5 @@
-//! What the service takes. Each shape rejects fields that it does not know, and turns itself into what the store takes
-//! under the rules of docs/specification.md (Words, HTTP), naming the field that breaks one.
+//! The request bodies of the service. Each type rejects unknown fields, and converts itself to a value of the model
+//! under the rules of docs/specification.md (Words, HTTP). An error names the field that breaks a rule.
 
 mod pushes;
 mod records;

@@ -1,11 +1,11 @@
-//! Objects are objects: serde also reads a struct from an array of its fields in order, which no client means and no
-//! check for unknown fields sees. This wrapper, around a deserializer and all that it hands out, leaves that way out.
+//! Rejects arrays in place of objects: serde also reads a struct from an array of its fields in order, which no client
+//! intends and which bypasses the check for unknown fields. The wrapper covers a deserializer and all that it hands out.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Reads as what it wraps does, except that a struct comes from an object alone.
+/// Deserializes as the wrapped value does, except that a struct is only read from an object.
 pub(crate) struct Strict<T>(pub(crate) T);
 
 macro_rules! forward {

@@ -1,6 +1,6 @@
-//! Answers as the values of the model: what a client has received.
+//! Converts the answers that a client receives to values of the model.
 //!
-//! Ids are taken as they come: what another program stored is shown, valid or not.
+//! Ids are not validated: what another program stored is shown, valid or not.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::{
     transactions::{OperationResult, ResultStatus},
 };
 
-/// The error of an answer that is not what the service answers.
+/// The error for an answer that the service would not give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer's `{member}` is not valid: {reason}")]
 pub struct InvalidAnswer {
@@ -213,7 +213,7 @@ impl OperationResult {
             ResultStatus::Conflict => OperationOutcome::Conflict { actual: state(actual)? },
             ResultStatus::UnknownRecord => OperationOutcome::Unknown,
             ResultStatus::Retracted => OperationOutcome::Retracted,
-            // Ledgers have every concern, and take pushes of it.
+            // Ledgers have every concern and accept pushes of it, so it can only be a graph source.
             ResultStatus::WrongKind => OperationOutcome::WrongKind(RecordKind::GraphSource),
             ResultStatus::LeaseLost => OperationOutcome::LeaseLost { lease: lease.map(model::Lease::from) },
         })

@@ -29,8 +29,8 @@ pub struct Transaction {
     pub(crate) operations: Vec<Members>,
 }
 
-/// The members of an object, each once. An operation is read in two steps: what it is and where, then the rest as the
-/// push that it is.
+/// The members of an object, each at most once. An operation is read in two steps: its type and address first, then
+/// the rest as the push or check that it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
 
@@ -76,7 +76,7 @@ impl Members {
         }
     }
 
-    /// The members that are left, as the shape that they must have.
+    /// Deserializes the remaining members as a `T`.
     fn rest<T: DeserializeOwned>(self, at: &str) -> Result<T, Invalid> {
         let members = self.0.iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.get()));
         let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
@@ -85,9 +85,9 @@ impl Members {
 }
 
 impl Transaction {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_model(self) -> Result<model::Transaction, Invalid> {
-        // More than are allowed are not looked at.
+        // One more than the maximum is enough for the model to reject the transaction.
         let members = self.operations.into_iter().take(MAX_OPERATIONS + 1).enumerate();
         let operations = members.map(|(i, members)| operation(members, &format!("operations[{i}]")));
         Ok(model::Transaction::new(operations.collect::<Result<_, _>>()?)?)
@@ -105,7 +105,7 @@ fn operation(mut members: Members, at: &str) -> Result<model::Operation, Invalid
         "push_config" => OperationKind::PushConfig(members.rest::<ConfigPush>(at)?.into_push().map_err(within(at))?),
         "check" => OperationKind::Check(members.rest::<Check>(at)?.into_state(at)?),
         other => {
-            let reason = format!("`{other}` is none of push_head, push_index, push_status, push_config, check");
+            let reason = format!("`{other}` is not one of push_head, push_index, push_status, push_config, check");
             return Err(Invalid::body(&format!("{at}.op"), reason));
         }
     };
@@ -137,26 +137,26 @@ impl Check {
     }
 }
 
-/// What came of each operation, in order.
+/// The result of each operation, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransactionAnswer {
-    /// One an operation.
+    /// One per operation.
     pub results: Vec<OperationResult>,
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultStatus {
     /// Its value is stored.
     Updated,
-    /// A check that held; or, of a rejected transaction, an operation that nothing stood in the way of.
+    /// A check that passed; in a rejected transaction, also an operation that alone would have been applied.
     Passed,
-    /// What is there is as new or newer.
+    /// The stored value is as new or newer.
     Stale,
-    /// Its expectation did not hold.
+    /// The expected value does not match.
     Conflict,
     /// There is no such record.
     UnknownRecord,
@@ -168,7 +168,7 @@ pub enum ResultStatus {
     LeaseLost,
 }
 
-/// Keeps a `null` apart from a member that is absent.
+/// Distinguishes `null` from an absent member.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -177,20 +177,20 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationResult {
-    /// What came of it.
+    /// Its outcome.
     pub status: ResultStatus,
-    /// The value that it has stored.
+    /// The value that it stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub value: Option<Value>,
-    /// What is there instead; null where there is nothing.
+    /// The stored value that it conflicts with; null if there is none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub actual: Option<Value>,
-    /// The lease that is there instead.
+    /// The current lease, if there is one, where the claimed one is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<leases::Lease>,
-    /// It was stored before this request came.
+    /// Whether the value was already stored when this request arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }

@@ -12,7 +12,7 @@ const RUN: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// The most changes of one object, and the size in bytes after which none is added.
+/// The maximum number of changes in one object, and the size in bytes after which no more are added.
 const MAX_CHANGES: usize = 10_000;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// How long a follower waits for the next change before it looks again.
@@ -20,22 +20,22 @@ const WAIT: Duration = Duration::from_secs(20);
 /// Delays after failures: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
-/// What an archiver has done.
+/// The progress of an archiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
-    /// How far the archive has come.
+    /// The last position in the archive.
     pub position: u64,
     /// How many changes this archiver has written.
     pub changes: u64,
     /// In how many objects.
     pub objects: u64,
-    /// How many positions this archiver has found to be expired.
+    /// How many positions had expired before this archiver could write them.
     pub lost: u64,
     /// Whether the feed was read to its end.
     pub is_complete: bool,
 }
 
-/// Writes a feed to an archive. Any number of them may do so at the same time: each object is written by one.
+/// Writes a feed to an archive. Any number of archivers may run at the same time: each object is written by one of them.
 #[derive(Clone)]
 pub struct Archiver {
     feed: Arc<dyn ChangeFeed>,
@@ -63,7 +63,7 @@ impl Archiver {
         Self { feed, archive, max_changes: MAX_CHANGES }
     }
 
-    /// Sets the most changes of one object: 10,000 by default.
+    /// Sets the maximum number of changes in one object: 10,000 by default.
     #[must_use]
     pub const fn with_max_changes(mut self, max_changes: usize) -> Self {
         self.max_changes = if max_changes == 0 { 1 } else { max_changes };
@@ -107,14 +107,14 @@ impl Archiver {
                         return Ok(archived);
                     }
                 }
-                // By another archiver, whose object may end elsewhere.
+                // Another archiver has written it, and its object may end at another position.
                 Put::Taken => archived.position = self.archive.position().await?,
             }
         }
     }
 
-    /// Follows the feed until the future is dropped: what has changed in a period is written at its end. Failures are logged, and tried
-    /// again after a while.
+    /// Follows the feed until the future is dropped: the changes of a period are written at its end. Failures are logged and retried
+    /// with backoff.
     pub async fn run(&self, every: Duration) -> Infallible {
         let delays = || {
             let builder = ExponentialBuilder::default().with_min_delay(DELAYS.0).with_max_delay(DELAYS.1);
@@ -143,8 +143,8 @@ impl Archiver {
         }
     }
 
-    /// Returns the last position of the archive, once it is certain that it is of this feed: where the feed still holds the
-    /// last change of the archive, the two are the same.
+    /// Returns the last position of the archive, after checking that it is an archive of this feed: if the feed still holds
+    /// the archive's last change, the two must be equal.
     async fn end_of_this_feed(&self) -> Result<u64> {
         let Some(last) = self.archive.last().await? else { return Ok(0) };
         let other = || {
@@ -175,7 +175,7 @@ impl Archiver {
                 Run::Gone { oldest } if changes.is_empty() && oldest > end + 1 => {
                     return Ok(Next::Object(Segment::gap(end + 1, oldest - 1), true));
                 }
-                // Beyond the end of the feed: it is another one since a moment, or the next one.
+                // Nothing to archive. If the feed has just been replaced, the next check of the archive's last change reports it.
                 Run::Gone { .. } if changes.is_empty() => return Ok(Next::Nothing),
                 Run::Gone { .. } => return Ok(object(changes, true)),
             };

@@ -1,10 +1,10 @@
-//! The history of one record: all objects of its time are looked through.
+//! The history of one record, found by scanning the objects of its time.
 
 use nameservice_model::{Address, Change, ChangeFeed as _, History, HistoryQuery, Result};
 
 use crate::Archive;
 
-/// How many objects are looked through for one answer.
+/// How many objects are scanned for one answer.
 const LOOKS: usize = 20;
 
 pub(crate) async fn of(archive: &Archive, address: &Address, query: &HistoryQuery) -> Result<History> {

@@ -11,10 +11,11 @@
 //! **Gapless and once.** An object begins where the one before it ends, and is put only if there is none of its name: of
 //! several archivers one writes, and the others continue after what it has written. The name holds the first position alone
 //! for that reason: with the last one in it, two archivers that read different stretches would write both.
-//! There is no checkpoint to fall behind: the objects are it, so a crash at any moment neither loses nor doubles a change.
+//! There is no checkpoint that could fall behind: the objects are the checkpoint, so a crash at any moment neither loses nor
+//! duplicates a change.
 //!
 //! **Gaps.** What had expired before it was archived is recorded as an object with one line, `{"gap":{"first":…,"last":…}}`. It
-//! is put as any other object, so that all archivers and readers agree on it. Readers get it as what it is: gone.
+//! is put like any other object, so that all archivers and readers agree on it. Readers learn that these changes are gone.
 
 mod archiver;
 mod history;
@@ -46,12 +47,12 @@ pub enum ArchiveError {
     /// The feed does not show all of its changes.
     #[error("the feed shows no change {0}: an archive needs a token that covers all addresses")]
     Sparse(u64),
-    /// An object is not what an archiver has written.
+    /// An object is not one that an archiver has written.
     #[error("{object} is damaged: {reason}")]
     Damaged {
-        /// Which.
+        /// The key of the object.
         object: String,
-        /// How.
+        /// What is wrong with it.
         reason: String,
     },
 }

@@ -51,7 +51,7 @@ impl ChangeFeed for LongFeed {
         match self.feed.changes(after, limit).await? {
             Run::Gone { oldest } if oldest > after.saturating_add(1) => {
                 match self.archive.changes(after, limit).await? {
-                    // The archive has not come so far, or has never begun.
+                    // The archive has not reached this position, or is empty.
                     Run::Changes(changes) if changes.is_empty() => Ok(Run::Gone { oldest }),
                     // A gap of the archive, which may end before the feed begins.
                     Run::Gone { oldest: archived } if archived > after.saturating_add(1) => {
@@ -69,17 +69,17 @@ impl ChangeFeed for LongFeed {
         self.feed.wait(after, at_most).await
     }
 
-    /// Where the feed does not have all of the answer, the archive is asked for what it holds, and the feed for the rest.
+    /// If the feed does not hold the whole answer, the archive is asked for what it holds, and the feed for the rest.
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let recent = self.feed.history(address, query).await?;
-        // In this order: what expires meanwhile is not missed.
+        // In this order, so that changes that expire meanwhile are not missed.
         if query.newest_first && recent.more_after.is_some() || self.holds(query.after).await? {
             return Ok(recent);
         }
         let end = self.archive.position().await?;
         let archived = HistoryQuery { before: Some(query.before.unwrap_or(u64::MAX).min(end + 1)), ..*query };
         let recent = HistoryQuery { after: query.after.max(end), ..*query };
-        // Which of the two has something of what is asked for.
+        // Which of the two may hold changes in the requested range.
         let is_archived = query.after < end;
         let is_recent = query.before.is_none_or(|before| before > end + 1);
         if !is_archived {
@@ -98,7 +98,7 @@ impl ChangeFeed for LongFeed {
         }
         let left = query.limit.get().saturating_sub(history.changes.len());
         let Ok(limit) = Limit::new(left) else {
-            // The next answer begins with the other one.
+            // The next page begins in the other of the two.
             let more_after = Some(if query.newest_first { end + 1 } else { end });
             return Ok(History { more_after, ..history });
         };

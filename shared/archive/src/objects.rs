@@ -11,15 +11,15 @@ pub(crate) const WRITE: &str = "write the archive";
 /// With the feature `object-store` every store of the crate `object_store` is one.
 #[async_trait]
 pub trait Objects: Send + Sync {
-    /// Returns the keys of the objects in a folder such as `my/archive/changes`, in any order; after a key, where one is given, as
-    /// their bytes are ordered.
+    /// Returns the keys of the objects in a folder such as `my/archive/changes`, in any order. With `after`, only the keys that
+    /// follow it in byte order.
     async fn list(&self, folder: &str, after: Option<&str>) -> Result<Vec<String>>;
 
-    /// Returns an object; `None` where there is none of this key.
+    /// Returns an object; `None` if there is none with this key.
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Writes an object where there is none of this key. Returns whether it was written: of several writers at the same time, it is by
-    /// one. A write whose answer was lost may return `false` when it is repeated.
+    /// Writes an object unless there is one with this key. Returns whether it was written: of several concurrent writers, only one
+    /// gets `true`. A write whose answer was lost may return `false` when it is repeated.
     async fn create(&self, key: &str, body: Vec<u8>) -> Result<bool>;
 }
 
@@ -75,7 +75,7 @@ mod of_object_store {
         Path::parse(key).map_err(|error| failed(operation, error))
     }
 
-    /// The error of a store. What it rejects it rejects again.
+    /// Converts an error of a store. A request that it rejects would be rejected again; other errors may be transient.
     fn unavailable(operation: &'static str, error: StoreError) -> Error {
         match error {
             StoreError::PermissionDenied { .. }

@@ -38,7 +38,7 @@ struct Gap {
 }
 
 impl Segment {
-    /// Returns the object of these changes, which follow one another; `None` of none.
+    /// Returns the object of these changes, which follow one another; `None` if there are none.
     pub(crate) fn of(changes: Vec<Change>) -> Option<Self> {
         let (first, last) = (changes.first()?.position, changes.last()?.position);
         Some(Self { first, last, content: Content::Changes(changes) })
@@ -49,7 +49,7 @@ impl Segment {
         Self { first, last, content: Content::Gap }
     }
 
-    /// Returns its changes; none of a gap.
+    /// Returns its changes; none for a gap.
     pub fn changes(&self) -> &[Change] {
         match &self.content {
             Content::Changes(changes) => changes,
@@ -75,16 +75,16 @@ impl Segment {
         Ok(lines)
     }
 
-    /// Parses the JSON Lines of the object whose name says that it begins at this position. Returns what is wrong with them otherwise.
+    /// Parses the JSON Lines of the object that begins at this position, according to its name. The error says what is wrong with them.
     pub(crate) fn parse(first: u64, text: &str) -> Result<Self, String> {
-        // A line that is not whole has no end.
+        // A truncated line has no line break.
         if !text.ends_with('\n') {
             return Err("its last line has no end".to_owned());
         }
         if let Some(Ok(GapLine { gap })) = text.lines().next().map(serde_json::from_str) {
             return match gap.first == first && gap.last >= first && text.lines().count() == 1 {
                 true => Ok(Self::gap(gap.first, gap.last)),
-                false => Err(format!("its gap is not one that begins at {first}")),
+                false => Err(format!("its gap does not begin at {first}")),
             };
         }
         let mut changes = Vec::new();
@@ -100,7 +100,7 @@ impl Segment {
     }
 }
 
-/// Returns a change as a line, without its end.
+/// Returns a change as a line, without the line break.
 pub(crate) fn line(change: &Change) -> serde_json::Result<String> {
     serde_json::to_string(&Shape::from(change))
 }

@@ -32,7 +32,7 @@ struct Inner {
     shown: String,
     /// The first positions of the objects that were listed. Objects are never deleted, so it only grows.
     firsts: Mutex<BTreeSet<u64>>,
-    /// What was read last: a reader asks for its changes one page after another.
+    /// The object that was read last: a reader asks for its changes page by page.
     last_read: Mutex<Option<Arc<Segment>>>,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Archive {
     }
 }
 
-/// What came of writing an object.
+/// The outcome of writing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     /// It was written.
@@ -79,7 +79,7 @@ impl Archive {
     async fn refresh(&self) -> Result<()> {
         let known = self.firsts().last().copied();
         let listed = self.0.objects.list(&self.0.folder, known.map(|first| self.key(first)).as_deref()).await?;
-        // Others' files, and folders below, have other names.
+        // Files of other programs, and subfolders, have other names.
         let file = |key: &str| first_of(key.strip_prefix(&self.0.folder)?.strip_prefix('/')?);
         let new: Vec<u64> = listed.iter().filter_map(|key| file(key)).collect();
         self.firsts().extend(new);
@@ -103,7 +103,7 @@ impl Archive {
         Ok(Some(segment))
     }
 
-    /// As [`read`](Self::read), of an object that was listed.
+    /// As [`read`](Self::read), for an object that was listed.
     async fn listed(&self, first: u64) -> Result<Arc<Segment>> {
         let gone = || ArchiveError::Damaged {
             object: format!("{}/{FOLDER}/{}", self.0.shown, name(first)),
@@ -207,7 +207,7 @@ fn name(first: u64) -> String {
     format!("{first:020}{ENDING}")
 }
 
-/// Returns the first position of the object of this name; `None` of others' files.
+/// Returns the first position of the object of this name; `None` for files of other programs.
 fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(ENDING)?;
     (digits.len() == 20).then(|| digits.parse().ok())?

@@ -1,4 +1,4 @@
-//! What was archived against what the feed held, whatever fails on the way.
+//! Compares what was archived with what the feed held, whatever fails on the way.
 
 mod faulty;
 mod reading;
@@ -35,7 +35,7 @@ fn limit(limit: usize) -> Limit {
     Limit::new(limit).unwrap()
 }
 
-/// A nameservice in memory whose changes expire after an hour, by a clock that stands until it is moved.
+/// A nameservice in memory whose changes expire after an hour, by a clock that only the test moves.
 #[derive(Clone)]
 struct Ground {
     names: Embedded,
@@ -74,7 +74,7 @@ impl Ground {
         }
     }
 
-    /// Writes until the feed has so many changes.
+    /// Writes until the feed has reached this position.
     async fn write_up_to(&self, position: u64, rng: &mut StdRng) {
         while self.names.position().await.unwrap() < position {
             self.write(rng).await;
@@ -114,7 +114,7 @@ async fn lines(store: &dyn ObjectStore) -> Vec<String> {
     lines
 }
 
-/// What every change of the feed was, by a reader that is never late.
+/// Every change of the feed, as seen by a reader that is never late.
 #[derive(Default)]
 struct Witness(Vec<String>);
 
@@ -124,8 +124,8 @@ impl Witness {
     }
 }
 
-/// Random writes, clock, crashes and failures of the store; two archivers, each of which is now and then made anew; and changes that expire as
-/// soon as both archivers could have seen them.
+/// Random writes, clock steps, crashes and failures of the store; two archivers, each of which is recreated now and then; and
+/// changes that expire as soon as both archivers could have seen them.
 #[tokio::test]
 async fn archive_and_feed_are_the_whole_feed_once_whatever_fails() {
     for seed in 0..40 {

@@ -24,11 +24,11 @@ use crate::{
     outcomes::{invalid, unknown},
 };
 
-/// The most that the service puts on a page.
+/// The maximum number of entries on a page of the service.
 pub(crate) const MAX_PAGE: usize = 1_000;
 /// How many records are read at a time.
 const TOGETHER: usize = 16;
-/// How many writes of an item the service remembers: a write is recognised until so many others have followed.
+/// How many writes of an item the service remembers: a write is recognised until this many others have followed.
 const REMEMBERED: i64 = 4;
 
 impl Client {
@@ -43,8 +43,8 @@ impl Client {
         }
     }
 
-    /// Pushes a concern. `may_hide` says whether a rejection that shows this current value may follow an attempt that
-    /// was applied and superseded since.
+    /// Pushes a concern. `may_hide` returns whether an earlier attempt may have been applied and since superseded by this
+    /// current value, which a rejection shows.
     async fn push<W, T>(
         &self,
         operation: &'static str,
@@ -72,14 +72,14 @@ impl Client {
             {
                 Err(unknown(operation))
             }
-            // The lease may have expired only since that attempt began, which may still be under way; or the attempt was applied,
-            // and the item has forgotten it.
+            // The lease may have expired after an earlier attempt began, which may still be in flight; or that attempt was applied,
+            // and the item no longer remembers it.
             PushOutcome::LeaseLost { .. } if maybe_applied => Err(unknown(operation)),
             _ => Ok(outcome),
         }
     }
 
-    /// Writes, and returns the record that the service answers.
+    /// Sends a write, and returns the record in the answer.
     async fn write_record(
         &self,
         operation: &'static str,
@@ -179,7 +179,7 @@ impl NameService for Client {
         }
     }
 
-    /// Found in lists, so a dependent that was created a moment ago may be missing.
+    /// Reads lists, so a dependent that was created a moment ago may be missing.
     async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
         let branches = ListQuery { name: Some(address.name().to_owned()), full: true, ..ListQuery::default() };
         let sources = ListQuery { kind: Some(RecordKind::GraphSource), ..ListQuery::default() };
@@ -233,7 +233,7 @@ impl NameService for Client {
             items.retain(|hit| visible(&hit.address));
             match (cursor(OPERATION, page.cursor.as_deref())?, items.last().map(Hit::cursor)) {
                 (Some(next), None) => after = Some(next),
-                // A cursor names the last hit that is visible.
+                // A cursor names the last visible hit.
                 (Some(_), last) => return Ok(Page { items, cursor: last }),
                 (None, _) => return Ok(Page { items, cursor: None }),
             }
@@ -241,7 +241,7 @@ impl NameService for Client {
     }
 
     async fn capabilities(&self) -> Result<Capabilities> {
-        /// A service of an earlier version says nothing, and lacks nothing.
+        /// A service of an earlier version does not report capabilities, and has all of them.
         #[derive(Deserialize)]
         struct Health {
             #[serde(default)]
@@ -260,7 +260,7 @@ enum Narrowed<T> {
     Empty { next: Cursor },
 }
 
-/// Leaves out what is not visible. The cursor names the last entry that is.
+/// Removes the entries that are not visible. The cursor names the last visible one.
 fn narrowed<T>(
     mut items: Vec<T>,
     next: Option<Cursor>,
@@ -364,7 +364,7 @@ impl AdminPublisher for Client {
         match error.problem() {
             Some(ProblemKind::HasDependents) => Ok(Purged::HasDependents),
             Some(ProblemKind::Protected) => Ok(Purged::Protected),
-            // By an earlier attempt.
+            // An earlier attempt has purged it.
             Some(ProblemKind::UnknownRecord) if maybe_applied => Ok(Purged::Purged),
             Some(ProblemKind::UnknownRecord) => Ok(Purged::Unknown),
             _ => Err(error.into_model(OPERATION)),
@@ -447,7 +447,7 @@ impl RefPublisher for Client {
 
     async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
         let request = put("indexes", call, address, &requests::IndexPush::from(push));
-        // Pushes at the same `t` are many.
+        // Any number of pushes may have the same `t`.
         let may_hide = |actual: &Index| actual.v >= push.desired().t();
         self.push::<api::Index, _>("push an index", request, may_hide).await
     }

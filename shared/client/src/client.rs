@@ -28,7 +28,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Server-sent events as they come; also blocks without data, whose id is the position that the stream has reached.
+/// Server-sent events as they arrive, including blocks without data, whose id is the position that the stream has reached.
 pub type Events = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
 
 /// The retry policy: exponential backoff with jitter, until a deadline.
@@ -136,11 +136,11 @@ impl ClientBuilder {
 /// The last answer to a request that may have been sent several times.
 pub(crate) struct Repeated<T> {
     pub(crate) answer: Result<T, RequestError>,
-    /// The status of an answer that is no error.
+    /// The status of the answer, unless it is an error.
     pub(crate) status: Option<StatusCode>,
-    /// Whether it says that nothing was changed.
+    /// Whether the answer says that nothing was changed.
     pub(crate) unchanged: bool,
-    /// An attempt before the last may have been applied.
+    /// Whether an attempt before the last may have been applied.
     pub(crate) maybe_applied: bool,
 }
 
@@ -164,13 +164,13 @@ impl Client {
         ClientBuilder { transport, token: None, timeout: REQUEST_TIMEOUT, retries: Retries::default() }
     }
 
-    /// Sends a request, repeating it as the retry policy says, and returns the answer. One without a body reads as
+    /// Sends a request, repeating it under the retry policy, and returns the answer. An answer without a body is read as
     /// `null`.
     pub async fn send<T: DeserializeOwned>(&self, request: &Request) -> Result<T, RequestError> {
         self.repeat(request).await.answer
     }
 
-    /// Sends a request until it is answered, or the deadline is over.
+    /// Sends a request until it is answered, or the deadline has passed.
     pub(crate) async fn repeat<T: DeserializeOwned>(&self, request: &Request) -> Repeated<T> {
         let unknown = AtomicBool::new(false);
         let attempt = || async { self.once(request).await };
@@ -213,14 +213,14 @@ impl Client {
         }
     }
 
-    /// Opens a stream of events, which ends whenever the service ends it.
+    /// Opens a stream of events, which the service may end at any time.
     pub async fn events(&self, request: &Request) -> Result<Events, RequestError> {
         let response = self.respond(request, STREAM_TIMEOUT).await?;
         let status = response.status();
         if status.is_success() {
             let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
             if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
-                return Err(RequestError::BadAnswer("it is no stream of events".into()));
+                return Err(RequestError::BadAnswer("it is not a stream of events".into()));
             }
             return Ok(Box::pin(SseStream::new(response.into_body().map_err(io::Error::other))));
         }
@@ -262,7 +262,7 @@ impl Client {
     }
 }
 
-/// What it means that no answer came to a request.
+/// Returns the error for a request that was not answered.
 fn lost(request: &Request, error: TransportError) -> RequestError {
     match (error, &request.idempotency_key) {
         (TransportError::Unreachable { url, source }, _) => RequestError::Unreachable { url, source },
@@ -278,7 +278,7 @@ fn rejection(status: StatusCode, body: &[u8], request: &Request) -> RequestError
     if let Ok(problem) = serde_json::from_slice::<ProblemDocument>(body) {
         return RequestError::Problem(Box::new(problem));
     }
-    // Something in front of the service: API Gateway says `{"message": …}`, others send a page.
+    // Something in front of the service answered: API Gateway with `{"message": …}`, others with a page.
     let message =
         serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("message")?.as_str()?.to_owned()));
     let answered = RequestError::Answered { status: status.as_u16(), message: message.unwrap_or_default() };

@@ -9,7 +9,7 @@ pub enum RequestError {
     /// The request cannot be sent.
     #[error("{0}")]
     Invalid(String),
-    /// The service has rejected the request or failed, and says why.
+    /// The service has rejected the request or failed, and gave the reason.
     #[error("{}", .0.detail)]
     Problem(Box<ProblemDocument>),
     /// Something in front of the service has answered.
@@ -37,7 +37,7 @@ pub enum RequestError {
     OutcomeUnknown {
         /// The key under which it was sent, and can be repeated.
         idempotency_key: String,
-        /// What became of the answer.
+        /// Why there is no answer.
         #[source]
         source: BoxError,
     },
@@ -64,7 +64,7 @@ impl RequestError {
         }
     }
 
-    /// Whether the same request is likely to be answered otherwise a moment later.
+    /// Whether repeating the request a moment later may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => true,
@@ -78,12 +78,12 @@ impl RequestError {
         matches!(self, Self::OutcomeUnknown { .. }) || self.problem() == Some(ProblemKind::OutcomeUnknown)
     }
 
-    /// Whether the key was sent with another request before.
+    /// Whether the key was used for another request before.
     fn is_key_reused(&self) -> bool {
         matches!(self, Self::Problem(problem) if problem.type_uri.ends_with("/idempotency-key-reused"))
     }
 
-    /// Returns a member of the problem document; `None` where it is absent, null, or something else than a `T`.
+    /// Returns a member of the problem document; `None` if it is absent, null, or not a `T`.
     pub(crate) fn member<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         match self {
             Self::Problem(problem) => problem.members.get(name).and_then(|value| T::deserialize(value).ok()),
@@ -91,7 +91,7 @@ impl RequestError {
         }
     }
 
-    /// Returns this error as that of an operation of the model.
+    /// Converts this error to that of an operation of the model.
     pub fn into_model(self, operation: &'static str) -> Error {
         let status = self.status();
         match self.problem() {

@@ -1,4 +1,4 @@
-//! The change feed by requests: positions, pages, long polls.
+//! The change feed over single requests: positions, pages, long polls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{Client, Request, RequestError, backend::MAX_PAGE, outcomes::invalid}
 /// The longest that the service lets a request wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 20;
 
-/// What a comparison of no records is sent and answered: the position.
+/// A comparison of no records, whose answer is the position alone.
 #[derive(Serialize)]
 struct Nothing {
     subscriptions: BTreeMap<String, ()>,
@@ -25,7 +25,7 @@ struct Position {
 }
 
 impl RequestError {
-    /// Returns the oldest position that can still be read, of a problem that says that another cannot.
+    /// Returns the oldest position that can still be read, from a problem that rejects another position.
     pub(crate) fn oldest(&self) -> Option<u64> {
         match self.problem() {
             Some(ProblemKind::Expired | ProblemKind::PositionAhead) => self.member("oldest"),
@@ -71,7 +71,7 @@ impl ChangeFeed for Client {
             };
             left -= page.len().min(left);
             found.extend(page);
-            // A page may be empty and the position still move: over what the caller may not see.
+            // A page may be empty while the position moves, past changes that the caller may not see.
             if !found.is_empty() || position <= from || left == 0 {
                 return Ok(Run::Changes(found));
             }
@@ -92,7 +92,7 @@ impl ChangeFeed for Client {
             let request = Request::get("changes").query("after", Some(after)).query("limit", Some(1));
             match self.page(&request.query("wait", Some(seconds))).await? {
                 Ok((page, position)) if page.is_empty() => after = position.max(after),
-                // There is something to read, if only that the position is gone.
+                // There is something to read, even if it is only that the position is gone.
                 _ => return Ok(()),
             }
         }
@@ -120,7 +120,7 @@ impl ChangeFeed for Client {
     }
 }
 
-/// The error of a stream that says what it is in words of its own.
+/// Returns an error with this reason.
 pub(crate) fn unreadable(operation: &'static str, reason: impl Into<nameservice_model::BoxError>) -> Error {
     Error::Store { operation, source: reason.into() }
 }

@@ -1,4 +1,4 @@
-//! The change feed as it grows: over server-sent events, resumed where they end; by long polls where there are none.
+//! The change feed as it grows: over server-sent events, resumed where a stream ended; by long polls where events are not served.
 
 use std::{fmt, time::Duration};
 
@@ -21,7 +21,7 @@ const POLL_SECONDS: u64 = 20;
 const MIN_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// The changes that a reader wants: each part that is given must match; of several addresses or parts, one.
+/// The changes that a reader wants. Each condition that is given must match; of several addresses or parts, any one.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeFilter {
     /// Only changes of addresses that match one of these.
@@ -41,7 +41,7 @@ impl ChangeFilter {
     pub fn apply(&self, request: Request) -> Request {
         request
             .queries("address", &self.addresses)
-            // An empty parameter is rejected: a client's mistake.
+            // The service rejects an empty parameter as a client's mistake.
             .query("prefix", self.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
             .query("kind", self.kind.map(RecordKind::as_str))
             .query("source_type", self.source_type.as_deref())
@@ -55,30 +55,30 @@ impl ChangeFilter {
 pub enum Event {
     /// A change.
     Change(Box<Change>),
-    /// What follows the position is no longer in the feed: read a snapshot. The next event is from this position on.
+    /// The changes after the position are no longer in the feed: read a snapshot. The following events begin at `oldest`.
     Gone {
         /// The oldest position that can still be read.
         oldest: u64,
     },
 }
 
-/// The change feed from a position on, without an end.
+/// The change feed from a position onwards, without an end.
 pub struct Follow {
     client: Client,
     filter: ChangeFilter,
-    /// Every change up to here was returned, or is not wanted; `None` until the service has said where now is.
+    /// Every change up to here was returned or filtered out; `None` until the service has reported its current position.
     after: Option<u64>,
     source: Source,
     backoff: backon::ExponentialBackoff,
     polled: std::collections::VecDeque<Change>,
-    /// Called whenever the service has given a sign.
+    /// Called whenever something is received from the service.
     on_contact: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 enum Source {
     Closed,
     Events(Events),
-    /// The service, or something in front of it, serves no events.
+    /// The service, or something in front of it, does not serve events.
     Polls,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Debug for Follow {
 }
 
 impl Client {
-    /// Follows the change feed after a position; without one, from what changes from now on.
+    /// Follows the change feed after a position; without one, from now on.
     pub fn follow(&self, filter: ChangeFilter, after: Option<u64>) -> Follow {
         Follow {
             client: self.clone(),
@@ -114,7 +114,7 @@ struct Expired {
 }
 
 impl Follow {
-    /// Calls this whenever the service gives a sign: an event, a heartbeat, an answer.
+    /// Calls this whenever something is received from the service: an event, a heartbeat, an answer.
     #[must_use]
     pub fn on_contact(mut self, call: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_contact = Some(Box::new(call));
@@ -127,7 +127,7 @@ impl Follow {
         }
     }
 
-    /// Returns the position up to which everything was returned; `None` before the service has said where now is.
+    /// Returns the position up to which everything was returned; `None` until the service has reported its current position.
     pub fn position(&self) -> Option<u64> {
         self.after
     }
@@ -236,7 +236,7 @@ impl Follow {
             _ => None,
         };
         self.backoff = backoff();
-        // Last, so that what was not returned is asked for again.
+        // Moved last, so that a change that was not returned is requested again.
         if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
             self.after = Some(id);
         }

@@ -12,7 +12,7 @@ impl RequestError {
         self.member::<leases::Lease>("lease").map(Lease::from)
     }
 
-    /// Returns the kind of a record that is of the wrong kind.
+    /// Returns the kind of the record, where it is the wrong one.
     pub(crate) fn record_kind(&self) -> Option<RecordKind> {
         self.member::<nameservice_api::Kind>("kind").map(RecordKind::from)
     }
@@ -32,7 +32,7 @@ impl RequestError {
         self.member::<W>("actual").map(ConcernValue::try_from).transpose()
     }
 
-    /// Returns the outcome of a push that was not applied, or the error that it is.
+    /// Converts the rejection of a push to its outcome, or to an error.
     pub(crate) fn into_push_outcome<W, T>(self, operation: &'static str) -> Result<PushOutcome<T>, Error>
     where
         W: DeserializeOwned,
@@ -44,7 +44,7 @@ impl RequestError {
             }
             Some(ProblemKind::UnknownRecord) => PushOutcome::Unknown,
             Some(ProblemKind::Retracted) => PushOutcome::Retracted,
-            // Ledgers have every concern, and take pushes of it.
+            // Ledgers have every concern and accept pushes of it, so it can only be a graph source.
             Some(ProblemKind::WrongKind) => {
                 PushOutcome::WrongKind(self.record_kind().unwrap_or(RecordKind::GraphSource))
             }
@@ -54,12 +54,12 @@ impl RequestError {
     }
 }
 
-/// The error of an answer that cannot be read.
+/// The error for an answer that cannot be read.
 pub(crate) fn invalid(operation: &'static str) -> impl Fn(InvalidAnswer) -> Error {
     move |error| Error::Store { operation, source: error.into() }
 }
 
-/// The error of a rejection whose first attempt may have been applied, and superseded since.
+/// The error for a rejection after an attempt that may have been applied and since superseded.
 pub(crate) fn unknown(operation: &'static str) -> Error {
     Error::OutcomeUnknown { operation, source: None }
 }

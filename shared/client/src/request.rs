@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use uuid::Uuid;
 
-/// Everything but the unreserved characters of RFC 3986.
+/// All characters but the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The same at the end of a path: addresses keep `/` and `:`.
 const ENCODED_IN_PATH: &AsciiSet = &ENCODED.remove(b'/').remove(b':');
@@ -15,9 +15,9 @@ pub struct Request {
     pub(crate) method: Method,
     path: String,
     query: Vec<(&'static str, String)>,
-    /// The JSON, or why there is none.
+    /// The JSON, or why the value could not be serialized.
     pub(crate) body: Option<Result<Vec<u8>, String>>,
-    /// Every write has one, so that it can be repeated.
+    /// Present on every write, so that it can be repeated.
     pub(crate) idempotency_key: Option<String>,
     pub(crate) last_event_id: Option<u64>,
 }
@@ -51,13 +51,13 @@ impl Request {
         Self::write(method, path, Some(call.request_id.as_str()))
     }
 
-    /// Puts an address at the end of the path.
+    /// Appends an address to the path.
     #[must_use]
     pub fn at(self, address: &Address) -> Self {
         self.rest(address.as_str())
     }
 
-    /// Puts a text at the end of the path.
+    /// Appends a text to the path.
     #[must_use]
     pub fn rest(mut self, text: &str) -> Self {
         self.path.push('/');
@@ -72,7 +72,7 @@ impl Request {
         self
     }
 
-    /// Adds a query parameter as often as there are values.
+    /// Adds a query parameter once for each value.
     #[must_use]
     pub fn queries<T: ToString>(mut self, name: &'static str, values: impl IntoIterator<Item = T>) -> Self {
         self.query.extend(values.into_iter().map(|value| (name, value.to_string())));

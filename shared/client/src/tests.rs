@@ -17,7 +17,7 @@ use crate::{Body, ChangeFilter, Client, Event, Transport, TransportError};
 
 const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
-/// What becomes of a request.
+/// What happens to a request.
 enum Reply {
     Lost,
     Unreachable,
@@ -28,7 +28,7 @@ enum Reply {
 /// A path, and the key that was sent with it.
 type Sent = (String, Option<String>);
 
-/// Answers in this order, the last one again and again, and keeps what was sent.
+/// Gives these answers in order, repeating the last one, and records what was sent.
 #[derive(Clone, Default)]
 struct Script {
     replies: Arc<Mutex<VecDeque<Reply>>>,

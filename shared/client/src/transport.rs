@@ -83,11 +83,11 @@ pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
         None => false,
     };
     if local {
-        // A proxy of the environment is not meant for this machine.
+        // A proxy from the environment is not meant for requests to this machine.
         client = client.no_proxy();
     }
     if parsed.scheme() == "http" {
-        // Without this the certificates of the system are loaded, and missed, though nothing asks for them.
+        // Without this, the system's certificates are loaded, and their absence is an error, though nothing needs them.
         client = client.tls_backend_preconfigured(
             rustls::ClientConfig::builder()
                 .with_root_certificates(rustls::RootCertStore::empty())

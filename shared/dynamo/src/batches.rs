@@ -1,4 +1,4 @@
-//! Many writes in few requests: batches of the size that DynamoDB allows, in parallel, and never a write dropped.
+//! Many writes in few requests: batches of the size that DynamoDB allows, in parallel, without dropping a write.
 
 use aws_sdk_dynamodb::types::{AttributeValue, WriteRequest};
 use futures_util::{StreamExt, stream};
@@ -7,13 +7,13 @@ use crate::{Attempts, Error, Item, Outcome, Result, Sender, table::code_of};
 
 /// The most requests of one BatchWriteItem.
 pub const WRITE_BATCH: usize = 25;
-/// How many batches are under way at once.
+/// How many batches are in flight at once.
 const PARALLEL: usize = 8;
 
-/// Writes of a batch that did not come through.
+/// Writes of a batch that were not applied, or may not have been.
 #[derive(Debug)]
 pub struct Unwritten {
-    /// Which, by their positions in the call.
+    /// The writes, by their positions in the call.
     pub positions: Vec<usize>,
     /// Why.
     pub error: Error,
@@ -23,7 +23,7 @@ pub struct Unwritten {
 type Numbered = (usize, WriteRequest);
 
 impl Sender {
-    /// Puts and deletes items, batch by batch, and repeats what DynamoDB leaves unprocessed. Answers what could not be
+    /// Puts and deletes items, batch by batch, and repeats what DynamoDB leaves unprocessed. Returns what could not be
     /// written; everything else was.
     ///
     /// `keys` are the attributes of the table's key. No two writes may have the same one.
@@ -36,8 +36,8 @@ impl Sender {
             .await
     }
 
-    /// One batch. One write that can never be applied fails the whole request: then each goes alone, so that it takes
-    /// no other with it.
+    /// Sends one batch. A write that can never be applied fails the whole request: then each write is sent alone, so
+    /// that the others do not fail with it.
     async fn write_batch(&self, operation: &'static str, keys: &[&str], batch: Vec<Numbered>) -> Vec<Unwritten> {
         let mut left = batch;
         match self.write_until_done(operation, keys, &mut left).await {
@@ -58,7 +58,7 @@ impl Sender {
         }
     }
 
-    /// Takes out of `left` what was written.
+    /// Sends writes until `left` is empty, and removes from it what was written.
     async fn write_until_done(&self, operation: &'static str, keys: &[&str], left: &mut Vec<Numbered>) -> Result<()> {
         let mut backoff = self.backoff();
         let mut attempts = Attempts::default();
@@ -87,7 +87,8 @@ impl Sender {
     }
 }
 
-/// The values of the key of a write. Numbers come back in another form than they were sent in; keys are strings.
+/// Returns the key of a write. Only keys are compared, as they are strings: DynamoDB returns numbers in another form
+/// than they were sent.
 fn key_of<'a>(write: &'a WriteRequest, keys: &[&str]) -> Option<Vec<&'a AttributeValue>> {
     let put = write.put_request().map(|put| put.item());
     let item: &Item = put.or_else(|| write.delete_request().map(|delete| delete.key()))?;

@@ -1,4 +1,4 @@
-//! What requests cost: each asks DynamoDB to say so in its answer, which costs nothing.
+//! The cost of requests: each asks DynamoDB to report it in the answer, which is free.
 
 use aws_sdk_dynamodb::{
     config::{ConfigBag, Intercept, RuntimeComponents, interceptors::BeforeSerializationInterceptorContextMut},
@@ -25,8 +25,8 @@ use aws_sdk_dynamodb::{
 
 /// The part of an operation's answers that is about its cost.
 pub trait Metered {
-    /// Returns the capacity units that the request has taken; `None` where the answer does not say. A rejected write is answered
-    /// with an error, which never does.
+    /// Returns the capacity units that the request has taken; `None` if the answer does not say. A rejected write is
+    /// answered with an error, which never says.
     fn units(&self) -> Option<f64> {
         None
     }
@@ -58,7 +58,7 @@ metered! {
         DescribeContinuousBackupsOutput UpdateContinuousBackupsOutput
 }
 
-/// Asks for the units of every request that has some.
+/// Asks for the units of every request that consumes any.
 #[derive(Debug)]
 pub(crate) struct AskForUnits;
 

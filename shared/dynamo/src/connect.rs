@@ -1,4 +1,4 @@
-//! How a client of DynamoDB is made: fast to start, and without retries of its own.
+//! Creates DynamoDB clients: fast to start, and without retries of their own.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClie
 
 use crate::capacity::AskForUnits;
 
-/// One attempt is given up after this long; what its outcome was is then unknown.
+/// An attempt is given up after this time; its outcome is then unknown.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The settings that every client here shares: `ring` (it starts twenty times faster than the default), no retries by
-/// the SDK (the store's own know what an attempt may have done), bounded attempts.
+/// Returns a client with the settings that all of them share: `ring` (it starts twenty times faster than the default),
+/// no retries by the SDK (`Sender` knows what an attempt may have done), bounded attempts.
 fn configured(builder: Builder, roots: Roots) -> Client {
     Client::from_conf(
         builder
@@ -36,7 +36,7 @@ fn configured(builder: Builder, roots: Roots) -> Client {
 
 fn http_client(roots: Roots) -> SharedHttpClient {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
-    // A context of nothing but certificates that are compiled in; the default one reads the system's.
+    // This context has only certificates that are compiled in; the default one reads the system's.
     match roots.context() {
         Some(context) => http.tls_context(context).build_https(),
         None => http.build_https(),
@@ -47,12 +47,12 @@ fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build()
 }
 
-/// Whom a client trusts.
+/// The root certificates that a client trusts.
 enum Roots {
     /// The certificate store of the machine.
     System,
-    /// The roots of AWS alone: reading the store of a machine takes longer than all else that a Lambda function does
-    /// before it is ready.
+    /// Only the roots of AWS: reading the store of the machine takes longer than everything else that a Lambda function
+    /// does before it is ready.
     Amazon,
 }
 
@@ -68,13 +68,12 @@ impl Roots {
     }
 }
 
-/// A client from a loaded AWS configuration (region, credential chain, `AWS_ENDPOINT_URL`).
+/// Returns a client from a loaded AWS configuration (region, credential chain, `AWS_ENDPOINT_URL`).
 pub fn sdk_client(config: &SdkConfig) -> Client {
     configured(aws_sdk_dynamodb::config::Builder::from(config), Roots::System)
 }
 
-/// A client of an engine at a URL, such as the embedded one or DynamoDB Local. Engines of that kind take any
-/// credentials.
+/// Returns a client of an engine at a URL, such as DynamoDB Local. Such engines accept any credentials.
 pub fn endpoint_client(url: &str) -> Client {
     configured(
         Builder::new()
@@ -85,7 +84,7 @@ pub fn endpoint_client(url: &str) -> Client {
     )
 }
 
-/// What clients of other services need of an engine at a URL, such as the streams of its tables.
+/// Returns the configuration for clients of other services of an engine at a URL, such as the streams of its tables.
 pub fn endpoint_config(url: &str) -> SdkConfig {
     SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
@@ -104,7 +103,7 @@ pub fn endpoint_config(url: &str) -> SdkConfig {
         .build()
 }
 
-/// A client inside Lambda, from the environment that Lambda sets and nothing else.
+/// Returns a client for a Lambda function, configured only from the environment that Lambda sets.
 pub fn lambda_client() -> Client {
     let mut builder = Builder::new()
         .region(variable("AWS_REGION").map(Region::new))
@@ -113,8 +112,8 @@ pub fn lambda_client() -> Client {
     configured(builder, Roots::Amazon)
 }
 
-/// What clients of other services need inside Lambda, from the same environment. These retry by themselves, as their
-/// SDK has it: what is sent through them may arrive twice.
+/// Returns the configuration for clients of other services in a Lambda function, from the same environment. These
+/// clients use the standard retries of the SDK: what is sent through them may arrive twice.
 pub fn lambda_config() -> SdkConfig {
     let mut builder = SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
@@ -127,8 +126,9 @@ pub fn lambda_config() -> SdkConfig {
     builder.build()
 }
 
-/// What sends requests to other services inside Lambda where there is no client of an SDK: the HTTP client that DynamoDB's has, so
-/// that a function links one. It opens a connection with the first request, and bounds nothing but that.
+/// Returns an HTTP client for requests of a Lambda function to services for which it has no SDK client. It is the one
+/// that the DynamoDB client uses, so that a function links only one. It connects at the first request, and has no
+/// timeout other than that for connecting.
 pub fn lambda_connector() -> SharedHttpConnector {
     let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_TIMEOUT).build();
     let mut builder =
@@ -139,12 +139,12 @@ pub fn lambda_connector() -> SharedHttpConnector {
     SharedHttpConnector::new(builder.build())
 }
 
-/// The credentials that Lambda sets in the environment.
+/// Returns the credentials that Lambda sets in the environment.
 pub fn lambda_credentials() -> SharedCredentialsProvider {
     SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new())
 }
 
-/// A variable of the environment; one that is set to nothing is not set.
+/// Returns an environment variable. An empty one counts as unset.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -153,7 +153,7 @@ pub fn variable(name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The connector reads the certificates when it is made, and panics over one that it cannot read.
+    /// The connector reads the certificates when it is created, and panics if it cannot read one.
     #[test]
     fn the_roots_that_are_compiled_in_are_the_five_of_aws() {
         let begun = include_str!("amazon_roots.pem").matches("BEGIN CERTIFICATE").count();

@@ -1,10 +1,10 @@
-//! How requests are sent to DynamoDB, repeated, and what a lost answer means.
+//! Sends requests to DynamoDB, retries them, and determines what a lost answer means.
 //!
-//! Everything here is about any table; what its items mean is for the crates that build on this. [`Sender`] sends
-//! requests for one table until they are answered or the deadline of the [`RetryPolicy`] has passed, and never takes a lost
-//! reply for a rejection: [`Attempts`] remembers one. [`endpoint_client`], [`lambda_client`] and [`sdk_client`] make
-//! clients that leave repeating to it. A [`Description`] says what a table looks like: [`Sender::ensure_table`] creates
-//! it from that, and says what one that exists lacks.
+//! Everything here applies to any table; what its items mean is up to the crates that build on this one. [`Sender`]
+//! sends requests for one table until they are answered or the deadline of the [`RetryPolicy`] has passed, and never
+//! mistakes a lost reply for a rejection: [`Attempts`] remembers lost replies. [`endpoint_client`], [`lambda_client`]
+//! and [`sdk_client`] create clients that leave retries to it. [`Sender::ensure_table`] creates a table from its
+//! [`Description`], or reports what an existing one lacks.
 
 mod batches;
 mod capacity;
@@ -27,10 +27,10 @@ pub use error::{BoxError, Error, Outcome, Result};
 pub use sending::{Attempts, Backoff, Busy, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};
 pub use table::{Description, Index, Key, KeyType, Lack, Projection, Report, is_missing_table};
 
-/// An item as the SDK gives and takes it.
+/// An item as the SDK represents it.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// The value of a number attribute, where it is a whole one.
+/// Returns the value of a number attribute if it is an integer.
 pub fn as_integer(value: &AttributeValue) -> Option<i64> {
     let digits = value.as_n().ok()?;
     // Engines differ in how they write a number: `42`, `42.0`, `4.2E1`.

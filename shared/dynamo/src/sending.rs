@@ -1,4 +1,4 @@
-//! How requests are sent: repeated until an answer or a deadline, and a lost reply is never taken for a rejection.
+//! Sends requests: repeats them until an answer or a deadline, and never mistakes a lost reply for a rejection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,12 @@ use crate::{Error, Item, Metered, Outcome, Result};
 /// How long and how often requests are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// No attempt begins later than this after the first. Below the 29 s of an API gateway by more than one attempt.
+    /// No attempt begins later than this after the first. The default leaves time for a last attempt within the 29 s of
+    /// an API gateway.
     pub deadline: Duration,
-    /// The longest pause after the first failure; it doubles with each.
+    /// The longest pause after the first failure. It doubles with each further failure.
     pub base: Duration,
-    /// The longest pause of all. Each is drawn evenly from nothing to its longest (full jitter).
+    /// The longest pause after any failure. Each pause is drawn uniformly between zero and its maximum (full jitter).
     pub cap: Duration,
 }
 
@@ -45,17 +46,18 @@ pub struct Sender {
     policy: RetryPolicy,
 }
 
-/// What is known of the attempts of one operation, over all the requests that it sends.
+/// What is known about the attempts of one operation, over all the requests that it sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
     /// An attempt to write was sent and its answer never came: it may have been applied.
     pub uncertain: bool,
-    /// To apply the write twice is not to apply it once.
+    /// The write is not idempotent.
     once: bool,
 }
 
 impl Attempts {
-    /// For a write that must not be applied twice: it is repeated only while it certainly was not applied.
+    /// Returns the attempts of a write that may not be applied twice: it is repeated only while it was certainly not
+    /// applied.
     pub fn once() -> Self {
         Self { uncertain: false, once: true }
     }
@@ -70,9 +72,9 @@ impl Attempts {
 /// A condition that did not hold.
 #[derive(Debug)]
 pub enum Rejection {
-    /// Of a single write, with the stored item.
+    /// The condition of a single write, with the stored item.
     Condition(Option<Item>),
-    /// Of a transaction: one entry an action, `Some` for each that failed.
+    /// The conditions of a transaction: one entry per action, `Some` for each that failed.
     Cancelled(Vec<Option<Failed>>),
 }
 
@@ -101,20 +103,20 @@ enum Failure {
     Fatal(Option<Error>),
 }
 
-/// Why a request was not applied that is worth repeating.
+/// Why a request that is worth repeating was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// More was asked of a partition, a table or the account than it gives.
+    /// The capacity of a partition, a table or the account was exceeded.
     Throttled,
-    /// It met another transaction.
+    /// It conflicted with another transaction.
     Contended,
-    /// Nothing listens there.
+    /// Nothing listens at the endpoint.
     Unreachable,
 }
 
 /// The part of an operation's errors that is about conditions.
 pub trait Conditional {
-    /// Returns what this error says of conditions, `None` where it says nothing.
+    /// Returns what this error says about conditions; `None` if it says nothing.
     fn judged(&self) -> Option<Judged> {
         None
     }
@@ -124,11 +126,11 @@ pub trait Conditional {
 pub enum Judged {
     /// A condition did not hold.
     Rejected(Rejection),
-    /// It met other traffic: not applied, worth repeating.
+    /// It conflicted with other traffic: not applied, worth repeating.
     Busy(Busy),
     /// It can never be applied.
     Invalid {
-        /// The engine's words.
+        /// The message of the engine.
         message: String,
     },
 }
@@ -179,15 +181,15 @@ never_rejected!(
     update_continuous_backups::UpdateContinuousBackupsError,
 );
 
-/// Reads every reason of a cancelled transaction. One that only met traffic is repeated before the rejected conditions
-/// are looked at, so that a rejection names all of them.
+/// Judges a cancelled transaction by all its reasons. If any action conflicted with other traffic, the transaction is
+/// repeated before failed conditions count, so that a rejection names all of them.
 fn judge(reasons: &[CancellationReason]) -> Judged {
     let busy = reasons.iter().filter_map(|reason| match reason.code()? {
         "ThrottlingError" | "ProvisionedThroughputExceeded" => Some(Busy::Throttled),
         "TransactionConflict" => Some(Busy::Contended),
         _ => None,
     });
-    // Where both are named, waiting for capacity is the longer wait.
+    // If there are both, waiting for capacity is the longer wait.
     if let Some(busy) = busy.min_by_key(|busy| *busy as u8) {
         return Judged::Busy(busy);
     }
@@ -204,17 +206,17 @@ fn judge(reasons: &[CancellationReason]) -> Judged {
 }
 
 impl Sender {
-    /// For this table of this client. The client must not retry.
+    /// Returns a sender for a table. The client must have its own retries turned off.
     pub fn new(client: Client, table: &str, policy: RetryPolicy) -> Self {
         Self { client, table: table.into(), policy }
     }
 
-    /// The client, to make requests with.
+    /// Returns the client, to build requests with.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &str {
         &self.table
     }
@@ -248,7 +250,7 @@ impl Sender {
         }
     }
 
-    /// Sends a conditional update. A rejection has the item as it is stored, if the request asks for it.
+    /// Sends a conditional update. A rejection contains the stored item, if the request asks for it.
     pub async fn update(
         &self,
         operation: &'static str,
@@ -291,7 +293,7 @@ impl Sender {
 
     /// Sends a write until it is answered.
     ///
-    /// It is sent again after a lost answer too, unless the attempts are [`Attempts::once`].
+    /// It is also sent again after a lost answer, unless the attempts are [`Attempts::once`].
     pub async fn send<O, E, F>(
         &self,
         operation: &'static str,
@@ -303,7 +305,8 @@ impl Sender {
         O: Metered,
         E: Conditional + ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        // Held and not entered: nothing below makes spans, and a future around this one would be one more in all its callers.
+        // Held, not entered: nothing below creates spans, and an instrumented future would add a layer to those of all
+        // callers.
         let _span =
             tracing::debug_span!("store", otel.name = operation, otel.kind = "client", db.system.name = "aws.dynamodb");
         let mut backoff = self.backoff();
@@ -377,7 +380,7 @@ impl Backoff {
 
     /// Waits for the next attempt. Returns false once the deadline has passed.
     pub async fn pause(&mut self) -> bool {
-        // The jitter of the library is added to a delay; full jitter draws from all of it.
+        // The jitter of the library is added to a delay; full jitter draws from the whole delay.
         let delay = self.longest.next().unwrap_or(self.policy.cap).mul_f64(rand::random::<f64>());
         self.attempts += 1;
         if self.begun.elapsed() + delay > self.policy.deadline {
@@ -397,7 +400,7 @@ where
     let service = match error {
         SdkError::ServiceError(context) => context,
         SdkError::ConstructionFailure(_) => return Failure::Fatal(None),
-        // Nothing listens there, so nothing was received.
+        // Nothing listens at the endpoint, so nothing was received.
         SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(is_rejected) => {
             return Failure::Busy(Busy::Unreachable);
         }

@@ -1,4 +1,4 @@
-//! Creating a table from its description, and saying what one that exists lacks.
+//! Creates a table from its description, and reports what an existing one lacks.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -20,16 +20,17 @@ const POLL: Duration = Duration::from_millis(200);
 /// How long a table may take to become usable. DynamoDB takes seconds.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(120);
 
-/// What a table looks like: from this it is created, checked and used. The table's own keys are strings.
+/// The description of a table, from which it is created, checked and used. The table's own keys are strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The attribute that groups rows.
     pub partition_key: &'static str,
-    /// The attribute that orders and distinguishes the rows of a partition; without one a partition is one row.
+    /// The attribute that orders and distinguishes the rows of a partition. Without one, each partition is a single
+    /// row.
     pub sort_key: Option<&'static str>,
     /// The secondary indexes.
     pub indexes: &'static [Index],
-    /// The attribute that holds a row's end, in epoch seconds.
+    /// The attribute that holds the time at which a row expires, in epoch seconds.
     pub ttl: Option<&'static str>,
     /// Whether the table has a stream, of new and old images.
     pub stream: bool,
@@ -40,11 +41,11 @@ pub struct Description {
 pub struct Index {
     /// Its name.
     pub name: &'static str,
-    /// By which attribute rows are found.
+    /// The attribute by which rows are found.
     pub partition_key: Key,
-    /// By which attribute the rows found are ordered.
+    /// The attribute by which the rows found are ordered.
     pub sort_key: Option<Key>,
-    /// What it carries beside keys.
+    /// What it carries besides the keys.
     pub projection: Projection,
 }
 
@@ -95,10 +96,10 @@ impl KeyType {
     }
 }
 
-/// What an index carries of a row, beside the keys of the index and the table.
+/// What an index carries of a row, besides the keys of the index and the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Projection {
-    /// Everything: rows need not be read again, and are stored twice.
+    /// Everything: rows need not be read again, but are stored twice.
     All,
     /// Nothing.
     KeysOnly,
@@ -119,7 +120,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lack {
-    /// Its keys are others.
+    /// Its keys are different.
     Keys {
         /// The keys that it should have.
         expected: String,
@@ -129,7 +130,7 @@ pub enum Lack {
         /// The index.
         index: &'static str,
     },
-    /// The keys of an index are others.
+    /// The keys of an index are different.
     IndexKeys {
         /// The index.
         index: &'static str,
@@ -147,7 +148,7 @@ pub enum Lack {
     Stream,
     /// Rows do not expire.
     Ttl {
-        /// The attribute that should hold a row's end.
+        /// The attribute that should hold the time at which a row expires.
         attribute: &'static str,
     },
     /// Point-in-time recovery is off.
@@ -169,12 +170,12 @@ impl fmt::Display for Lack {
 }
 
 impl Description {
-    /// The attributes of the table's own key.
+    /// Returns the attributes of the table's own key.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> + Clone {
         std::iter::once(self.partition_key).chain(self.sort_key)
     }
 
-    /// The index of this name.
+    /// Returns the index with this name.
     pub fn index(&self, name: &str) -> Option<&'static Index> {
         self.indexes.iter().find(|index| index.name == name)
     }
@@ -183,7 +184,7 @@ impl Description {
         (Key::string(self.partition_key), self.sort_key.map(Key::string))
     }
 
-    /// Every attribute that is part of some key.
+    /// Returns every attribute that is part of a key.
     fn key_types(&self) -> BTreeMap<&'static str, KeyType> {
         let (partition, sort) = self.own_keys();
         let of_indexes =
@@ -291,7 +292,7 @@ fn unbuilt(error: BuildError) -> Error {
 
 impl Sender {
     /// Creates the table (on demand, TTL, point-in-time recovery, the stream if it is described) and waits until it is
-    /// active. One that exists is left as it is; the report says what it lacks.
+    /// active. An existing table is not changed; the report says what it lacks.
     ///
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
@@ -310,7 +311,7 @@ impl Sender {
         Ok(Report { created, ..self.check_table(description).await? })
     }
 
-    /// Returns what the table lacks; an error where there is none.
+    /// Returns what the table lacks; an error if there is no table.
     pub async fn check_table(&self, description: &Description) -> Result<Report> {
         let Some(table) = self.describe().await? else {
             return Err(Error::Failed {
@@ -339,7 +340,7 @@ impl Sender {
         }
     }
 
-    /// Returns false where another process was faster.
+    /// Creates the table. Returns false if another process was faster.
     async fn create_table(&self, description: &Description) -> Result<bool> {
         let (partition, sort) = description.own_keys();
         let mut request = self
@@ -396,7 +397,7 @@ impl Sender {
         }))
     }
 
-    /// Engines for one machine do not know the call: there is nothing to recover from there.
+    /// Enables point-in-time recovery. Local engines do not know the call: they have nothing to recover from.
     async fn enable_recovery(&self) -> Result<()> {
         let specification = PointInTimeRecoverySpecification::builder()
             .point_in_time_recovery_enabled(true)
@@ -412,7 +413,7 @@ impl Sender {
             match self.read(ENSURE, || request.clone().send()).await {
                 Ok(_) => return Ok(()),
                 Err(error) if is_unsupported(&error) => return Ok(()),
-                // A table that was only just made is not ready for it.
+                // A table that was only just created is not ready for it.
                 Err(error) if code_of(&error) == Some("ContinuousBackupsUnavailableException") => {
                     if !backoff.pause().await {
                         return Err(error);
@@ -423,7 +424,7 @@ impl Sender {
         }
     }
 
-    /// `None` where the engine does not know the call.
+    /// Returns whether point-in-time recovery is on; `None` if the engine does not know the call.
     async fn has_recovery(&self) -> Result<Option<bool>> {
         let request = self.client().describe_continuous_backups().table_name(self.table());
         match self.read(ENSURE, || request.clone().send()).await {
@@ -468,11 +469,11 @@ pub fn is_missing_table(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 fn is_unsupported(error: &Error) -> bool {
-    // Not `UnrecognizedClientException`: that is AWS's word for credentials it does not know.
+    // Not `UnrecognizedClientException`: that is AWS's code for unknown credentials.
     matches!(code_of(error), Some("UnknownOperationException" | "UnknownOperation"))
 }
 
-/// Waits until a table can be used; an error once it took too long, or where it is being deleted.
+/// Waits until a table can be used. Returns an error if that takes too long, or if the table is being deleted.
 async fn until_active(status: impl AsyncFn() -> Result<Option<TableStatus>>) -> Result<()> {
     let begun = Instant::now();
     loop {

@@ -1,8 +1,8 @@
 //! Measures the embedded backend in its process: `cargo run --profile server -p nameservice-embedded --example bench_state`.
 //!
-//! Prints commands a second of the state machine alone on one core, pushes a second through the log at 1, 32 and 128
-//! writers (and beside them reads), and memory and start-up time with a million records. `-- state`, `-- log` or
-//! `-- million [records]` runs one of the three.
+//! Prints commands per second of the state machine alone on one core, pushes per second through the log with 1, 32 and
+//! 128 writers (and concurrent reads), and memory use and start-up time with a million records. To run only one of the
+//! three: `-- state`, `-- log` or `-- million [records]`.
 
 #![allow(clippy::expect_used, reason = "a measurement that cannot be made ends")]
 
@@ -41,16 +41,16 @@ fn resident() -> u64 {
     line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// How long this thread was on a core: others may be at work on the machine.
+/// Returns how long this thread was on a core: the machine may be busy with other work.
 fn on_core() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(times.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0))
 }
 
-/// Pushes through the state machine alone, with a published state beside it as the writer has one.
+/// Pushes through the state machine alone, beside a published state as the writer has one.
 fn state(records: u64) -> Result<(), Box<dyn Error>> {
     const PUSHES: u64 = 400_000;
-    /// How many commands a group has.
+    /// The number of commands in a group.
     const GROUP: usize = 64;
     let (mut state, now) = (State::new(), Now::from_millis(1_700_000_000_000));
     for n in 0..records {
@@ -82,7 +82,7 @@ fn state(records: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Closed-loop writers for some seconds; with readers beside them where wanted.
+/// Runs closed-loop writers for some seconds, and optionally readers beside them.
 async fn log(writers: u64, readers: u64) -> Result<(), Box<dyn Error>> {
     const SECONDS: u64 = 4;
     const RECORDS: u64 = 1_000;
@@ -174,7 +174,7 @@ async fn million(records: u64) -> Result<(), Box<dyn Error>> {
     );
     drop(names);
     let size = std::fs::metadata(directory.join("nameservice.log.db"))?.len() / 1024 / 1024;
-    // A process of its own: this one's allocator keeps what it had.
+    // In a separate process, because the allocator of this one keeps its memory.
     let status = std::process::Command::new(std::env::current_exe()?).arg("start").arg(&directory).status()?;
     println!("file {size} MiB, {status}");
     std::fs::remove_dir_all(directory)?;

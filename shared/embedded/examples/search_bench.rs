@@ -1,4 +1,4 @@
-//! Prints how long searches take, and what their index adds.
+//! Prints how long searches take, and what their index costs.
 //!
 //! ```text
 //! cargo search-bench          # 1,000,000 records
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     creations(count.min(100_000)).await
 }
 
-/// What a creation costs, which writes the index too.
+/// Measures the cost of a creation, which also writes the index.
 async fn creations(count: usize) -> Result<(), Box<dyn Error>> {
     let names = Embedded::memory(Options::default())?;
     let began = Instant::now();

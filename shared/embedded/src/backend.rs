@@ -19,9 +19,9 @@ use crate::{
     state::{Action, Command, Outcome, Portable, Record as Stored, State, Walk},
 };
 
-/// How many records one reader looks at before others get their turn.
+/// How many records one reader looks at before it yields to others.
 const LOOKS: usize = 2_000;
-/// How many chunks of texts a search looks through before others get their turn: about a millisecond.
+/// How many chunks of texts a search looks through before it yields to others: about a millisecond.
 const CHUNKS: usize = 100;
 
 impl Embedded {
@@ -41,20 +41,23 @@ impl Embedded {
         action: Action,
         outcome: impl FnOnce(Outcome) -> Option<T> + Send,
     ) -> Result<T> {
-        // Held and not entered: nothing below makes spans.
+        // Held, not entered: nothing below creates spans.
         let _span = tracing::debug_span!("log", otel.name = operation);
         if self.is_replica() {
-            let source = "a replica takes writes from its upstream alone".into();
+            let source = "a replica accepts writes only from its upstream".into();
             return Err(Error::Store { operation, source });
         }
         let written = self.inner.writer.write(operation, Command::new(call, action)).await?;
-        // A command has an outcome of its own kind.
-        outcome(written).ok_or_else(|| Error::Store { operation, source: "it has the outcome of another".into() })
+        // Every command has an outcome of its own kind, so this is not reached.
+        outcome(written).ok_or_else(|| Error::Store {
+            operation,
+            source: "the writer returned the outcome of another command".into(),
+        })
     }
 }
 
 impl Embedded {
-    /// Takes over a record as it is elsewhere: what differs becomes changes of the feed.
+    /// Stores a record as it is elsewhere. The differences become changes in the feed.
     pub async fn observe(&self, address: &Address, record: Option<Portable>) -> Result<()> {
         let action = Action::Observe { address: address.clone(), record: record.map(Box::new) };
         let done = |outcome| matches!(outcome, Outcome::Observed).then_some(());
@@ -62,7 +65,7 @@ impl Embedded {
     }
 }
 
-/// Takes the outcome of one kind of command out of those of all.
+/// Extracts the outcome of one kind of command.
 macro_rules! outcome {
     ($kind:ident) => {
         |outcome| match outcome {
@@ -104,7 +107,7 @@ impl NameService for Embedded {
     }
 
     /// All pages of a snapshot are at one position, that of their cursors, as long as less than a minute passes between
-    /// two of them.
+    /// any two of them.
     async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
         let snapshots = &self.inner.shared.snapshots;
         let state = after.and_then(Cursor::position).and_then(|position| snapshots.at(position));

@@ -1,4 +1,4 @@
-//! Copies of a log that others go on writing.
+//! Copies a log while it is being written.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use crate::{
     log::Readers,
 };
 
-/// How often a copy is looked at that somebody waits for.
+/// How often the progress of a copy is reported.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why there is no backup.
@@ -56,24 +56,24 @@ pub enum BackupError {
 }
 
 impl Embedded {
-    /// Copies the nameservice as it is now into a new directory, while it is used. Returns the position of the copy.
+    /// Copies the current nameservice into a new directory, while it is in use. Returns the position of the copy.
     ///
-    /// The copy is consistent, and durable once this returns. It is restored by being opened: a directory like any other.
-    /// Its feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
+    /// The copy is consistent, and durable once this returns. To restore it, open its directory like any other. Its
+    /// feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
     /// snapshot.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         copy(self.readers().ok_or(BackupError::InMemory)?, to.as_ref(), &|_| {}).await
     }
 }
 
-/// Copies the nameservice of a directory into a new one, as [`Embedded::backup`] does, also while another process uses
+/// Copies the nameservice of a directory into a new one, as [`Embedded::backup`] does, even while another process uses
 /// it. Returns the position of the copy.
 pub async fn backup(directory: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, BackupError> {
     backup_observed(directory, to, &|_| {}).await
 }
 
-/// Does the same, and passes the bytes of the copy to `observe`. The copy may be smaller than the total, which counts pages that
-/// are only partly filled.
+/// Does the same, and reports the size of the copy to `observe`, in bytes. The copy may be smaller than the total,
+/// which includes pages that are only partly filled.
 pub async fn backup_observed(
     directory: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -101,7 +101,7 @@ async fn copy(readers: Arc<Readers>, to: &Path, observe: Observer<'_>) -> Result
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(&to).map_err(failed(&to))?;
-    // It gets its name once it is whole.
+    // It gets its final name once it is complete.
     let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
     let copy = new.clone();
     let sized = readers.clone();

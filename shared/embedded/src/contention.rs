@@ -1,9 +1,9 @@
-//! Pushes that lost to others, on records that many want to write.
+//! Pushes that lost to others, on records with many writers.
 //!
-//! Whoever is shown the stored value comes back with it. If every write of a record were shown to all its writers, one of
-//! them would win the next time, and the answers to all others would have been for nothing. So of those that lose only one
-//! is answered; the others are held, and every second write of the record lets the one go that has waited longest, with the
-//! value that is then stored. Every writer gets its turn sooner that way.
+//! A writer that loses gets the stored value as its answer, and retries with it. If every writer of a record were
+//! answered after each write, one of them would win the next round, and the answers to all others would be wasted. So
+//! only one of the losers is answered at once. The others are held, and every second write of the record releases the
+//! one that has waited longest, with the value that is then stored. That way every writer succeeds sooner.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,11 +18,11 @@ use crate::{
     state::{Action, Command, Outcome},
 };
 
-/// A record is no longer contended once nobody has written it for so long: everybody is answered.
+/// After this time without a write, a record is no longer contended: all its held pushes are answered.
 const QUIET: Duration = Duration::from_millis(5);
-/// One of them is let go at every so many writes of the record.
+/// One held push is released per this many writes of the record.
 const WRITES: u32 = 2;
-/// The longest time for which a push is held, however many wait before it.
+/// The longest time for which a push is held, however many are ahead of it.
 const MAX_HELD: Duration = Duration::from_millis(100);
 
 /// The pushes that are held.
@@ -32,19 +32,19 @@ pub(crate) struct Held(HashMap<Arc<str>, Losers>);
 struct Losers {
     jobs: VecDeque<(Instant, Job)>,
     written: Instant,
-    /// Writes since the last of them was let go.
+    /// Writes since the last push was released.
     writes: u32,
 }
 
 impl Losers {
-    /// When the first of them is answered, whether the record is written or not.
+    /// Returns when the first of them is answered, whether or not the record is written.
     fn due(&self) -> Option<Instant> {
         let (since, _) = self.jobs.front()?;
         Some((*since + MAX_HELD).min(self.written + QUIET))
     }
 }
 
-/// The record whose push an outcome rejects because of its value.
+/// Returns the record if a push of it was rejected because of the stored value.
 pub(crate) fn lost<'a>(command: &'a Command, outcome: &nameservice_model::Result<Outcome>) -> Option<&'a Address> {
     let is_conflict = matches!(
         outcome,
@@ -63,7 +63,7 @@ pub(crate) fn lost<'a>(command: &'a Command, outcome: &nameservice_model::Result
 }
 
 impl Held {
-    /// Whether pushes of a record are held.
+    /// Returns whether pushes of a record are held.
     pub(crate) fn has(&self, address: &str) -> bool {
         self.0.contains_key(address)
     }
@@ -74,7 +74,7 @@ impl Held {
         self.0.entry(address).or_insert_with(begin).jobs.push_back((now, job));
     }
 
-    /// A record is written: at every second write, takes the push of it that has waited longest.
+    /// Notes a write of a record. At every second one, takes the push that has waited longest.
     pub(crate) fn next(&mut self, address: &str, now: Instant) -> Option<Job> {
         if self.0.is_empty() {
             return None;
@@ -93,7 +93,7 @@ impl Held {
         next.map(|(_, job)| job)
     }
 
-    /// When the next push is to be answered, whatever is written until then.
+    /// Returns when the next push is to be answered, whatever is written until then.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.0.values().filter_map(Losers::due).min()
     }
@@ -110,7 +110,7 @@ impl Held {
         expired
     }
 
-    /// Takes all of them.
+    /// Takes all pushes.
     pub(crate) fn all(&mut self) -> Vec<Job> {
         self.0.drain().flat_map(|(_, losers)| losers.jobs).map(|(_, job)| job).collect()
     }
@@ -171,7 +171,7 @@ mod tests {
         for t in 1..=50 {
             held.put("a:main".into(), job(t), begun);
         }
-        // Written all the time, by writers that do not come back.
+        // Written all the time, by writers that do not retry.
         for n in 0..20 {
             assert_eq!(held.next("a:main", begun + n * 5 * MS).is_some(), n % 2 == 1, "{n}");
         }

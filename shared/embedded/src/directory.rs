@@ -1,4 +1,4 @@
-//! The directory of an embedded nameservice: what is in it, and who uses it.
+//! The directory of an embedded nameservice: its files, and the lock of the process that uses it.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,7 +12,7 @@ use crate::OpenError;
 pub(crate) const LOG_FILE: &str = "nameservice.log.db";
 /// A log that is being created.
 pub(crate) const NEW_LOG_FILE: &str = "nameservice.log.db.new";
-/// The file whose lock says that a process uses the directory. It names the process.
+/// The file that is locked while a process uses the directory. It contains the id of the process.
 const LOCK_FILE: &str = "lock";
 /// The database of the engine that emulated DynamoDB.
 const FORMER_FILE: &str = "nameservice.db";
@@ -24,11 +24,11 @@ pub(crate) const FORMAT: u32 = 2;
 
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
-/// Where the header has `user_version` and `application_id`.
+/// The offsets of `user_version` and `application_id` in the header.
 const USER_VERSION: usize = 60;
 const APPLICATION: usize = 68;
 
-/// A directory that this process uses. Dropping it lets others.
+/// A directory that this process has locked. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes a directory that holds a log.
+    /// Locks a directory that holds a log.
     pub(crate) fn existing(path: &Path) -> Result<Self, OpenError> {
         match examine(path)? {
             true => Self::lock(path),
@@ -44,8 +44,8 @@ impl Directory {
         }
     }
 
-    /// Takes a directory, which is made where it is missing. Configs may hold secrets: it is its owner's alone. Returns
-    /// whether it holds a log.
+    /// Locks a directory, and creates it if it is missing, accessible only to its owner because configs may hold
+    /// secrets. Returns whether it holds a log.
     pub(crate) fn any(path: &Path) -> Result<(Self, bool), OpenError> {
         examine(path)?;
         let mut builder = fs::DirBuilder::new();
@@ -54,17 +54,18 @@ impl Directory {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path).map_err(unusable(path))?;
         let directory = Self::lock(path)?;
-        // Another process may have made the log since.
+        // Another process may have created the log meanwhile.
         let has_log = examine(path)?;
         Ok((directory, has_log))
     }
 
-    /// The log.
+    /// Returns the path of the log.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join(LOG_FILE)
     }
 
-    /// Where a new log is made, before it gets its name. What an interrupted creation left there is removed.
+    /// Returns the path at which a new log is created, before it gets its final name. Removes what an interrupted
+    /// creation left there.
     pub(crate) fn new_log(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(NEW_LOG_FILE);
         match fs::remove_file(&path) {
@@ -73,7 +74,7 @@ impl Directory {
         }
     }
 
-    /// Gives a new log its name, so that it is there after a power failure, too.
+    /// Renames a new log to its final name, durably.
     pub(crate) fn adopt(&self, new: &Path) -> Result<(), OpenError> {
         let file = self.log();
         File::open(new).and_then(|new| new.sync_all()).map_err(unusable(new))?;
@@ -94,13 +95,13 @@ impl Directory {
             }
             Err(TryLockError::Error(source)) => return Err(unusable(&path)(source)),
         }
-        // For whoever finds the directory locked.
+        // For the error message of a process that finds the directory locked.
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable(&path))?;
         Ok(Self { path: directory.to_owned(), _lock: file })
     }
 }
 
-/// Whether a directory holds a log of a format that is known; changes nothing.
+/// Returns whether a directory holds a log of a known format. Changes nothing.
 fn examine(directory: &Path) -> Result<bool, OpenError> {
     let file = directory.join(LOG_FILE);
     if check_log(&file)? {
@@ -110,12 +111,12 @@ fn examine(directory: &Path) -> Result<bool, OpenError> {
     match former.try_exists() {
         Ok(true) => Err(OpenError::FormerEngine { path: former }),
         Ok(false) => Ok(false),
-        // A file where the directory should be.
+        // There is a file where the directory should be.
         Err(source) => Err(unusable(directory)(source)),
     }
 }
 
-/// Reads the header of a log; false where there is no file.
+/// Checks the header of a log. Returns false if there is no file.
 pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
     let mut header = [0; HEADER_BYTES];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
@@ -128,7 +129,7 @@ pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
     }
     let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     if header[..SQLITE_MAGIC.len()] != *SQLITE_MAGIC {
-        return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is no SQLite database" });
+        return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is not a SQLite database" });
     }
     if number(APPLICATION) != APPLICATION_ID {
         return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is a database of another program" });

@@ -1,10 +1,10 @@
 use std::{io, path::PathBuf};
 
-/// Why a directory cannot be opened. In every case it is as it was before.
+/// Why a directory cannot be opened. It is left unchanged in every case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no data, and none was to be created.
+    /// There is no data, and none should be created.
     #[error("there is no nameservice data in {}: create it with `nameservice init`, or name another directory", directory.display())]
     Missing {
         /// The directory.
@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
     },
-    /// The file is of a later version of the nameservice.
+    /// The file was written by a later version of the nameservice.
     #[error("{} has format {found}, and this version reads up to format {known}: use a later version", path.display())]
     NewerFormat {
         /// The file.
@@ -61,8 +61,8 @@ pub enum OpenError {
         /// What it is a replica of.
         upstream: String,
     },
-    /// The directory was to be a replica, and holds a nameservice of its own.
-    #[error("{} is no replica: it has records of its own, which a replica would replace; choose another directory", path.display())]
+    /// The directory should become a replica, but holds a nameservice of its own.
+    #[error("{} is not a replica: it has its own records, which a replica would replace; choose another directory", path.display())]
     NoReplica {
         /// The log.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
-    /// No thread was to be had.
+    /// The thread of the writer could not be started.
     #[error("cannot start the writer of the log")]
     Thread(#[source] io::Error),
 }

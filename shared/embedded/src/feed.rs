@@ -1,4 +1,4 @@
-//! The change feed: the log, from memory where it is recent, else from the file.
+//! The change feed: the recent part of the log from memory, the rest from the file.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 const READ: &str = "read the feed";
-/// The most changes of one answer: a reader that wants more goes on after the last.
+/// The most changes of one answer. A reader that wants more continues after the last one.
 const MAX_CHANGES: usize = 4_096;
-/// How many changes of other parts a history looks through for one answer.
+/// How many changes a history looks through for one answer if only one part is wanted.
 const HISTORY_LOOKS: usize = 5_000;
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl ChangeFeed for Embedded {
         if after == position {
             return Ok(Run::Changes(Vec::new()));
         }
-        // A position that this feed has not given: of another feed, or of one that was lost.
+        // This feed has never reached the position: it is from another feed, or from one that was lost.
         if after > position {
             return Ok(Run::Gone { oldest: self.oldest(position).await? });
         }
@@ -57,7 +57,7 @@ impl ChangeFeed for Embedded {
 
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
         let mut moved = self.inner.shared.moved.subscribe();
-        // Whoever waits looks again, whether something has come or the time is over.
+        // Either way, the caller checks the position again.
         let _ = timeout(at_most, moved.wait_for(|position| *position > after)).await;
         Ok(())
     }
@@ -99,7 +99,7 @@ impl ChangeFeed for Embedded {
 }
 
 impl Embedded {
-    /// The oldest position that can be read: where everything has expired, the one that comes next.
+    /// Returns the oldest position that can be read; the next one if everything has expired.
     async fn oldest(&self, position: u64) -> Result<u64> {
         let at = self.inner.shared.expired_before();
         let oldest = match &self.inner.readers {
@@ -123,7 +123,7 @@ fn decode(entries: Vec<Entry>) -> Result<Vec<Change>> {
     changes.map_err(|error| Error::Store { operation: READ, source: error.into() })
 }
 
-/// Runs what reads a file where it holds nobody up.
+/// Runs a read of a file on a thread where it blocks no other task.
 pub(crate) async fn blocking<T: Send + 'static>(read: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     spawn_blocking(read).await.map_err(|error| Error::Store { operation: READ, source: error.into() })?
 }

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! - [`state`] applies commands: deterministic, without I/O, clock or randomness.
-//! - One thread writes (`writer`): it takes every command that waits, applies them, writes their changes in one SQLite
-//!   transaction with one sync, publishes the new state, and only then answers any of them. Nobody ever reads a value
-//!   that a power failure could take back.
+//! - One thread writes (`writer`): it takes all waiting commands, applies them, writes their changes in one SQLite
+//!   transaction with one sync, publishes the new state, and only then answers any of them. A value that can be read is
+//!   never lost in a power failure.
 //! - The log (`log`) is the change feed: a position is a change's place in it, from 1 without a gap.
 //! - Readers take the published state, which never changes under them: they wait neither for the writer nor for a disk.
 //!   Only changes that are no longer in memory, and histories, are read from the file.
@@ -61,18 +61,18 @@ use crate::{
     writer::{Shared, Writer},
 };
 
-/// How long a change can be read.
+/// How long a change can be read by default.
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How many bytes of changes are kept in memory beside the log.
 const RECENT_BYTES: usize = 64 * 1024 * 1024;
-/// The same where there is no log.
+/// The same if there is no log.
 const RECENT_BYTES_WITHOUT_LOG: usize = 256 * 1024 * 1024;
 
-/// What can be chosen when a nameservice is opened.
+/// The options for opening a nameservice.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long a change can be read: [`DEFAULT_RETENTION`].
+    /// How long a change can be read. Default: [`DEFAULT_RETENTION`].
     pub retention: Duration,
     recent_bytes: Option<usize>,
     checkpoint_bytes: u64,
@@ -133,7 +133,7 @@ struct Inner {
     shared: Arc<Shared>,
     readers: Option<Arc<Readers>>,
     _directory: Option<Directory>,
-    /// It is fed by another nameservice, and takes no writes.
+    /// Whether it is fed by another nameservice, and takes no writes.
     is_replica: bool,
 }
 
@@ -144,8 +144,8 @@ impl std::fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Opens the nameservice of a directory. Directory and log are created where they are missing, and only after
-    /// everything that is there was found to be usable.
+    /// Opens the nameservice of a directory. The directory and the log are created if they are missing, but only after
+    /// everything that exists was found to be usable.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let (directory, has_log) = Directory::any(directory.as_ref())?;
         if !has_log {
@@ -159,13 +159,13 @@ impl Embedded {
         Self::of(Directory::existing(directory.as_ref())?, options)
     }
 
-    /// Returns an empty nameservice that is gone when its last clone is dropped.
+    /// Returns an empty nameservice in memory. It is gone when its last clone is dropped.
     pub fn memory(options: Options) -> Result<Self, OpenError> {
         let bytes = options.recent_bytes.unwrap_or(RECENT_BYTES_WITHOUT_LOG);
         Self::start(Shared::new(State::new(), bytes, options.retention), None, None, false)
     }
 
-    /// Sets another clock than the system's: it times leases and stamps records and changes. All clones follow it.
+    /// Sets another clock than the system's, for all clones. It times leases and stamps records and changes.
     #[must_use]
     pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.inner.shared.set_clock(Arc::new(clock));

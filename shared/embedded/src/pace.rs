@@ -1,25 +1,25 @@
-//! When a group of writes begins.
+//! Decides when a group of writes begins.
 
 use std::time::{Duration, Instant};
 
 use crate::queue::MAX_GROUP;
 
-/// The longest time for which a group waits for those who were just answered.
+/// The longest time for which a group waits for the writers that were just answered.
 const MAX_GATHERING: Duration = Duration::from_millis(5);
-/// After so many waits in a row for nothing, 2 to their power groups pass before the next.
+/// After n vain waits in a row, 2ⁿ - 1 groups begin without a wait. This bounds n.
 const MAX_MISSES: u32 = 6;
-/// By how much, and a quarter, the time that a commit is expected to take rises with each that takes longer.
+/// With each commit that takes longer than expected, the expected time rises by at most a quarter plus this.
 const COMMIT_STEP: Duration = Duration::from_micros(20);
 
-/// When the next group begins. Those who were answered together mostly come back together: a short wait for the last of
-/// them puts them into one group, which would else be two that wait for each other's sync.
+/// Decides when the next group begins. Writers that were answered together mostly come back together: a short wait for
+/// the last of them puts them into one group. Otherwise they would form two groups that wait for each other's sync.
 pub(crate) struct Pace {
-    /// How many were answered by the last group, or waited when it ended.
+    /// How many writers were answered by the last group, or were waiting when it ended.
     expected: usize,
     ended: Instant,
-    /// How long a commit takes where nothing holds it up.
+    /// How long a commit takes if nothing delays it.
     commit: Duration,
-    /// How many waits in a row were for nothing, and for how many groups nobody is waited for.
+    /// `misses`: how many waits in a row were in vain. `pass`: how many groups still begin without a wait.
     misses: u32,
     pass: u32,
 }
@@ -31,9 +31,9 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns for how many the next group waits, and until when.
+    /// Returns for how many writers the next group waits, and until when.
     pub(crate) fn gathering(&mut self, now: Instant) -> Option<(usize, Instant)> {
-        // Who has not come back for so long does not.
+        // Writers that have not come back by now will not.
         let is_over = now.duration_since(self.ended) > self.commit * 4;
         if self.expected < 2 || is_over {
             return None;
@@ -45,13 +45,13 @@ impl Pace {
         Some((self.expected.min(MAX_GROUP), now + (self.commit / 2).min(MAX_GATHERING)))
     }
 
-    /// Notes whether a wait has brought those it was for. One that has not is tried again later and later.
+    /// Notes whether a wait brought all the writers that it was for. After each vain wait, the next one comes later.
     pub(crate) fn gathered(&mut self, all: bool) {
         self.misses = if all { 0 } else { (self.misses + 1).min(MAX_MISSES) };
         self.pass = (1 << self.misses) - 1;
     }
 
-    /// Notes the commit of a group, and how many were answered by it or wait already.
+    /// Notes the commit of a group, and how many writers were answered by it or are waiting already.
     pub(crate) fn ended(&mut self, begun: Instant, ended: Instant, expected: usize) {
         self.ended = ended;
         self.expected = expected;
@@ -67,7 +67,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A pace at which a commit takes a millisecond, after one that ended now.
+    /// Returns a pace with commits of a millisecond, the last of which ended now.
     fn pace(expected: usize, now: Instant) -> Pace {
         Pace { expected, ended: now, commit: MS, ..Pace::default() }
     }

@@ -14,7 +14,7 @@ use crate::state::{Command, Outcome};
 /// The most commands that are written together.
 pub(crate) const MAX_GROUP: usize = 1024;
 
-/// A command, and who waits for its outcome.
+/// A command, and the channel for its outcome.
 pub(crate) struct Job {
     pub(crate) command: Command,
     pub(crate) answer: oneshot::Sender<Result<Outcome>>,
@@ -22,14 +22,14 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Answers it. Who has gone away does not hear the outcome.
+    /// Answers the command. A caller that has gone away misses the outcome.
     pub(crate) fn answer(self, outcome: Result<Outcome>) {
         let _ = self.answer.send(outcome);
     }
 }
 
-/// Where jobs wait. It has many senders and one receiver, who is woken only once as many have come as it wants: a wake
-/// costs a system call.
+/// The queue of jobs. It has many senders and one receiver, which is woken only once there are as many jobs as it
+/// wants: a wake-up costs a system call.
 #[derive(Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// How many jobs wake the receiver; `None` while it is awake.
+    /// The number of jobs that wakes the receiver; `None` while it is awake.
     wakes_at: Option<usize>,
     is_closed: bool,
 }
@@ -47,9 +47,9 @@ struct Waiting {
 /// Why a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// So many jobs are there, or no more will come.
+    /// There are enough jobs, or no more will come.
     Enough,
-    /// The time was over before.
+    /// The time ran out.
     TimedOut,
     /// There are no jobs, and no more will come.
     Closed,
@@ -71,7 +71,7 @@ impl Queue {
         true
     }
 
-    /// Lets no more jobs in. Those that are there are still received.
+    /// Accepts no more jobs. Those in the queue are still received.
     pub(crate) fn close(&self) {
         let mut waiting = self.lock();
         waiting.is_closed = true;
@@ -80,7 +80,7 @@ impl Queue {
         self.enough.notify_one();
     }
 
-    /// Waits until so many jobs are there, at most until a time.
+    /// Waits for this many jobs, at most until the given time.
     pub(crate) fn wait(&self, count: usize, until: Option<Instant>) -> Waited {
         let mut waiting = self.lock();
         loop {
@@ -100,26 +100,26 @@ impl Queue {
         }
     }
 
-    /// Takes the first jobs, at most so many.
+    /// Takes the first jobs, at most the given number.
     pub(crate) fn take(&self, at_most: usize) -> Vec<Job> {
         let mut waiting = self.lock();
         let count = at_most.min(waiting.jobs.len());
         waiting.jobs.drain(..count).collect()
     }
 
-    /// Lets nothing in any more, and drops what is there: the receiver has gone.
+    /// Accepts no more jobs and drops those in the queue: the receiver has gone.
     pub(crate) fn abandon(&self) {
         self.close();
         self.lock().jobs.clear();
     }
 
-    /// How many jobs are there.
+    /// Returns the number of jobs.
     pub(crate) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A list of jobs is whole whatever its holder did.
+        // A list of jobs is consistent even if a thread panicked while it held the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::log::{Entry, HistoryRange};
 
-/// What an entry takes beside its body.
+/// The memory that an entry takes besides its body.
 const ENTRY_BYTES: usize = 128;
 
 /// The last changes that are durable, without a gap.
@@ -34,7 +34,7 @@ impl Recent {
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Entries::default();
     }
 
-    /// Adds what follows the last change. Where there is no log, expired changes leave, too.
+    /// Adds what follows the last change. If there is no log, expired changes are removed too.
     pub(crate) fn append(&self, added: Vec<Entry>, expired_before: Option<i64>) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         for entry in added {
@@ -52,7 +52,7 @@ impl Recent {
         }
     }
 
-    /// The changes after a position, at most so many; `None` where what follows it is not here.
+    /// Returns at most `limit` changes after a position; `None` if what follows the position is not in memory.
     pub(crate) fn after(&self, after: u64, limit: usize) -> Option<Vec<Entry>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let first = entries.queue.front()?.position;
@@ -60,14 +60,14 @@ impl Recent {
         Some(entries.queue.iter().skip(skipped).take(limit).cloned().collect())
     }
 
-    /// The oldest position that was recorded at a time or later.
+    /// Returns the oldest position that was recorded at a time or later.
     pub(crate) fn oldest(&self, at: i64) -> Option<u64> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let place = entries.queue.partition_point(|entry| entry.at < at);
         entries.queue.get(place).map(|entry| entry.position)
     }
 
-    /// The changes of one address after a position, at most so many.
+    /// Returns at most `limit` changes of one address in a range.
     pub(crate) fn of(&self, address: &str, range: HistoryRange, limit: usize) -> Vec<Entry> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let wanted = |entry: &&Entry| {

@@ -1,7 +1,7 @@
 //! The embedded nameservice as a copy of another one, under the positions of that one's feed.
 //!
-//! It takes no writes of its own. Its directory names the upstream, and is opened as a replica of it alone: as a
-//! nameservice of its own it would give positions that the upstream gives to other changes.
+//! It takes no writes of its own. Its directory names the upstream, and can only be opened as a replica of that: as an
+//! independent nameservice it would assign positions that the upstream assigns to other changes.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Embedded {
-    /// Opens the replica of a directory, which is made where it is missing. `upstream` names what it is a replica of.
+    /// Opens the replica in a directory, which is created if it is missing. `upstream` names what it is a replica of.
     pub fn open_replica(directory: impl AsRef<Path>, upstream: &str, options: Options) -> Result<Self, OpenError> {
         let (directory, has_log) = Directory::any(directory.as_ref())?;
         if !has_log {
@@ -34,17 +34,18 @@ impl Embedded {
         Self::start(Shared::new(State::new(), bytes, options.retention), None, None, true)
     }
 
-    /// Whether it is a replica, which takes no writes but [`adopt`](Self::adopt) and [`replicate`](Self::replicate).
+    /// Returns whether it is a replica, which takes no writes but [`adopt`](Self::adopt) and
+    /// [`replicate`](Self::replicate).
     pub fn is_replica(&self) -> bool {
         self.inner.is_replica
     }
 
-    /// Replaces everything by a snapshot of the upstream, at this position of its feed.
+    /// Replaces everything with a snapshot of the upstream, at this position of its feed.
     pub async fn adopt(&self, records: Vec<Record>, position: u64) -> Result<()> {
         self.follow("adopt a snapshot", Action::Adopt { records, position }).await
     }
 
-    /// Takes changes of the upstream, which follow the position of the replica without a gap.
+    /// Applies changes of the upstream, which must follow the position of the replica without a gap.
     pub async fn replicate(&self, changes: Vec<Replicated>) -> Result<()> {
         self.follow("take changes", Action::Replicate(changes)).await
     }

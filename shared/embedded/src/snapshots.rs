@@ -1,4 +1,4 @@
-//! The states that pages of snapshots are read from: a snapshot stays at the position where its first page was.
+//! The states from which pages of snapshots are read: a snapshot stays at the position of its first page.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
 
 use crate::state::State;
 
-/// How many are kept.
+/// How many states are kept.
 const KEPT: usize = 8;
-/// How long a state is kept that no page is read from. It shares with later ones what has not changed since; the rest is
-/// memory.
+/// How long a state is kept without a read of a page. It shares with later states what has not changed since; the rest
+/// costs memory.
 const UNUSED: Duration = Duration::from_secs(60);
 
 /// States by their positions, and when they were last used.
@@ -19,7 +19,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 pub(crate) struct Snapshots(Mutex<BTreeMap<u64, (Instant, Arc<State>)>>);
 
 impl Snapshots {
-    /// Keeps the state of a snapshot that has more pages. The oldest of too many is dropped.
+    /// Keeps the state of a snapshot that has more pages. If there are too many states, the oldest is dropped.
     pub(crate) fn keep(&self, state: Arc<State>) {
         let mut kept = self.kept();
         kept.insert(state.position(), (Instant::now(), state));
@@ -28,8 +28,8 @@ impl Snapshots {
         }
     }
 
-    /// The state of a snapshot that began at a position: the first that is kept from there on. `None` where it was
-    /// dropped: then the next page is as new as it can be, and what was missed follows in the feed.
+    /// Returns the state of a snapshot that began at a position: the first one kept from there on. `None` if it was
+    /// dropped: then the next page is read from the current state, and readers catch up from the feed.
     pub(crate) fn at(&self, position: u64) -> Option<Arc<State>> {
         let mut kept = self.kept();
         let (_, (used, state)) = kept.range_mut(position..).next()?;
@@ -37,12 +37,12 @@ impl Snapshots {
         Some(state.clone())
     }
 
-    /// Drops all: what follows is not a later state of the same nameservice.
+    /// Drops all states, because what follows is not a later state of the same nameservice.
     pub(crate) fn clear(&self) {
         self.kept().clear();
     }
 
-    /// Drops what nobody has used for a while.
+    /// Drops states that were not used for a while.
     pub(crate) fn drop_unused(&self) {
         let mut kept = self.kept();
         if !kept.is_empty() {
@@ -52,7 +52,7 @@ impl Snapshots {
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Instant, Arc<State>)>> {
-        // A map of states is whole whatever its holder did.
+        // A map of states is consistent even if a thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

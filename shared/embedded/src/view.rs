@@ -16,7 +16,7 @@ impl View {
         Self(state)
     }
 
-    /// Returns the position: whatever was written up to it is in the view.
+    /// Returns the position: everything that was written up to it is in the view.
     pub fn position(&self) -> u64 {
         self.0.position()
     }

@@ -1,7 +1,7 @@
 //! The one thread that writes.
 //!
-//! It takes every command that waits, applies them one after another to a state of its own, writes what they have
-//! changed in one transaction, and waits for the disk once. Only then is the state published and any of them answered.
+//! It takes all waiting commands, applies them one after another to its own state, writes their changes in one
+//! transaction, and waits for the disk once. Only then is the state published and are the commands answered.
 
 use std::{
     collections::HashSet,
@@ -31,13 +31,13 @@ use crate::{
 
 /// How many commands are taken at a time.
 const TAKEN: usize = 32;
-/// A group ends once its changes have so many bytes.
+/// A group ends once its changes have this many bytes.
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// How many commands may wait. Who comes after them waits for a place.
+/// How many commands may wait. Further callers wait for a place.
 const QUEUE: usize = 4096;
-/// How long after another expired changes are removed while nothing else is written.
+/// The pause between two removals of expired changes while nothing else is written.
 const TRIM_EVERY: Duration = Duration::from_millis(10);
-/// The shortest time for which nothing is looked for that has not expired yet.
+/// The shortest wait for the next change to expire.
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
 const WRITE: &str = "write to the log";
 
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) moved: watch::Sender<u64>,
     pub(crate) retention: Duration,
     clock: RwLock<Arc<Clock>>,
-    /// The log must not be written any more.
+    /// Whether a sync has failed, so that the log may no longer be written.
     pub(crate) is_stopped: AtomicBool,
 }
 
@@ -79,27 +79,27 @@ impl Shared {
         Now::from(clock())
     }
 
-    /// What was recorded before this time has expired, in epoch milliseconds.
+    /// Returns the time, in epoch milliseconds, before which recorded changes have expired.
     pub(crate) fn expired_before(&self) -> i64 {
         let retention = i64::try_from(self.retention.as_millis()).unwrap_or(i64::MAX);
         self.now().ms.saturating_sub(retention)
     }
 
     fn publish(&self, state: State, entries: Vec<Entry>, expired_before: Option<i64>) {
-        // Changes first: who sees the position finds them.
+        // Changes first, so that a reader that sees the position finds them.
         self.recent.append(entries, expired_before);
         self.published.store(Arc::new(state));
         self.snapshots.drop_unused();
     }
 
-    /// Wakes those who wait for the published position to move.
+    /// Wakes the readers that wait for the published position to move.
     fn announce(&self) {
         let position = self.published.load().position();
         self.moved.send_if_modified(|last| std::mem::replace(last, position) != position);
     }
 }
 
-/// The way to the writer. Dropping it lets the writer finish, and waits for that.
+/// A handle to the writer. Dropping it lets the writer finish, and waits for that.
 pub(crate) struct Writer {
     places: Arc<Semaphore>,
     queue: Arc<Queue>,
@@ -119,13 +119,13 @@ impl Writer {
         Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), queue, thread: Some(thread) })
     }
 
-    /// How many commands wait for their group.
+    /// Returns how many commands wait for their group.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         QUEUE - self.places.available_permits()
     }
 
-    /// Has a command applied, and waits until what it wrote is durable.
+    /// Sends a command to the writer, and waits until what it wrote is durable.
     pub(crate) async fn write(&self, operation: &'static str, command: Command) -> Result<Outcome> {
         let stopped = || Error::Unavailable { operation, source: Some("the writer of the log has stopped".into()) };
         let place = self.places.clone().acquire_owned().await.map_err(|_| stopped())?;
@@ -142,14 +142,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on stderr.
+            // A thread that panicked has reported it on stderr.
             let _ = thread.join();
         }
     }
 }
 
 struct Run {
-    /// What the published state becomes once the log has it.
+    /// The state that is published once the log has it.
     state: State,
     shared: Arc<Shared>,
     log: Option<Log>,
@@ -161,13 +161,13 @@ struct Run {
 /// An outcome that waits for the disk.
 type Pending = (oneshot::Sender<Result<Outcome>>, Result<Outcome>);
 
-/// What is written and answered together.
+/// The commands that are written and answered together.
 #[derive(Default)]
 struct Group {
     batch: Batch,
     bytes: usize,
     pending: Vec<Pending>,
-    /// Records of which a push was rejected because of their values.
+    /// Records with a push that was rejected because of the stored value.
     lost: HashSet<Address>,
     failed: Option<rows::Unreadable>,
 }
@@ -205,7 +205,7 @@ impl Run {
         }
     }
 
-    /// Writes a group: the commands that wait.
+    /// Writes a group of waiting commands.
     fn write(&mut self) {
         if self.shared.is_stopped.load(Ordering::Acquire) {
             let jobs = self.held.all().into_iter().chain(self.queue.take(MAX_GROUP));
@@ -228,17 +228,17 @@ impl Run {
         next.into_iter().for_each(|job| self.apply(job, &mut group, false));
         let Group { batch, pending, failed, .. } = group;
         match failed {
-            // Not reachable: a change always has a form.
+            // Not reachable: a change can always be encoded.
             Some(error) => self.reject(pending, &error, false),
             None if batch.is_empty() => {}
             None => self.commit(batch, pending),
         }
     }
 
-    /// Applies a command. It is answered with its group, or at once where nothing was written before it; or else, where
-    /// that `may` be, it is held.
+    /// Applies a command. It is answered with its group, or at once if the group has written nothing so far. A push
+    /// that lost may be held instead, if `may_hold` is set.
     fn apply(&mut self, job: Job, group: &mut Group, may_hold: bool) {
-        // Each command has a time of its own, which is not before the time at which it was sent.
+        // Each command has its own time, which is not before the time at which it was sent.
         let now = self.shared.now();
         let Applied { outcome, changes, touched, replaced } = self.state.apply(&job.command, now);
         if replaced.is_some() {
@@ -261,7 +261,7 @@ impl Run {
             return self.held.put(address, job, Instant::now());
         }
         match group.batch.is_empty() {
-            // It depends on durable values alone, and wrote nothing.
+            // It depends only on durable values, and wrote nothing.
             true => job.answer(outcome),
             false => group.pending.push((job.answer, outcome)),
         }
@@ -285,10 +285,10 @@ impl Run {
                 }
                 self.shared.publish(self.state.clone(), batch.changes, expired);
                 for (answer, outcome) in pending {
-                    // Who has gone away does not hear the outcome.
+                    // A caller that has gone away misses the outcome.
                     let _ = answer.send(outcome);
                 }
-                // The writers of a group go before its readers.
+                // The writers of a group are woken before its readers.
                 self.shared.announce();
                 if let Some(log) = &mut self.log
                     && let Err(error) = log.checkpoint_if_due()
@@ -302,13 +302,13 @@ impl Run {
                     self.shared.is_stopped.store(true, Ordering::Release);
                 }
                 counter!("nameservice_log_commit_failures_total").increment(1);
-                tracing::error!(error = nameservice_model::chain(&error), "nothing of a group was written");
+                tracing::error!(error = nameservice_model::chain(&error), "a group of commands was not committed");
                 self.reject(pending, &error, is_unsynced);
             }
         }
     }
 
-    /// Forgets a group that is not in the log. Of one that may be there after a restart, the outcome is unknown.
+    /// Discards a group that is not in the log. If it may be there after a restart, the outcome is unknown.
     fn reject(&mut self, pending: Vec<Pending>, error: &dyn std::error::Error, is_unsynced: bool) {
         self.state = State::clone(&self.shared.published.load());
         let reason = nameservice_model::chain(error);
@@ -334,7 +334,7 @@ impl Run {
         })
     }
 
-    /// How long to wait for a command before expired changes are removed; `None` where there is nothing to remove.
+    /// Returns how long to wait for a command before expired changes are removed; `None` if there is nothing to remove.
     fn trim_due(&self) -> Option<Duration> {
         let log = self.log.as_ref().filter(|_| !self.shared.is_stopped.load(Ordering::Acquire))?;
         match log.oldest_at()?.saturating_sub(self.shared.expired_before()) {

@@ -1,4 +1,4 @@
-//! Appending, exactly once.
+//! Appends changes, exactly once.
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
@@ -14,7 +14,8 @@ use crate::{
     segments::{self, Content, Segment},
 };
 
-/// The most changes of one transaction: a guard each, their segment and the counter make the 100 actions that DynamoDB allows.
+/// The most changes of one transaction: their guards, their segment and the counter are the 100 actions that DynamoDB
+/// allows.
 pub const MAX_TRANSACTION: usize = 98;
 /// The writes of a transaction before its guards: the counter and the segment.
 const BEFORE_GUARDS: usize = 2;
@@ -35,8 +36,8 @@ pub struct Entry {
 /// The result of a batch.
 #[derive(Debug)]
 pub struct Appended {
-    /// The changes that are in the feed, in the order of the entries: appended now, or by an earlier delivery at the position
-    /// of that time. All of the batch, unless there is an `error`.
+    /// The changes that are in the feed, in the order of the entries: appended now, or by an earlier delivery at the
+    /// position of that time. They are the whole batch, unless there is an `error`.
     pub changes: Vec<Change>,
     /// Why the entries after those are missing.
     pub error: Option<Error>,
@@ -48,8 +49,9 @@ type Place = (u64, Timestamp, Identity);
 impl Feed {
     /// Appends changes to the feed in order, except those that are in it.
     ///
-    /// Whatever fails, the feed holds a prefix of the batch and nothing twice. So the order of a record's changes is kept as long
-    /// as an incomplete batch is delivered again before what follows it, also while another consumer still works on it.
+    /// Whatever fails, the feed holds a prefix of the batch and nothing twice. So the order of a record's changes is
+    /// kept as long as an incomplete batch is delivered again before what follows it, even if another consumer is still
+    /// working on it.
     pub async fn append(&self, entries: &[Entry]) -> Appended {
         let mut changes = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(MAX_TRANSACTION) {
@@ -109,7 +111,7 @@ impl Feed {
                     self.observed.store(u64::MAX, Ordering::Relaxed);
                     pause(&mut backoff).await?;
                 }
-                // Applied or not: the next attempt finds its rows.
+                // It may have been applied: if so, the next attempt finds its rows.
                 Attempt::Unknown => {
                     self.observed.store(u64::MAX, Ordering::Relaxed);
                     pause(&mut backoff).await?;
@@ -132,18 +134,19 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns the last position of a feed that can be appended to. One of the first form is taken over: a new epoch begins.
+    /// Returns the last position, after which the feed can be appended to. In a feed of the first form, a new epoch
+    /// begins.
     async fn begun(&self) -> Result<u64> {
         let counter = self.counter().await?;
         if !counter.is_former() {
             return Ok(counter.n);
         }
         let counter = self.begin_epoch_where(Counter::is_former).await?;
-        tracing::warn!(epoch = counter.epoch, "the feed was of an older form: its readers begin again with a snapshot");
+        tracing::warn!(epoch = counter.epoch, "the feed had an older form: its readers begin again with a snapshot");
         Ok(counter.n)
     }
 
-    /// Appends the first of the entries: all of them, where their segment is not too large.
+    /// Appends the entries, or only the first ones if the segment of all would be too large.
     async fn try_append(&self, n: u64, pending: &[&Entry]) -> Result<Attempt> {
         let recorded_at = rows::whole_milliseconds(self.now());
         let until = rows::expiry(recorded_at, self.retention);
@@ -175,7 +178,7 @@ impl Feed {
             let item = rejection.item.unwrap_or_default();
             match rejection.position {
                 0 => attempt.0 = Some(from_item::<Counter>(item).map_err(rows::corrupt)?),
-                // The segment's position is taken: the counter shows it, too, unless it was reset.
+                // The segment's position is taken: the counter shows that too, unless it was reset.
                 1 => {}
                 write => {
                     let seen: Guard = from_item(item).map_err(rows::corrupt)?;
@@ -197,12 +200,12 @@ fn sequence(entries: &[&Entry]) -> [String; 2] {
 }
 
 enum Attempt {
-    /// How many of the entries, and when.
+    /// How many of the entries were appended, and when.
     Appended {
         count: usize,
         recorded_at: Timestamp,
     },
-    /// The counter, if it has moved; which of the entries are in the feed, and where.
+    /// The counter, if it has moved; and which of the entries are in the feed, and where.
     Rejected {
         counter: Option<Counter>,
         seen: Vec<(usize, Place)>,

@@ -1,4 +1,4 @@
-//! Checkpoints of the table's stream, for consumers outside Lambda. (Lambda keeps those of the function.)
+//! Checkpoints of the table's stream, for consumers outside Lambda. (Lambda keeps the function's own.)
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
 
 /// The checkpoint of one shard of the stream.
 ///
-/// Everything up to it is in the feed. What follows may be, too: a checkpoint is saved after its batch, and records that are read
-/// again are not appended again.
+/// Everything up to it is in the feed. What follows may be, too: a checkpoint is saved after its batch. Records that
+/// are read again are not appended again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The ARN of the stream: a table whose stream was switched off and on again, or that was made anew, has another.
+    /// The ARN of the stream: it changes if the stream is switched off and on again, or the table is created anew.
     pub stream: String,
     /// The id of the shard.
     pub shard: String,
@@ -60,8 +60,8 @@ impl Feed {
             .collect()
     }
 
-    /// Saves a checkpoint. Of several consumers the last one wins: records of the others are then read again, and found in the
-    /// feed.
+    /// Saves a checkpoint. If there are several consumers, the last one to save wins: some records are then read again,
+    /// and are found in the feed.
     pub async fn set_checkpoint(&self, checkpoint: &Checkpoint) -> Result<()> {
         let row = Row {
             id: CHECKPOINT_ID.to_owned(),

@@ -15,10 +15,10 @@ use crate::rows;
 const MAX_ID_BYTES: usize = 2048;
 /// Longer than any stream's ids. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID_BYTES: usize = 256;
-/// How long it is remembered at least which stream records were appended: twice as long as a stream can deliver them.
+/// The shortest time for which appended stream records are remembered: twice as long as a stream can deliver them.
 const REMEMBERED_FOR: Duration = Duration::from_secs(48 * 3600);
 
-/// Returns the partition of a record's history. Fluree may write addresses that leave no space for a prefix.
+/// Returns the partition of a record's history. Addresses that Fluree writes may leave no room for a prefix.
 pub(crate) fn history_id(address: &Address) -> String {
     let id = format!("history#{}", address.as_str());
     match id.len() <= MAX_ID_BYTES {
@@ -27,7 +27,7 @@ pub(crate) fn history_id(address: &Address) -> String {
     }
 }
 
-/// Returns a stream's sequence number with leading zeros, so that texts sort as numbers do: it has up to 40 digits.
+/// Returns a sequence number of up to 40 digits with leading zeros, so that texts sort like numbers.
 pub(crate) fn padded(sequence_number: &str) -> String {
     format!("{sequence_number:0>40}")
 }
@@ -48,7 +48,7 @@ pub(crate) struct Guard {
     position: String,
     /// The position of its change in the feed.
     pub(crate) at: u64,
-    /// What the record was said to be: a later read may return another one under the same address.
+    /// The kind that was recorded with the change: a later read may find a different record under the same address.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source_type: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Guard {
     payload_omitted: bool,
     occurred_at: i64,
     recorded_at: i64,
-    /// When its change expires, where that is before the row does.
+    /// When its change expires, if that is before the row does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<i64>,
     /// Set by the view when the row is written.
@@ -72,7 +72,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Returns the write of the row, which fails where there is one: then the stream record was appended already.
+    /// Returns the write of the row. It fails if the row exists: then the stream record was appended already.
     pub(crate) fn write(sequence_number: &str, event_id: &str, change: &Change, until: i64) -> Result<Write> {
         let (payload, payload_omitted) = match &change.payload {
             ChangePayload::None => (None, false),
@@ -105,17 +105,17 @@ impl Guard {
         self.until.unwrap_or(self.ttl) > now
     }
 
-    /// When it was appended.
+    /// Returns when it was appended.
     pub(crate) fn recorded_at(&self) -> Result<Timestamp> {
         rows::moment(self.recorded_at)
     }
 
-    /// What the record was said to be.
+    /// Returns the identity that was recorded with the change.
     pub(crate) fn identity(self) -> Result<Identity> {
         Ok(Identity { kind: rows::kind_of(&self.kind)?, source_type: self.source_type })
     }
 
-    /// Returns the change, of the record in whose history it is.
+    /// Returns the change. `address` is the record whose history the row belongs to.
     pub(crate) fn change(self, address: &Address) -> Result<Change> {
         Ok(Change {
             position: self.at,

@@ -8,20 +8,20 @@ use crate::{
     guards::{self, Guard},
 };
 
-/// How many pages of other concerns a history looks through for one answer.
+/// How many pages a history reads for one answer, once it has reached its start.
 const PAGES: usize = 5;
-/// How many changes are passed over on the way to a position before the feed is asked for the place of that position.
+/// How many changes are skipped on the way to a position before the feed is asked where that position is.
 const PASSED_OVER: usize = 1000;
-/// Sorts behind the id of any stream record.
+/// Sorts after the id of any stream record.
 const BEHIND: char = char::MAX;
 
 impl Feed {
-    /// Positions grow along the rows, but are not their keys: of a page that begins at a position the rows before it are
-    /// passed over. Where those are many, the segment with that position shows about which sequence number the page begins at.
+    /// Positions grow along the rows but are not their keys, so a page that begins at a position skips the rows before
+    /// it. If those are many, the segment with that position shows at about which sequence number the page begins.
     pub(crate) async fn history_of(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
         let (id, now, limit) = (guards::history_id(address), self.now().as_second(), query.limit.get());
         let bounds = Bounds(query);
-        // Whether the start has not been reached, and whether it is yet to be asked for.
+        // `passing`: the start has not been reached. `sought`: the position whose place has not been looked up yet.
         let (mut passing, mut sought) = (bounds.start().is_some(), bounds.start());
         let mut range = Range::new().limit(if passing { limit.max(PASSED_OVER) } else { limit });
         range.descending = query.newest_first;
@@ -69,8 +69,8 @@ impl Feed {
         }
     }
 
-    /// Returns a sort key that is just before the row of a position in the order of a query, if that position is of a change of
-    /// the record.
+    /// Returns a sort key shortly before the row of a position in the order of a query, if the change at that position
+    /// is one of the record.
     async fn place_of(&self, address: &Address, position: u64, newest_first: bool) -> Result<Option<String>> {
         let Some(segment) = self.next_segment(position.saturating_sub(1)).await?.filter(|found| !found.is_former())
         else {
@@ -87,12 +87,12 @@ impl Feed {
         }))
     }
 
-    /// What the feed last said of a record; `None` where it holds nothing of it.
+    /// Returns the identity of a record in its last change; `None` if the feed holds no change of it.
     pub async fn last_identity(&self, address: &Address) -> Result<Option<Identity>> {
         Ok(self.latest(address, 1).await?.pop().map(|change| change.identity))
     }
 
-    /// What the feed last said of a record, youngest first, at most `limit` of it.
+    /// Returns the last changes of a record, newest first, at most `limit`.
     pub async fn latest(&self, address: &Address, limit: usize) -> Result<Vec<Change>> {
         let range = Range::new().limit(limit).descending();
         let page = self.view.load_range::<Guard>(&guards::history_id(address), &range).await?;
@@ -104,7 +104,7 @@ impl Feed {
 struct Bounds<'a>(&'a HistoryQuery);
 
 impl Bounds<'_> {
-    /// The position that it begins behind; `None` where it begins with the first row.
+    /// Returns the position after which it begins; `None` if it begins with the first row.
     fn start(&self) -> Option<u64> {
         match self.0.newest_first {
             true => self.0.before,

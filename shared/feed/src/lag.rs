@@ -1,4 +1,4 @@
-//! Whether the feed follows its table, for whoever looks both over.
+//! Checks whether the feed keeps up with its table.
 
 use std::time::Duration;
 
@@ -10,26 +10,28 @@ use crate::Feed;
 /// How far back the feed is searched for the last change of a concern of a record.
 const CHANGES_SEARCHED: usize = 50;
 
-/// As long as this a stream keeps what nobody has read.
+/// How long a stream keeps its records.
 const STREAM_KEEPS: Duration = Duration::from_secs(24 * 3600);
 
-/// What a feed has of the last writes to its table.
+/// Which of the last writes to its table a feed holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// The feed holds nothing at all.
     pub is_empty: bool,
-    /// How many of the writes were looked for: those that are not older than the feed; of an empty one, those of a day.
+    /// How many of the writes were looked for: those that are not older than the feed, or those of the last day if it
+    /// is empty.
     pub looked_for: usize,
-    /// Those of them that it does not hold, the one that waits longest first.
+    /// Those of them that it does not hold, oldest first.
     pub missing: Vec<Written>,
 }
 
 impl Feed {
-    /// Looks for writes by their watermarks, in what the feed last said of their records: one request each and up to eight
-    /// for its oldest change, whatever the size of table and feed. The writes should be old enough for the feed to have them.
+    /// Looks for writes by their watermarks in the last changes of their records. This takes one request for each
+    /// write, and up to eight for the oldest change, whatever the size of table and feed. The writes should be old
+    /// enough for the feed to have them.
     pub async fn lag(&self, writes: &[Written]) -> Result<Lag> {
         let oldest = self.oldest_change().await?;
-        // What is older was perhaps written before there was a feed, or has expired.
+        // Older writes may date from before the feed, or may have expired from it.
         let begun_ms = match &oldest {
             Some(oldest) => oldest.recorded_at.as_millisecond(),
             None => self.now().as_millisecond() - i64::try_from(STREAM_KEEPS.as_millis()).unwrap_or(i64::MAX),
@@ -52,7 +54,7 @@ impl Feed {
         }
         Ok(match run {
             Run::Changes(changes) => changes.into_iter().next(),
-            // It has expired just now: the next one will be found next time.
+            // It expired just now. The next call finds the next one.
             Run::Gone { .. } => None,
         })
     }
@@ -61,7 +63,7 @@ impl Feed {
 fn shows(changes: &[Change], written: &Written) -> bool {
     match changes.iter().find(|change| change.part == ChangedPart::Concern(written.concern)) {
         Some(last) => last.watermark >= written.watermark,
-        // The record has changed so often since that it is unknown.
+        // With so many other changes since, it is unknown whether the feed holds the write.
         None => changes.len() == CHANGES_SEARCHED,
     }
 }

@@ -16,13 +16,13 @@
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
 //! ```
 //!
-//! A batch is appended in one transaction: the counter goes from n to n + k if it is n, the segment of k changes is put, and
-//! for each of them one row that remembers the stream record it came from, if there is none. So a record that is delivered
-//! twice is found, two writers cannot interleave, and there is no position without a change. The same row is the change's place
-//! in the history of its record (docs/specification.md, Change feed).
+//! A batch is appended in one transaction: the counter goes from n to n + k if it is n, the segment of k changes is
+//! put, and for each of them one row that remembers the stream record it came from, if there is none. So a record that
+//! is delivered twice is recognised, two writers cannot interleave, and there is no position without a change. The same
+//! row is the change's place in the history of its record (docs/specification.md, Change feed).
 //!
-//! In the first form of these rows each change was a row, a guard and an entry of an index. Such a feed is taken over by the
-//! first append, which begins a new epoch.
+//! In the first form of these rows, each change was a row, a guard and an entry of an index. The first append to such a
+//! feed begins a new epoch.
 //!
 //! [`append`](Feed::append) is for the stream's consumer; readers use [`nameservice_model::ChangeFeed`].
 
@@ -62,7 +62,7 @@ pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often a waiting reader polls the feed, where no writer in this process notifies it.
 const POLL: Duration = Duration::from_millis(250);
-/// The same after some seconds without a change.
+/// How often it polls after some seconds without a change.
 const MAX_POLL: Duration = Duration::from_secs(1);
 
 /// The feed of one nameservice. Cheap to clone; clones share what they know of its position.
@@ -75,9 +75,9 @@ pub struct Feed {
     moved: Arc<watch::Sender<u64>>,
     /// The counter as the writer in this process last observed it; `u64::MAX` before its first read.
     observed: Arc<AtomicU64>,
-    /// Another writer has moved the counter since then, when that was last seen.
+    /// Whether another writer had moved the counter when it was last read.
     is_shared: Arc<AtomicBool>,
-    /// Why nothing comes through, where a consumer in this process has found that out.
+    /// Why the feed delivers nothing, if a consumer in this process has found that out.
     outage: Arc<Mutex<Option<String>>>,
 }
 
@@ -107,14 +107,14 @@ impl Feed {
         self
     }
 
-    /// Returns the same feed by another clock than the system's: it stamps rows and decides what has expired.
+    /// Returns the same feed with another clock than the system's. It stamps rows and decides what has expired.
     #[must_use]
     pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Says why nothing comes through, or that something does again. All clones know it.
+    /// Sets why the feed delivers nothing; `None` once it does again. All clones share this.
     pub fn set_outage(&self, reason: Option<String>) {
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
@@ -134,15 +134,15 @@ impl Feed {
         Ok(self.view.check_table().await?)
     }
 
-    /// Starts a new epoch: earlier positions are gone for readers, who start again from a snapshot. Returns the first position of
-    /// the new epoch.
+    /// Starts a new epoch: readers can no longer use earlier positions, and start again from a snapshot. Returns the
+    /// first position of the new epoch.
     ///
-    /// This is for a stream whose records expired before they were consumed: it keeps them for 24 hours.
+    /// This is for a stream whose records expired before they were consumed: a stream keeps them for 24 hours.
     pub async fn begin_epoch(&self) -> Result<u64> {
         Ok(self.begin_epoch_where(|_| true).await?.epoch)
     }
 
-    /// Starts a new epoch where the counter, as it is read, is one of these. Returns the counter after that.
+    /// Starts a new epoch if `is_due` holds for the counter. Returns the counter after that.
     async fn begin_epoch_where(&self, is_due: impl Fn(&Counter) -> bool) -> Result<Counter> {
         let mut backoff = self.view.backoff();
         loop {

@@ -1,4 +1,4 @@
-//! Reading: only what is certainly complete, and never past a hole in silence.
+//! Reads the feed: only what is certainly complete, and never silently past a hole.
 
 use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::{
     segments::Segment,
 };
 
-/// How many expired rows, which DynamoDB may keep for days, are passed over at once.
+/// How many expired rows, which DynamoDB may keep for days, are skipped at once.
 const OLDEST_PAGE: usize = 1000;
-/// How many of the last segments are searched for what records are, before their histories are asked.
+/// How many of the last segments are searched for the identities of records, before their histories are read.
 const TAIL: usize = 50;
 
 #[async_trait]
@@ -26,7 +26,7 @@ impl ChangeFeed for Feed {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where the feed's table does not exist yet, the feed has not begun: only Fluree has used the table so far.
+    /// If the feed's table does not exist yet, the feed has not begun: only Fluree has used the table so far.
     async fn position(&self) -> Result<u64> {
         match self.counter().await {
             Ok(counter) => Ok(counter.n),
@@ -35,25 +35,25 @@ impl ChangeFeed for Feed {
         }
     }
 
-    /// Two requests, one where nothing follows.
+    /// Takes two requests, or one if there are no changes after the position.
     ///
-    /// The counter is read first: whatever it counts has been appended, and is there unless it has expired. A Query may miss
-    /// a segment of a transaction that is being applied, also while it sees a later one. Whether a hole in front of a segment
-    /// is such a one, which closes soon, or what has expired, only a read of the segment before it can decide: such a read
-    /// waits for transactions.
+    /// The counter is read first: everything that it counts has been appended, and is stored unless it has expired. A
+    /// Query may miss a segment of a transaction that is being applied, and yet see a later one. A hole in front of a
+    /// segment is either such a missed segment, or has expired. Only a read of the preceding segment can tell, because
+    /// such a read waits for transactions.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let counter = self.counter().await?;
         if after < counter.epoch.saturating_sub(1) {
             return Ok(Run::Gone { oldest: counter.epoch });
         }
-        // A position that this feed has not given: of another feed, or of one that was lost.
+        // This feed has never reached the position: it is from another feed, or from one that was lost.
         if after > counter.n {
             return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
         }
         if after == counter.n {
             return Ok(Run::Changes(Vec::new()));
         }
-        // The segment with the last change that is wanted ends at most a transaction behind it.
+        // The segment with the last wanted change ends at most one transaction after it.
         let end = after.saturating_add(limit.get().saturating_add(MAX_TRANSACTION) as u64);
         let range = Range::new().between(sort_key(after + 1), sort_key(end)).limit(limit.get());
         let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
@@ -90,9 +90,9 @@ impl ChangeFeed for Feed {
             if left.is_zero() {
                 break;
             }
-            // Woken by a writer in this process, or else by the clock.
+            // Woken by a writer in this process, otherwise by the clock.
             let _ = timeout(poll.min(left), moved.wait_for(|position| *position > after)).await;
-            // Whoever has waited for long does not mind to wait a little longer, and each look is paid for.
+            // After a long wait a little more delay does not matter, and every request costs money.
             poll = (poll + POLL / 4).min(MAX_POLL);
         }
         Ok(())
@@ -104,7 +104,7 @@ impl ChangeFeed for Feed {
 }
 
 impl Feed {
-    /// The oldest position that can be read: where everything has expired, the one that comes next.
+    /// Returns the oldest position that can be read; the next one if everything has expired.
     async fn oldest(&self, counter: &Counter) -> Result<u64> {
         let view = self.view.alive_at(self.now().as_second());
         let mut range = Range::new().after(sort_key(counter.epoch.saturating_sub(1))).limit(OLDEST_PAGE);
@@ -120,19 +120,19 @@ impl Feed {
         }
     }
 
-    /// Whether there is a segment that ends at this position.
+    /// Returns whether there is a segment that ends at this position.
     async fn holds(&self, last: u64) -> Result<bool> {
         let view = self.view.alive_at(self.now().as_second());
         Ok(view.load_one::<Segment>(&Segment::key(last)).await?.is_some())
     }
 
-    /// The first segment that ends after a position.
+    /// Returns the first segment that ends after a position.
     pub(crate) async fn next_segment(&self, after: u64) -> Result<Option<Segment>> {
         let range = Range::new().after(sort_key(after)).limit(1);
         Ok(self.view.load_range::<Segment>(FEED_ID, &range).await?.rows.pop())
     }
 
-    /// What the records of the youngest changes are, with one request.
+    /// Returns the identities of the records with the newest changes, with one request.
     pub async fn latest_identities(&self) -> Result<HashMap<Address, Identity>> {
         let range = Range::new().limit(TAIL).descending();
         let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
@@ -145,7 +145,7 @@ impl Feed {
         Ok(latest)
     }
 
-    /// When the feed was last appended to; `None` before the first time.
+    /// Returns when the feed was last appended to; `None` before the first time.
     pub async fn last_appended_at(&self) -> Result<Option<Timestamp>> {
         let counter = self.counter().await?;
         Ok(Timestamp::from_millisecond(counter.recorded_at).ok().filter(|_| counter.n > 0))

@@ -13,7 +13,7 @@ const ATTR_POSITION: &str = "position";
 const ATTR_TTL: &str = "ttl";
 const ATTR_N: &str = "n";
 
-/// The partition of the changes. All of one feed are in one, for only then is there one order.
+/// The partition of the changes. All changes of a feed are in one partition, because only then do they have one order.
 pub const FEED_ID: &str = "feed#0";
 const COUNTER_ID: &str = "counter#0";
 /// The sort key of rows that are alone in their partition.
@@ -30,17 +30,17 @@ pub const DESCRIPTION: Description = Description {
     stream: false,
 };
 
-/// A position as a sort key: 20 digits, so that texts sort as numbers do.
+/// Returns a position as a sort key: 20 digits, so that texts sort like numbers.
 pub(crate) fn sort_key(position: u64) -> String {
     format!("{position:020}")
 }
 
-/// When what is made now expires, in epoch seconds.
+/// Returns when a row that is written now expires, in epoch seconds.
 pub(crate) fn expiry(now: Timestamp, after: Duration) -> i64 {
     now.as_second().saturating_add(i64::try_from(after.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Where the feed stands. The first append makes it.
+/// The end of the feed. The first append creates it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Counter {
@@ -59,8 +59,8 @@ pub(crate) struct Counter {
     form: u8,
 }
 
-/// `first` is a number in the first form, and text in the second. Code that knows the first form alone cannot read such a
-/// counter, and so appends no rows that nobody would read.
+/// `first` is a number in the first form, and text in the second. Code that knows only the first form cannot read the
+/// text, and so does not append rows that would never be read.
 fn digits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -79,20 +79,21 @@ impl Counter {
         RowKey::sorted(COUNTER_ID, ALONE)
     }
 
-    /// The write that moves it over `k` positions, if it still is where it was seen.
+    /// Returns the write that advances the counter by `k` positions, if it is still at `n`.
     pub(crate) fn advance(n: u64, k: usize, recorded_at: Timestamp, until: i64) -> Result<Write> {
         let moved = Moved { first: sort_key(n + 1), until, recorded_at: recorded_at.as_millisecond(), form: FORM };
         Self::write(n, n + k as u64, to_item(&moved).map_err(corrupt)?)
     }
 
-    /// The write that leaves out one position, which no reader can have reached, and forbids all before it.
+    /// Returns the write that begins a new epoch: it skips one position, which no reader can have reached, and makes
+    /// all earlier ones unreadable.
     pub(crate) fn with_new_epoch(&self, now: Timestamp) -> Result<Write> {
         let epoch = self.n + 2;
         let begun = Begun { epoch, first: sort_key(epoch), recorded_at: now.as_millisecond(), form: FORM };
         Self::write(self.n, self.n + 1, to_item(&begun).map_err(corrupt)?)
     }
 
-    /// Returns the counter after that write.
+    /// Returns the counter after a write of [`Self::with_new_epoch`].
     pub(crate) fn in_new_epoch(self) -> Self {
         Self { n: self.n + 1, epoch: self.n + 2, form: FORM, ..self }
     }
@@ -132,7 +133,7 @@ pub(crate) fn unknown(what: &str, name: &str) -> Error {
     corrupt(format!("a row of the feed has the unknown {what} `{name}`"))
 }
 
-/// The change that a difference becomes.
+/// Returns the change for a difference.
 pub(crate) fn change(difference: &Difference, identity: &Identity, position: u64, recorded_at: Timestamp) -> Change {
     Change {
         position,
@@ -143,7 +144,7 @@ pub(crate) fn change(difference: &Difference, identity: &Identity, position: u64
         watermark: difference.watermark,
         previous: difference.previous,
         payload: difference.payload.clone(),
-        // As the row keeps it, so that every telling of a change is the same.
+        // In the precision of the row, so that a change is the same whenever it is returned.
         occurred_at: whole_milliseconds(difference.occurred_at),
         recorded_at: whole_milliseconds(recorded_at),
     }
@@ -157,7 +158,7 @@ pub(crate) fn moment(milliseconds: i64) -> Result<Timestamp> {
     Timestamp::from_millisecond(milliseconds).map_err(corrupt)
 }
 
-/// A row that is not as this crate writes it.
+/// Returns the error for a row that this crate did not write.
 pub(crate) fn corrupt(source: impl Into<BoxError>) -> Error {
     Error::Store { operation: "read the feed", source: source.into() }
 }

@@ -1,6 +1,7 @@
 //! Segments: the changes of one transaction as one row, under the position of the last of them.
 //!
-//! So a Query of what comes after a position begins with the very segment that holds the next change, wherever in it that is.
+//! So a Query for what comes after a position begins with the segment that holds the next change, wherever in the
+//! segment that is.
 
 use std::io::{Read as _, Write as _};
 
@@ -16,7 +17,7 @@ use crate::rows::{self, FEED_ID, sort_key};
 
 /// The largest content of a segment, in bytes. An item has at most 400 KB.
 pub(crate) const MAX_BYTES: usize = 300 * 1024;
-/// How the content of a segment is written: gzip of JSON, [`Content`].
+/// The format of a segment's content: gzip of the JSON of [`Content`].
 const FORMAT: u8 = 1;
 
 /// The changes of one transaction.
@@ -38,16 +39,16 @@ pub(crate) struct Segment {
     pub(crate) ttl: i64,
 }
 
-/// What a segment holds, packed.
+/// The content of a segment, before it is packed.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Content {
-    /// The lowest and the highest sequence number of its stream records. All of them are of one shard.
+    /// The lowest and the highest sequence number of its stream records. All of them are from one shard.
     sequence: [String; 2],
     changes: Vec<Packed>,
 }
 
-/// A change of a segment. Its numbers are differences where that makes them short: of 98 changes little but the ids of their
-/// payloads is left when they are compressed.
+/// A change of a segment. Some numbers are stored as differences to keep them short: compressed, 98 changes take little
+/// more than the ids in their payloads.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     address: String,
@@ -64,11 +65,11 @@ struct Packed {
     payload: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     payload_omitted: bool,
-    /// How long before it was recorded it was written, in milliseconds.
+    /// How long before `recorded_at` it was written, in milliseconds.
     age: i64,
 }
 
-/// A member that is `null` is a value, and not the lack of one.
+/// Reads a member that is `null` as a value, and not as a missing one.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -144,7 +145,7 @@ impl Segment {
         Ok(Write::save(&row, SaveMode::Init, Some(until))?)
     }
 
-    /// Returns whether it is a row of the first form, which only a feed that was taken over has.
+    /// Returns whether it is a row of the first form, which only a feed that began in that form has.
     pub(crate) fn is_former(&self) -> bool {
         self.format == 0
     }
@@ -154,7 +155,7 @@ impl Segment {
         self.position.parse().map_err(rows::corrupt)
     }
 
-    /// Returns what it holds.
+    /// Returns its content.
     fn content(&self) -> Result<Content> {
         if self.format != FORMAT {
             return Err(rows::corrupt(format!(

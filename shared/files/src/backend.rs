@@ -18,7 +18,7 @@ use crate::{Files, names, plan::Plan, storage::failed};
 /// How many records are read at a time.
 const TOGETHER: usize = 32;
 
-/// Takes the outcome of one kind of command out of those of all.
+/// Extracts the outcome of one kind of command.
 macro_rules! outcome {
     ($kind:ident) => {
         |outcome| match outcome {
@@ -38,15 +38,15 @@ impl Files {
     ) -> Result<T> {
         let operation = plan.operation;
         let written = self.apply(plan, Self::command(call, action)).await?;
-        // A command has an outcome of its own kind.
-        outcome(written).ok_or_else(|| failed(operation, "it has the outcome of another"))
+        // The outcome is of the same kind as the command.
+        outcome(written).ok_or_else(|| failed(operation, "the outcome is of another kind than the command"))
     }
 
     async fn record(&self, address: &Address) -> Result<Option<Record>> {
         Ok(self.load(address).await?.map(|stored| stored.record()))
     }
 
-    /// The record whose branches a record is counted among.
+    /// The record that counts this one among its branches.
     async fn parent(&self, address: &Address) -> Result<Option<Address>> {
         let record = self.record(address).await?;
         let source = record.as_ref().and_then(|record| record.source_branch.as_deref());

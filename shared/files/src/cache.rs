@@ -10,10 +10,10 @@ use crate::{codec::Stored, scan::Pair, storage::epoch_ms};
 
 /// How many records are kept.
 const CAPACITY: usize = 20_000;
-/// A file that is younger may change without a new time of writing: file systems count in ticks.
+/// A younger file may change without a new modification time, since file systems have coarse clocks.
 const SETTLED_MS: i64 = 2_000;
 
-/// What was read of files, by their stamps.
+/// Records that were read from files, with the stamps of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Cache(Mutex<HashMap<String, Known>>);
 
@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl Cache {
-    /// Returns what was read of these very files.
+    /// Returns what was read from these files, if they have not changed since.
     pub(crate) fn get(&self, pair: &Pair) -> Option<Stored> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&pair.main.key)?;
@@ -34,7 +34,7 @@ impl Cache {
         is_same.then(|| Stored::clone(&known.stored))
     }
 
-    /// Keeps what was read of files. Stamps that are `exact` differ whenever the files do; others only in time.
+    /// Keeps what was read from files. Stamps that are `exact` differ whenever the files do; others only once the files are settled.
     pub(crate) fn put(&self, pair: &Pair, stored: &Stored, exact: bool) {
         let modified = pair.index.as_ref().map_or(i64::MIN, |index| index.modified).max(pair.main.modified);
         let is_settled = exact || epoch_ms(SystemTime::now()).saturating_sub(modified) > SETTLED_MS;

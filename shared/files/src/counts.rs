@@ -1,4 +1,4 @@
-//! The number of branches of a record: it is in another file than the branches.
+//! The number of branches of a record, which is in another file than the branches.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Files {
-    /// Sets the number of branches of a record to that of the records made from it.
+    /// Sets the number of branches of a record to the number of records that were created from it.
     pub(crate) async fn recount(&self, address: &Address) -> Result<()> {
         let storage = &self.inner.storage;
         let key = names::main_key(address);
@@ -21,7 +21,7 @@ impl Files {
         self.recount_locked(address).await
     }
 
-    /// The same, for whoever holds the lock of the record.
+    /// Does the same for a caller that holds the lock of the record.
     pub(crate) async fn recount_locked(&self, address: &Address) -> Result<()> {
         let key = names::main_key(address);
         let slot = self.slot(address).await?;
@@ -43,8 +43,8 @@ impl Files {
         }
     }
 
-    /// Adds to the number of branches of a record. It is another file than the branch: where it cannot be written, the
-    /// doctor finds and mends it.
+    /// Adds to the number of branches of a record. The number is in another file than the branch: if that cannot be
+    /// written, the doctor finds and corrects it.
     pub(crate) async fn count_branch(&self, parent: &Address, by: i64, deadline: Instant) {
         let mut recount = false;
         let counted: Result<()> = loop {
@@ -53,7 +53,7 @@ impl Files {
                     let mut after = stored.portable.clone();
                     after.record.branches = (after.record.branches + by).max(0);
                     if recount {
-                        // The first attempt may have been applied: the branches themselves say.
+                        // The first attempt may have been applied, so the branches are counted.
                         match self.referrers(parent).await {
                             Ok(found) => {
                                 after.record.branches = i64::try_from(found.branches.len()).unwrap_or(i64::MAX)

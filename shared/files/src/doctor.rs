@@ -13,7 +13,7 @@ use crate::{
     storage::{Entry, epoch_ms},
 };
 
-/// A staging file that is younger may be in use.
+/// A younger staging file may be in use.
 const STAGE_AGE_MS: i64 = 3_600_000;
 /// How many records are read between two reports of the progress.
 const OBSERVED: u64 = 64;
@@ -24,7 +24,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("file-misplaced", "a file holds a record whose file is another one"),
     ("file-empty", "a file has no bytes: Fluree takes it for an absent one"),
     ("file-former", "a file is in the format of an earlier version: it is read, and never rewritten"),
-    ("name-collides", "two names differ by case alone: on some file systems they are one file"),
+    ("name-collides", "two names differ only by case: on some file systems they are one file"),
     ("name-unlistable", "Fluree lists the record under another name, or not at all"),
     ("id-unreadable", "a file names content by something that is not a content id: it is read as absent"),
     ("index-orphaned", "an index file has no main file beside it"),
@@ -66,13 +66,13 @@ impl Report<'_> {
 }
 
 impl Files {
-    /// Examines all files, gives what it finds to `found`, and repairs what can be repaired safely if `fix` says so: wrong
-    /// counts of branches, and staging files that nobody uses any more. Records are never removed or invented.
+    /// Examines all files and passes each finding to `found`. With `fix`, repairs what can be repaired safely: wrong counts
+    /// of branches, and staging files that are no longer in use. Records are never removed or invented.
     pub async fn examine(&self, fix: bool, found: &mut (dyn FnMut(Finding) + Send)) -> Result<Examined> {
         self.examine_observed(fix, found, &|_| {}).await
     }
 
-    /// Does the same, and passes the records that were read to `observe`.
+    /// Does the same, and reports to `observe` how many records were read.
     pub async fn examine_observed(
         &self,
         fix: bool,
@@ -118,7 +118,7 @@ impl Files {
     fn unreadable(&self, pair: &Pair, reason: &str, report: &mut Report<'_>) {
         let path = self.inner.storage.describe(&pair.main.key);
         let (code, mend) = match reason.starts_with("it holds") {
-            true => ("file-misplaced", "move it to where it belongs, or delete it: nobody finds it here"),
+            true => ("file-misplaced", "move it to its place, or delete it: it is never found here"),
             false => ("file-malformed", "restore it from a backup, or move it out of the directory"),
         };
         report.add(code, Severity::Error, None, format!("{path}: {reason}"), mend);
@@ -161,7 +161,7 @@ impl Files {
             }
         }
         for keys in folded.values().filter(|keys| keys.len() > 1) {
-            let what = format!("{} differ by case alone", keys.join(", "));
+            let what = format!("{} differ only by case", keys.join(", "));
             let mend = "rename one of the records before the directory is moved to another file system";
             report.add("name-collides", Severity::Warning, None, what, mend);
         }
@@ -189,7 +189,7 @@ impl Files {
         {
             let ids = [&main.commit_cid, &main.default_context_cid, &main.config_cid];
             for id in ids.into_iter().flatten().filter(|id| nameservice_model::ContentId::parse(id).is_err()) {
-                let what = format!("{}: `{id}` is no content id, and is read as absent", path());
+                let what = format!("{}: `{id}` is not a content id, and counts as absent", path());
                 report.add("id-unreadable", Severity::Error, address, what, "write the content id that was meant");
             }
         }
@@ -238,7 +238,7 @@ impl Files {
     }
 }
 
-/// A record that names itself as its source is counted nowhere.
+/// Whether the source counts the record as a branch. A record that names itself as its source is not counted.
 fn parent_counts(address: &Address, source: &str) -> bool {
     address.branch() != source
 }

@@ -19,16 +19,16 @@ use crate::{
     storage::{Blob, Version, Written, failed},
 };
 
-/// How much longer than its operation a write may take until its caller is answered. It goes on.
+/// How long beyond the timeout of its operation a write may take before its caller gets an error. The write goes on.
 const GRACE: Duration = Duration::from_secs(5);
 const READ: &str = "read a record";
 
 /// What is stored for an address.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// The record, where its files say that they are of this address.
+    /// The record, if its files are those of this address.
     pub(crate) stored: Option<Stored>,
-    /// Another record, whose file it is.
+    /// The other record that the file belongs to, if it is not of this address.
     other: Option<Address>,
     pub(crate) main: Option<Version>,
     index: Option<Version>,
@@ -54,7 +54,7 @@ impl Files {
         let (main_key, index_key) = (names::main_key(address), names::index_key(address));
         let (main, index) = join(storage.read(&main_key), storage.read(&index_key)).await;
         let slot = self.decoded(address, main?, index?)?;
-        // Two reads are no snapshot: an index beyond the head is of a head that was pushed in between.
+        // Two reads are not a snapshot: an index beyond the head belongs to a head that was pushed in between.
         let is_ahead = |stored: &Stored| {
             let record = &stored.portable.record;
             record.head.as_ref().is_some_and(|head| head.v < record.index.v)
@@ -77,7 +77,7 @@ impl Files {
                     let path = self.inner.storage.describe(&names::main_key(address));
                     failed(READ, format!("`{address}` in {path}: {error}"))
                 })?;
-            // A file says itself whose it is: two addresses can have one path.
+            // Two addresses can have the same path: the address in the file decides.
             match stored.address() == address {
                 true => slot.stored = Some(stored),
                 false => slot.other = Some(stored.address().clone()),
@@ -86,7 +86,7 @@ impl Files {
         Ok(slot)
     }
 
-    /// Applies a write, and returns its outcome. It is completed even where nobody waits for it any more.
+    /// Applies a write and returns its outcome. The write is completed even if the caller no longer waits for it.
     pub(crate) async fn apply(&self, plan: Plan, command: Command) -> Result<Outcome> {
         let (files, operation) = (self.clone(), plan.operation);
         let done = tokio::spawn(async move { files.repeat(&plan, &command).await });
@@ -111,7 +111,7 @@ impl Files {
             match self.attempt(plan, command, deadline).await {
                 Ok(Attempt::Done(outcome)) => return judged(plan, outcome, lost),
                 Ok(Attempt::Overtaken) => {}
-                // What is stored says whether it was applied.
+                // The next attempt sees in the stored record whether this one was applied.
                 Err(error @ Error::OutcomeUnknown { .. }) if !self.inner.storage.locks() => lost = Some(error),
                 Err(Error::Unavailable { .. }) if lost.is_some() && Instant::now() < deadline => {}
                 Err(error) => return Err(lost.unwrap_or(error)),
@@ -165,7 +165,7 @@ impl Files {
         let outcome = state.apply(command, now).outcome?;
         let outcome = match (&slot.stored, state.portable(address)) {
             (None, None) => {
-                // What an interrupted purge has left is deleted now.
+                // An index file that an interrupted purge has left is deleted now.
                 if slot.index.is_some() && slot.main.is_none() && matches!(outcome, Outcome::Purged(Purged::Unknown)) {
                     self.delete(&names::index_key(address), deadline).await?;
                     Outcome::Purged(Purged::Purged)
@@ -174,7 +174,7 @@ impl Files {
                 }
             }
             (before, after) if before.as_ref().map(|before| &before.portable) == after.as_ref() => {
-                // A branch that an earlier attempt has made may not have been counted.
+                // A branch that an earlier attempt has created may not have been counted.
                 if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &plan.parent)
                     && self.recount_locked(parent).await.is_err()
                 {
@@ -212,7 +212,7 @@ impl Files {
         Ok(Attempt::Done(outcome))
     }
 
-    /// Whether there is nothing to write: then no lock file is made either.
+    /// Whether there is nothing to write, so that no lock file is created.
     async fn is_pointless(&self, plan: &Plan) -> Result<bool> {
         Ok(match plan.creates {
             true => names::objection(&plan.address).is_some(),
@@ -223,7 +223,7 @@ impl Files {
         })
     }
 
-    /// Rejects a name that must not become a file.
+    /// Rejects a name that cannot be a file.
     fn check_name(&self, address: &Address, other: Option<&Address>) -> Result<()> {
         let reason = match (names::objection(address), other) {
             (Some(reason), _) => reason,
@@ -240,7 +240,7 @@ impl Files {
     async fn create(&self, slot: &Slot, after: &Portable, deadline: Instant) -> Result<Written> {
         let (storage, address) = (&self.inner.storage, &after.record.address);
         let index_key = names::index_key(address);
-        // An index that an earlier record has left is not this one's.
+        // An index file that an earlier record has left does not belong to this one.
         if slot.index.is_some() && slot.main.is_none() {
             self.delete(&index_key, deadline).await?;
         }
@@ -267,7 +267,7 @@ impl Files {
         }
         let mut bytes = codec::encode_main(Some(before), after);
         let Some(index) = index else { return storage.replace(&main_key, bytes, &version).await };
-        // A reset: both files, and the index in both, since the higher `t` of the two counts.
+        // A reset writes both files, with the index in each, since the higher `t` of the two counts.
         if after.record.kind == RecordKind::Ledger {
             bytes = codec::with_inline_index(&bytes, &after.record.index);
         }
@@ -282,7 +282,7 @@ impl Files {
         let (storage, address) = (&self.inner.storage, before.address());
         let main_key = names::main_key(address);
         if !storage.locks() {
-            // A deletion has no condition. This write has: nobody has written since the record was read.
+            // A deletion cannot be conditional. This write is: it fails if the record was written since it was read.
             let mut retracted = before.portable.clone();
             retracted.record.status.payload = Some(StatusPayload::state(StatusPayload::RETRACTED));
             let bytes = codec::encode_main(Some(before), &retracted);
@@ -301,7 +301,7 @@ impl Files {
         Ok(Written::Done)
     }
 
-    /// Deletes a file, also where a first answer is lost.
+    /// Deletes a file, repeating the request if its answer is lost.
     async fn delete(&self, key: &str, deadline: Instant) -> Result<()> {
         loop {
             match self.inner.storage.delete(key).await {
@@ -313,7 +313,7 @@ impl Files {
         }
     }
 
-    /// Writes a file whatever it holds: the second file of a write whose first is written.
+    /// Writes a file whatever its current content: the second file of a write whose first is written.
     async fn put_surely(&self, key: &str, bytes: bytes::Bytes, deadline: Instant) -> Result<()> {
         let storage = &self.inner.storage;
         loop {

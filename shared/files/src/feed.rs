@@ -1,8 +1,8 @@
-//! The change feed of files: what is stored, compared with what was stored at the last look.
+//! The change feed of files: what is stored, compared with what was stored at the last comparison.
 //!
 //! The records as they were last seen are an embedded nameservice, whose log is the feed. A write of this process is
-//! looked at at once; those of other programs when the directory says that it has changed, or at the next interval.
-//! Several writes of one concern between two looks are one change.
+//! noticed at once; those of other programs on a notification from the directory, or at the next interval. Several
+//! writes of one concern between two comparisons are one change.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,13 +24,13 @@ use tokio::{
 
 use crate::{Files, Inner, names, scan::Found, scan::Pair, storage::failed};
 
-/// How many records are looked at together.
+/// How many records are read concurrently.
 const TOGETHER: usize = 64;
-/// How long after a directory has said that it has changed it is looked at: a write is several events.
+/// The delay between a notification from the directory and the comparison: one write causes several notifications.
 const SETTLE: Duration = Duration::from_millis(20);
 const FOLLOW: &str = "follow the files";
 
-/// What the feed of files is made of.
+/// The parts of the feed of files.
 pub(crate) struct Feed {
     log: Option<Embedded>,
     interval: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct Feed {
     outage: Arc<RwLock<Option<String>>>,
 }
 
-/// A feed that runs.
+/// A running feed.
 struct Following {
     log: Embedded,
     /// The files as they were last seen.
@@ -68,7 +68,7 @@ impl Feed {
         Self { log, interval, watched, following: OnceCell::new(), outage: Arc::default() }
     }
 
-    /// The position, 0 where nobody follows.
+    /// Returns the position; 0 if the feed is not followed.
     pub(crate) async fn position(&self) -> u64 {
         match self.following.get() {
             Some(following) => following.log.view().position(),
@@ -76,12 +76,12 @@ impl Feed {
         }
     }
 
-    /// Looks at a record that this process has written, if anybody follows.
+    /// Reads a record that this process has written, if the feed is followed.
     pub(crate) async fn look_again(&self, files: &Files, address: &Address) {
         if let Some(following) = self.following.get()
             && let Err(error) = following.look(files, address).await
         {
-            tracing::warn!(%address, error = chain(&error), "a written record was not read again; the next look finds it");
+            tracing::warn!(%address, error = chain(&error), "a written record could not be read again; the next comparison will find it");
         }
     }
 
@@ -133,13 +133,13 @@ impl Following {
     }
 
     async fn look_all(&self, files: &Files, mut addresses: Vec<Address>) -> Result<()> {
-        // Positions in the order of addresses, as far as writes together allow.
+        // Positions follow the order of addresses, as far as concurrent reads allow.
         addresses.sort();
         let looks = stream::iter(addresses).map(|address| async move { self.look(files, &address).await });
         let mut looks = looks.buffered(TOGETHER);
         while let Some(looked) = looks.next().await {
             match looked {
-                // A file that cannot be read any more hides no others.
+                // A file that can no longer be read does not hide others.
                 Err(Error::Store { .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
@@ -149,13 +149,13 @@ impl Following {
 }
 
 impl Files {
-    /// Looks at everything that is stored, and returns once the feed shows it.
+    /// Compares everything that is stored, and returns once the feed shows it.
     pub async fn compare(&self) -> Result<()> {
         let following = self.following().await?;
         following.compare(self).await
     }
 
-    /// Begins to follow, where nobody has yet.
+    /// Begins to follow, unless that has been done.
     async fn following(&self) -> Result<&Following> {
         let feed = &self.inner.feed;
         feed.following
@@ -197,14 +197,14 @@ async fn follow(files: Weak<Inner>, changed: Arc<Notify>, interval: Duration) {
             Ok(()) => feed.set_outage(None),
             Err(error) => {
                 let reason = chain(&error);
-                tracing::warn!(error = reason, "the files could not be compared; the next look tries again");
+                tracing::warn!(error = reason, "the files could not be compared; retrying at the next interval");
                 feed.set_outage(Some(format!("the files cannot be compared with what was seen last: {reason}")));
             }
         }
     }
 }
 
-/// Has a directory say when something in it changes. Where that is not to be had, the interval remains.
+/// Watches a directory for changes. Where the system does not support that, only the interval remains.
 fn watch(path: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     let root = path.join(names::ROOT);
     let event = move |event: notify::Result<notify::Event>| {
@@ -217,7 +217,7 @@ fn watch(path: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
         }
     };
     let watcher = notify::recommended_watcher(event).and_then(|mut watcher| {
-        // What is beside the nameservice's own directory is data, of which there may be much.
+        // Only the nameservice's own directory: beside it there may be large amounts of data.
         std::fs::create_dir_all(&root)?;
         watcher.watch(&root, RecursiveMode::Recursive)?;
         Ok(watcher)

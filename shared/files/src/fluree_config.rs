@@ -1,4 +1,4 @@
-//! Which nameservice a Fluree server uses, by its connection file.
+//! Finds the nameservice that a Fluree server uses, from its connection file.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// The table that Fluree uses where the file names none.
 const DEFAULT_TABLE: &str = "fluree-nameservice";
 
-/// The nameservice that a connection file leads to.
+/// The nameservice that a connection file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlureePlace {
@@ -19,7 +19,7 @@ pub enum FlureePlace {
         bucket: String,
         /// The prefix of its keys.
         prefix: String,
-        /// The URL of an S3 elsewhere than in AWS.
+        /// The URL of an S3 outside AWS.
         endpoint: Option<String>,
     },
     /// A table of DynamoDB.
@@ -28,14 +28,14 @@ pub enum FlureePlace {
         table: String,
         /// The region; by default, that of the environment.
         region: Option<String>,
-        /// The URL of a DynamoDB elsewhere than in AWS.
+        /// The URL of a DynamoDB outside AWS.
         endpoint: Option<String>,
         /// How long an operation may take.
         timeout: Option<Duration>,
     },
 }
 
-/// Why a connection file leads to no nameservice that can be opened.
+/// Why a connection file names no nameservice that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection file names no nameservice: {0}")]
 pub struct InvalidFlureeConfig(String);
@@ -53,10 +53,10 @@ fn none<T>(reason: impl Into<String>) -> Found<T> {
     Err(InvalidFlureeConfig(reason.into()))
 }
 
-/// Returns the nameservice that Fluree would use with this connection file (JSON-LD). Values that it takes from the
-/// environment are asked of `variable`.
+/// Returns the nameservice that Fluree would use with this connection file (JSON-LD). `variable` looks up the values
+/// that the file takes from the environment.
 pub fn fluree_place(json: &str, variable: impl Fn(&str) -> Option<String>) -> Found<FlureePlace> {
-    let document: Value = serde_json::from_str(json).or_else(|error| none(format!("it is no JSON: {error}")))?;
+    let document: Value = serde_json::from_str(json).or_else(|error| none(format!("it is not JSON: {error}")))?;
     let Some(graph) = document.get("@graph").and_then(Value::as_array) else {
         return none("it has no `@graph`: without one, Fluree keeps its nameservice in memory or beside its data");
     };
@@ -81,10 +81,10 @@ impl Config<'_> {
             return none("its connection has no `indexStorage` that the file describes");
         };
         if !index.contains_key("s3Bucket") {
-            // The publisher is ignored then, as Fluree ignores it.
+            // As in Fluree, the publisher is then ignored.
             return match self.text(&index, "filePath")? {
                 Some(path) => Ok(FlureePlace::Directory(path.into())),
-                None => none("its index storage is memory, and so is its nameservice: nobody else can reach it"),
+                None => none("its index storage and its nameservice are in memory, which no other process can reach"),
             };
         }
         match self.refers(connection, "primaryPublisher")? {
@@ -147,7 +147,7 @@ impl Config<'_> {
         Ok(self.nodes.iter().find(|node| node.get("@id").and_then(Value::as_str) == Some(id)).cloned())
     }
 
-    /// The text of a member, from the environment where it says so.
+    /// The text of a member, from the environment if the member says so.
     fn text(&self, node: &Node, member: &str) -> Found<Option<String>> {
         let plain = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),

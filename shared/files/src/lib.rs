@@ -15,9 +15,9 @@
 //! - `codec` reads and writes the files as Fluree 4.1.6 does, member by member, and reads those of earlier versions.
 //! - `storage` is the directory (locks of files, staged and renamed writes) or the bucket (conditional writes).
 //! - A write reads the files that it needs as records, has the state machine of the embedded backend apply it, and
-//!   stores what differs: so every rule is said once, there.
-//! - `feed` compares what is stored with what was stored at the last look, and keeps the changes in an embedded log.
-//! - [`examine`](Files::examine) finds what is wrong with the files, and mends what can be mended safely.
+//!   stores what differs, so every rule is implemented once, there.
+//! - `feed` compares what is stored with what was stored before, and keeps the changes in an embedded log.
+//! - [`examine`](Files::examine) finds what is wrong with the files, and repairs what can be repaired safely.
 
 mod backend;
 mod cache;
@@ -67,7 +67,7 @@ const BUCKET_INTERVAL: Duration = Duration::from_secs(5);
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
-/// What can be chosen when files are opened.
+/// Options for opening files.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -84,14 +84,14 @@ impl Options {
         self
     }
 
-    /// Sets how often what is stored is compared with what was stored at the last look.
+    /// Sets how often the files are compared with what was last seen.
     #[must_use]
     pub const fn with_interval(mut self, interval: Duration) -> Self {
         self.interval = Some(interval);
         self
     }
 
-    /// Sets where the change feed is kept: an embedded nameservice that nobody else writes. By default, memory.
+    /// Sets where the change feed is kept: an embedded nameservice without other writers. By default, it is in memory.
     #[must_use]
     pub fn with_log(mut self, log: Embedded) -> Self {
         self.log = Some(log);
@@ -120,8 +120,8 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
-    /// Opens the files under a directory, the `filePath` of a Fluree server's storage. It is created where it is missing
-    /// and that is wanted.
+    /// Opens the files under a directory, the `filePath` of a Fluree server's storage. With `create`, a missing directory
+    /// is created.
     pub fn directory(path: impl AsRef<Path>, create: bool, options: Options) -> Result<Self, DirectoryError> {
         let directory = Directory::open(path.as_ref(), create)?;
         let watched = Some(directory.root().to_owned());

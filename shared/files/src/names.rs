@@ -1,4 +1,4 @@
-//! Which file holds which record, and which names must not become files.
+//! Which file holds which record, and which names cannot be files.
 
 use nameservice_model::Address;
 
@@ -8,7 +8,7 @@ const JSON: &str = ".json";
 const INDEX_JSON: &str = ".index.json";
 /// The longest segment of a path: with the ending of a staging file it stays below the 255 bytes of common file systems.
 const MAX_SEGMENT_BYTES: usize = 200;
-/// Endings by which Fluree takes a file for something else, or a directory for a file.
+/// Endings that make Fluree take a file for something else, or a directory for a file.
 const TAKEN_ENDINGS: [&str; 6] = [".index", ".snapshots", ".json", ".jsonl", ".lock", ".tmp"];
 
 /// The file that holds kind, head, status and config of a record.
@@ -56,7 +56,7 @@ pub(crate) fn main_of_index(key: &str) -> String {
     format!("{}{JSON}", key.strip_suffix(INDEX_JSON).unwrap_or(key))
 }
 
-/// Whether this address may be looked for among the files. One whose file Fluree takes for something else has no record.
+/// Whether there can be a file for this address. An address whose file Fluree takes for something else has no record.
 pub(crate) fn is_readable(address: &Address) -> bool {
     let text = address.as_str();
     let stays_inside =
@@ -69,7 +69,7 @@ pub(crate) fn is_readable(address: &Address) -> bool {
         && name.split('/').chain(branch.split('/')).all(|segment| segment.len() <= MAX_SEGMENT_BYTES)
 }
 
-/// Why a record of this address must not become a file; `None` where it may.
+/// Returns why a record of this address cannot be stored as a file; `None` if it can.
 pub(crate) fn objection(address: &Address) -> Option<String> {
     let (name, branch) = (address.name(), address.branch());
     if branch.contains('/') {

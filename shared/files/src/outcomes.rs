@@ -1,4 +1,4 @@
-//! What an outcome means after attempts whose answers were lost.
+//! Interprets outcomes after attempts whose answers were lost.
 
 use nameservice_embedded::state::Outcome;
 use nameservice_model::{
@@ -8,12 +8,12 @@ use nameservice_model::{
 
 use crate::plan::Plan;
 
-/// An outcome after attempts whose answers were lost. What says that nothing was written is not known to be true then.
+/// Returns the outcome of a write. After a lost answer, an outcome by which nothing was written is not certain: that is an error.
 pub(crate) fn judged(plan: &Plan, outcome: Outcome, lost: Option<Error>) -> Result<Outcome> {
     match lost {
         None => Ok(outcome),
         Some(_) if is_applied(&outcome) => Ok(outcome),
-        // A record that was there at the first attempt, and is gone now.
+        // The record existed at the first attempt, and is gone now.
         Some(_) if matches!(outcome, Outcome::Purged(Purged::Unknown)) => Ok(Outcome::Purged(Purged::Purged)),
         Some(Error::OutcomeUnknown { source, .. }) => Err(Error::OutcomeUnknown { operation: plan.operation, source }),
         Some(error) => Err(error),
@@ -32,7 +32,7 @@ fn is_applied(outcome: &Outcome) -> bool {
         Outcome::Retracted(outcome) => matches!(outcome, Retracted::Retracted(_)),
         Outcome::Restored(outcome) => matches!(outcome, Restored::Restored(_)),
         Outcome::Purged(outcome) => *outcome == Purged::Purged,
-        // What was asked for is a state, whoever has set it.
+        // The caller asked for a state, no matter who has set it.
         Outcome::Protection(outcome) => *outcome != Protection::Unknown,
         Outcome::Dropped(outcome) => matches!(outcome, Dropped::Dropped { .. }),
         Outcome::Reset(outcome) => matches!(outcome, Reset::Reset { .. }),

@@ -1,21 +1,21 @@
-//! What a write is about.
+//! The plan of a write.
 
 use nameservice_model::Address;
 
-/// What a write needs to know before it is decided, and what it may change.
+/// What a write reads before it is decided, and what it may change.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) operation: &'static str,
     pub(crate) address: Address,
-    /// The record whose branches it counts.
+    /// The record whose number of branches it changes.
     pub(crate) parent: Option<Address>,
-    /// Records that must be there.
+    /// Records that must exist.
     pub(crate) targets: Vec<Address>,
     /// Whether it may create the record.
     pub(crate) creates: bool,
-    /// Whether nothing may refer to the record.
+    /// Whether it requires that nothing refers to the record.
     pub(crate) removes: bool,
-    /// Who wants a lease that another program's must not exclude.
+    /// The holder of a lease to be acquired, which another program's lease may exclude.
     pub(crate) holder: Option<String>,
 }
 

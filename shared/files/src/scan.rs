@@ -1,4 +1,4 @@
-//! Lists: every file is looked at, since the format has no index.
+//! Lists. Every file is read, since the format has no index.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,9 +16,9 @@ use crate::{
     storage::{Blob, Entry},
 };
 
-/// How many records are read at a time: so many are in memory, whatever there is.
+/// How many records are read at a time, and so are in memory, however many there are.
 const CHUNK: usize = 512;
-/// A page ends once it has about this many bytes: answers stay below 4 MiB.
+/// A page ends at about this many bytes, so that answers stay below 4 MiB.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// What refers to a record.
@@ -35,7 +35,7 @@ pub(crate) struct Pair {
     pub(crate) index: Option<Entry>,
 }
 
-/// What a file says, or why it cannot be read.
+/// The content of a file, or why it cannot be read.
 pub(crate) type Found = Result<Stored, String>;
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
         Ok(mains.into_iter().map(pair).collect())
     }
 
-    /// Reads these records, some at a time. One that is gone by now is passed over.
+    /// Reads these records in chunks, and skips those that are gone by now.
     pub(crate) async fn read_pairs(&self, pairs: &[Pair], mut each: impl FnMut(&Pair, Found) + Send) -> Result<()> {
         let storage = &self.inner.storage;
         for chunk in pairs.chunks(CHUNK) {
@@ -86,7 +86,7 @@ impl Files {
         Ok(())
     }
 
-    /// A file counts where its address would be looked for.
+    /// Accepts a record only if its file is at the path of its address.
     fn in_place(&self, pair: &Pair, stored: Stored) -> Found {
         match names::main_key(stored.address()) == pair.main.key {
             true => Ok(stored),
@@ -104,7 +104,7 @@ impl Files {
         let mut seen = HashSet::new();
         let each = |pair: &Pair, found: Found| match found {
             Ok(stored) if seen.insert(stored.address().clone()) => each(stored),
-            // `a/b:c` and `a:b/c` have one file: whose it is, it says itself, so an address is never seen twice.
+            // `a/b:c` and `a:b/c` have the same path. The address in the file decides, so no address is passed on twice.
             Ok(_) => {}
             Err(reason) => {
                 let path = self.inner.storage.describe(&pair.main.key);
@@ -175,7 +175,7 @@ impl Files {
         after: Option<&Cursor>,
         visible: Visible<'_>,
     ) -> Result<Page<Record>> {
-        // Before anything is read.
+        // Taken before anything is read.
         let position = match after.and_then(Cursor::position) {
             Some(position) => position,
             None => self.inner.feed.position().await,
@@ -193,7 +193,7 @@ impl Files {
     }
 }
 
-/// The first entries after a cursor, of entries in no order. No more are kept than a page has.
+/// Selects the first entries after a cursor from entries in no order, keeping no more than fit a page.
 struct Selection<T> {
     after: Option<(usize, Arc<str>)>,
     limit: usize,
@@ -260,12 +260,12 @@ pub(crate) fn is_of(stored: &str, address: &Address) -> bool {
     stored == address.as_str() || Address::parse(stored).is_ok_and(|target| target == *address)
 }
 
-/// Names outside the grammar are readable through the library alone.
+/// Names outside the grammar are only readable through the library.
 fn is_shown(address: &Address, visible: Visible<'_>) -> bool {
     address.is_well_formed() && visible(address)
 }
 
-/// About how many bytes of JSON a record comes to.
+/// The approximate size of a record in bytes of JSON.
 fn weight(record: &Record) -> usize {
     /// Names of members, punctuation, times, ids.
     const FIXED: usize = 700;

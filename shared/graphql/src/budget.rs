@@ -1,4 +1,4 @@
-//! How large an answer may become.
+//! The limit on the size of an answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::errors::problem;
 
-/// How many bytes an answer may still hold. It is as large as a page of a list at most.
+/// How many more bytes an answer may hold. An answer is at most as large as a page of a list.
 pub(crate) struct Budget(AtomicUsize);
 
 impl Default for Budget {
@@ -21,14 +21,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whether a value fits. One that does not takes nothing.
+    /// Reserves space for a value, and returns whether it fits. A value that does not fit reserves nothing.
     fn admits(&self, value: &impl Serialize) -> Result<bool> {
         let bytes = json_bytes(value).map_err(problem)?;
         let left = |left: usize| left.checked_sub(bytes);
         Ok(self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok())
     }
 
-    /// Takes a value that the answer cannot do without.
+    /// Reserves space for a value that the answer must contain.
     pub(crate) fn take(&self, value: &impl Serialize) -> Result<()> {
         if self.admits(value)? {
             return Ok(());
@@ -36,7 +36,7 @@ impl Budget {
         Err(problem(Problem::answer_too_large("ask for less, or in several requests")))
     }
 
-    /// Returns as many entries of a page as fit, at least one, and whether some do not.
+    /// Returns as many entries of a page as fit, at least one, and whether any were left out.
     pub(crate) fn fit<T, V: Serialize>(&self, page: Vec<T>, value: impl Fn(&T) -> &V) -> Result<(Vec<T>, bool)> {
         let mut kept = Vec::with_capacity(page.len());
         for entry in page {

@@ -1,4 +1,4 @@
-//! What a resolver draws on: the backend, and the caller of its request.
+//! What resolvers use: the backend, and the caller of the request.
 
 use std::{
     sync::{
@@ -72,7 +72,7 @@ pub(crate) struct Caller {
     writes: Writes,
     /// The id of the request, for the log.
     request_id: String,
-    /// The request has a key: it stands for one write.
+    /// Whether the request has a key, and so stands for one write.
     is_named: bool,
     has_written: AtomicBool,
 }
@@ -90,12 +90,12 @@ impl Caller {
         self.allowed.sees(address)
     }
 
-    /// Whether a write was begun.
+    /// Whether a write has begun.
     pub(crate) fn has_written(&self) -> bool {
         self.has_written.load(Ordering::Relaxed)
     }
 
-    /// How long its token is valid; `None` where it does not end.
+    /// How long its token is valid; `None` if it does not expire.
     pub(crate) fn ends_in(&self) -> Option<Duration> {
         self.allowed.expires_at().map(|end| end.duration_since(SystemTime::now()).unwrap_or_default())
     }
@@ -110,7 +110,7 @@ impl Caller {
         errors::problem(problem)
     }
 
-    /// The call of a write to an address, which the caller must be allowed to.
+    /// Returns the call of a write to an address, if the caller may write there.
     pub(crate) fn write(&self, address: &Address) -> Result<Call> {
         self.allowed.check(Scope::Write, address).map_err(problem)?;
         if let Writes::At(url) = &self.writes {
@@ -143,7 +143,7 @@ pub(crate) fn caller<'a>(context: &Context<'a>) -> &'a Arc<Caller> {
     context.data_unchecked::<Arc<Caller>>()
 }
 
-/// A failure of the backend as the error of the field that is resolved. What failed is logged, and not shown.
+/// Converts a failure of the backend to the error of the field that is resolved. The cause is logged, and not shown.
 pub(crate) fn failed(context: &Context<'_>, error: nameservice_model::Error) -> Error {
     caller(context).failed(context.item.node.name.node.as_str(), error)
 }

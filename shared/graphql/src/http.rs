@@ -72,7 +72,7 @@ async fn execute(graph: &Graph, app: &App, allowed: Allowed<Read>, headers: &Hea
         allowed.came_to("errors");
     }
     let mut response = Json(answer).into_response();
-    // What was only read may be as old as this.
+    // An answer that only reads may be as old as this position.
     if let Some(before) = before.filter(|_| !caller.has_written()) {
         response.headers_mut().insert(POSITION, HeaderValue::from(before));
     }
@@ -87,7 +87,7 @@ fn open(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|_| Problem::no_socket("send documents with POST; GET opens a WebSocket"))?;
-    // A browser reaches the loopback address of whoever visits any page: only pages of this service may open a socket.
+    // Any web page can make its visitor's browser connect to a loopback address: only pages of this service may open a socket.
     if let Some(origin) = headers.get(header::ORIGIN)
         && !is_same_origin(origin, headers.get(header::HOST))
     {
@@ -126,7 +126,7 @@ async fn authorize(graph: Graph, app: App, headers: &HeaderMap, payload: &Value)
     Ok(socket::Session { data, ends_in })
 }
 
-/// The id of a request, which the service gives each.
+/// The id that the service gives each request.
 fn request_id(headers: &HeaderMap) -> String {
     headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned()
 }

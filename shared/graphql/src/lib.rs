@@ -1,8 +1,8 @@
 //! GraphQL over the nameservice: `/graphql`, with queries, mutations and subscriptions, and GraphiQL at `/graphiql`.
 //!
-//! The same callers may do the same as over `/v1`: addresses that a token does not cover read like unknown ones, secrets are
-//! shown to those who may write a record. What the service rejects is an error with the problem's name as `code`;
-//! conflicts and their like are members of the unions that mutations return.
+//! Callers have the same permissions as over `/v1`: addresses that a token does not cover read like unknown ones, and secrets
+//! are shown to those who may write a record. A rejection is an error with the problem's name as `code`; conflicts and similar
+//! outcomes are members of the unions that mutations return.
 
 mod budget;
 mod context;
@@ -41,14 +41,14 @@ const MAX_DIRECTIVES: usize = 8;
 
 pub(crate) type NameserviceSchema = Schema<Query, Mutation, Changes>;
 
-/// The schema. What a request draws on comes with the request.
+/// The schema. The data of its resolvers comes with each request.
 pub(crate) fn schema() -> NameserviceSchema {
     let builder =
         Schema::build(Query(Queries, Views), Mutation, Changes).limit_depth(MAX_DEPTH).limit_complexity(MAX_COMPLEXITY);
     builder.limit_directives(MAX_DIRECTIVES).finish()
 }
 
-/// Returns the schema as text, in the language of GraphQL.
+/// Returns the schema as text, in GraphQL's schema definition language.
 pub fn sdl() -> String {
     schema().sdl()
 }

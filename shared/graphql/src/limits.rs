@@ -1,5 +1,5 @@
-//! What a document may ask for. It is checked before the document is validated, which takes as long as its fragments are
-//! once they are expanded.
+//! The limits on a document. They are checked before the document is validated, since validation takes time in proportion
+//! to the expanded fragments.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,10 +20,10 @@ const MAX_BRACKETS: usize = 64;
 const MAX_NESTING: usize = 64;
 /// How many fields and fragments a document may hold once its fragments are expanded.
 const MAX_SELECTIONS: usize = 2_000;
-/// An answer with the whole schema has more than 100 KiB: it counts as so many fields.
+/// How many fields an introspection of the schema counts as: the whole schema has more than 100 KiB.
 const SCHEMA_SELECTIONS: usize = 500;
 
-/// The schema, executed for documents within the limits alone.
+/// The schema, executed only for documents within the limits.
 #[derive(Clone)]
 pub(crate) struct Limited(pub(crate) NameserviceSchema);
 
@@ -57,8 +57,8 @@ fn check(request: &mut Request) -> Result<(), ServerError> {
     }
 }
 
-/// Returns how deep brackets are nested, outside of strings and comments. Of a text that is no document, what counts is
-/// up to where the parser gives up.
+/// Returns how deep brackets are nested, outside of strings and comments. In a text that is not a valid document, only the
+/// part before the parser stops matters.
 fn bracket_depth(document: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut rest = document.as_bytes();
@@ -93,7 +93,7 @@ fn after_string(mut text: &[u8]) -> &[u8] {
     loop {
         text = match text {
             [b'\\', _, rest @ ..] => rest,
-            // A line without an end of its string is where the parser gives up.
+            // The parser stops at a line that ends within a string.
             [b'"' | b'\n' | b'\r', rest @ ..] => return rest,
             [_, rest @ ..] => rest,
             [] => return text,
@@ -115,7 +115,7 @@ fn after_block(mut text: &[u8]) -> &[u8] {
 /// Counts the fields and fragments of a document as if each fragment were written where it is used. Each is counted once.
 struct Expansion<'a> {
     document: &'a ExecutableDocument,
-    /// Of each fragment, how many selections it is; `None` while it is counted.
+    /// How many selections each fragment has; `None` while it is being counted.
     counted: HashMap<&'a Name, Option<usize>>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Expansion<'a> {
         for (_, operation) in document.operations.iter() {
             count = count.saturating_add(expansion.count(&operation.node.selection_set.node, 0)?);
         }
-        // Also those that nothing uses: they are validated, too.
+        // Including unused fragments, since they are validated too.
         for name in document.fragments.keys() {
             expansion.fragment(name, 0)?;
         }
@@ -156,7 +156,7 @@ impl<'a> Expansion<'a> {
             Some(None) => return Err(format!("the fragment `{name}` contains itself")),
             None => {}
         }
-        // One that does not exist is what validation reports.
+        // Validation reports a fragment that does not exist.
         let Some(fragment) = self.document.fragments.get(name) else { return Ok(0) };
         self.counted.insert(name, None);
         let count = self.count(&fragment.node.selection_set.node, depth)?;

@@ -31,7 +31,7 @@ pub(crate) struct Record {
     branch: String,
     /// Soft-deleted.
     retracted: bool,
-    /// It cannot be retracted, purged or reset.
+    /// Whether the record is protected from retraction, purge and reset.
     protected: bool,
     /// When it was created, RFC 3339 in UTC; null where Fluree has created it.
     created_at: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Record {
     source_type: Option<String>,
     /// What a graph source depends on.
     dependencies: Vec<String>,
-    /// The latest commit; null of graph sources.
+    /// The latest commit; null for graph sources.
     head: Option<Head>,
     /// The latest index.
     index: Option<Index>,
@@ -101,7 +101,7 @@ impl Record {
     }
 }
 
-/// The record as the caller may see it.
+/// Returns the record as the caller may see it.
 pub(crate) async fn record(context: &Context<'_>, address: &Address) -> Result<Option<Record>> {
     if !caller(context).sees(address) {
         return Ok(None);
@@ -112,12 +112,12 @@ pub(crate) async fn record(context: &Context<'_>, address: &Address) -> Result<O
     Ok(found.map(Record::from))
 }
 
-/// What of a record the caller may see.
+/// Returns the part of a record that the caller may see.
 pub(crate) fn shown(context: &Context<'_>, record: model::Record) -> api::Record {
     api::Record::from(&caller(context).allowed().shown(record))
 }
 
-/// As many changes as the answer holds, each with its cursor: its position.
+/// Returns as many changes as fit the answer, each with its position as its cursor.
 pub(crate) fn changes_of(
     context: &Context<'_>,
     changes: Vec<api::changes::Change>,
@@ -153,7 +153,7 @@ pub(crate) struct Index {
     id: Option<String>,
     /// The `t` that it covers; 0 before the first.
     t: Long,
-    /// How often this `t` was indexed again.
+    /// How many times this `t` was indexed again.
     rev: Long,
     /// The indexes of named graphs.
     graphs: Vec<GraphIndex>,
@@ -168,7 +168,7 @@ pub(crate) struct GraphIndex {
     id: Option<String>,
     /// The `t` that it covers.
     t: Long,
-    /// How often this `t` was indexed again.
+    /// How many times this `t` was indexed again.
     rev: Long,
 }
 
@@ -221,23 +221,23 @@ impl From<api::Config> for Config {
 pub(crate) struct Change {
     /// Its position in the feed: 1, 2, 3, … without a gap.
     position: Long,
-    /// Which record has changed: `name:branch`.
+    /// The record that changed: `name:branch`.
     address: String,
     /// What the record describes.
     kind: Kind,
     /// The type of a graph source.
     source_type: Option<String>,
-    /// What of it has changed.
+    /// The part of the record that changed.
     concern: Concern,
-    /// How.
+    /// How it changed.
     change: ChangeKind,
-    /// The watermark now; 0 of `META`, and of what is gone.
+    /// The watermark after the change; 0 for `META`, and where no value is left.
     watermark: Long,
-    /// The watermark before, where there was one.
+    /// The watermark before the change, if there was one.
     previous: Option<Long>,
-    /// What is there now, secrets redacted; null where nothing is.
+    /// The value after the change, secrets redacted; null if no value is left.
     payload: Option<Json<Value>>,
-    /// The payload is larger than 16 KiB: read the record.
+    /// Whether the payload was left out because it is larger than 16 KiB: read the record.
     payload_omitted: bool,
     /// When the writer wrote it, RFC 3339 in UTC.
     occurred_at: String,
@@ -264,7 +264,7 @@ impl From<api::changes::Change> for Change {
     }
 }
 
-/// A record that a search has found.
+/// A record that a search found.
 #[derive(SimpleObject)]
 #[graphql(complex)]
 pub(crate) struct Hit {
@@ -280,7 +280,7 @@ pub(crate) struct Hit {
     state: String,
     /// Where the words were found.
     matched: Vec<Matched>,
-    /// How well it fits; 0 fits best.
+    /// How well it matches; 0 is the best match.
     rank: i32,
 }
 
@@ -300,7 +300,7 @@ impl From<api::Hit> for Hit {
 
 #[ComplexObject]
 impl Hit {
-    /// The whole record; null where it is gone.
+    /// The whole record; null if it no longer exists.
     #[graphql(complexity = "10 + child_complexity")]
     async fn record(&self, context: &Context<'_>) -> Result<Option<Record>> {
         record(context, &Address::stored(&*self.address)).await

@@ -9,10 +9,10 @@ use nameservice_model::{Cursor, InvalidCursor, Limit};
 
 use crate::errors::problem;
 
-/// Entries with a cursor each.
+/// A page of entries, each with a cursor.
 pub(crate) type Page<T> = Connection<String, T, EmptyFields, EmptyFields>;
 
-/// Reads how many entries a page has at most.
+/// Reads the maximum number of entries of a page.
 pub(crate) fn limit(first: i32) -> Result<Limit> {
     Ok(Limit::new(usize::try_from(first).unwrap_or(1))?)
 }

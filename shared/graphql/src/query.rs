@@ -17,9 +17,9 @@ use crate::{
     views::Views,
 };
 
-/// How many reads of the feed look for a change that the caller may see.
+/// How many times the feed is read in search of a change that the caller may see.
 const SCANS: usize = 100;
-/// How many changes such a read looks at.
+/// How many changes each of these reads returns.
 const SCAN: Limit = match Limit::new(1_000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -33,7 +33,7 @@ pub(crate) struct Query(pub(crate) Queries, pub(crate) Views);
 /// What is read from the backend.
 pub(crate) struct Queries;
 
-/// Which records a list shall contain.
+/// The records that a list contains.
 #[derive(InputObject, Default)]
 pub(crate) struct RecordFilter {
     /// Only this kind.
@@ -50,12 +50,12 @@ pub(crate) struct RecordFilter {
     retracted: Option<bool>,
 }
 
-/// Reads the feed until there is something that the caller may see: as many changes as are asked for at most.
+/// Reads the feed until there are changes that the caller may see, and returns at most `limit` of them.
 async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit) -> Result<Page<Change>> {
     let (service, caller) = (service(context), caller(context));
     let (mut after, has_previous) = (begin.unwrap_or(0), begin.is_some_and(|begin| begin > 0));
     for scan in 0..SCANS {
-        // As long as everything is visible, nothing is read in vain.
+        // The first read is no larger than the page: if everything is visible, nothing is read in vain.
         let count = if scan == 0 { limit } else { SCAN };
         let changes = match service.feed.changes(after, count).await.map_err(|error| failed(context, error))? {
             Run::Changes(changes) => changes,
@@ -122,7 +122,7 @@ impl Queries {
             Listed::Summary(_) => None,
         });
         let records = records.map(|(cursor, record)| (cursor, shown(context, record))).collect();
-        // A list that the answer does not hold ends earlier.
+        // A list that does not fit the answer ends earlier.
         let (records, is_cut) = budget(context).fit(records, |(_, record)| record)?;
         let mut connection = Connection::new(has_previous, page.cursor.is_some() || is_cut);
         let edge = |(cursor, record): (Cursor, api::Record)| Edge::new(cursor.encode(), Record::from(record));
@@ -130,7 +130,7 @@ impl Queries {
         Ok(connection)
     }
 
-    /// Records that contain all words of a text in address, type, state or configuration, the best first.
+    /// Records that contain all words of a text in address, type, state or configuration, best matches first.
     #[graphql(complexity = "1000 + first.clamp(1, 200) as usize * child_complexity")]
     #[allow(clippy::too_many_arguments, reason = "they are the field's")]
     async fn search(

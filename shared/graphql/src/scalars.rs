@@ -41,7 +41,7 @@ impl From<u64> for Long {
 }
 
 impl Long {
-    /// The number as a position: what is below 0 is before the first change.
+    /// The number as a position: a negative number is before the first change.
     pub(crate) fn position(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }
@@ -79,15 +79,15 @@ pub(crate) enum Concern {
     Config,
 }
 
-/// How a part has changed.
+/// How a part changed.
 #[derive(Enum, Clone, Copy, Debug, PartialEq, Eq)]
 #[graphql(remote = "ApiChange")]
 pub(crate) enum ChangeKind {
-    /// There was nothing born, and now there is.
+    /// A value was stored where there was none, or an unborn one.
     Created,
-    /// A newer value took the place of the one before.
+    /// A newer value replaced the previous one.
     Updated,
-    /// An administrator has put it back.
+    /// An administrator reset it.
     Reset,
     /// The record was soft-deleted.
     Retracted,

@@ -1,4 +1,4 @@
-//! `graphql-transport-ws`: operations over one WebSocket, until its token ends.
+//! `graphql-transport-ws`: operations over one WebSocket, until its token expires.
 
 use std::{
     collections::HashSet,
@@ -27,24 +27,24 @@ use tokio::{
 
 /// How many operations may run over a socket at the same time.
 const MAX_OPERATIONS: usize = 100;
-/// How long a client has for its `connection_init`.
+/// How long a client may take to send `connection_init`.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a client shows that it is still there.
+/// How often a client must show that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How long a message waits for a client that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest reason of a close frame, in bytes.
 const MAX_REASON_BYTES: usize = 120;
 
-/// What a token admits to.
+/// The session that a token opens.
 pub(crate) struct Session {
-    /// What the resolvers draw on.
+    /// The data for the resolvers.
     pub(crate) data: Data,
-    /// How long the token is valid; `None` where it does not end.
+    /// How long the token is valid; `None` if it does not expire.
     pub(crate) ends_in: Option<Duration>,
 }
 
-/// Why a socket is closed: a code of the protocol, and a text.
+/// Why a socket is closed: a close code of the protocol, and a reason.
 type End = (u16, String);
 
 /// Answers the operations of a socket, and closes it.
@@ -65,7 +65,7 @@ pub(crate) async fn serve<A>(
             match authorize(payload).await {
                 Ok(Session { data, ends_in }) => {
                     watch.begun.store(true, Ordering::Relaxed);
-                    // Nobody waits for it any more where the socket is being closed.
+                    // Fails if the socket is being closed.
                     let _ = began.send(ends_in);
                     Ok(data)
                 }
@@ -126,7 +126,7 @@ async fn over(shutdown: Shutdown, beginning: oneshot::Receiver<Option<Duration>>
                 sleep(left).await;
                 (4403, "the token has ended")
             }
-            // It does not end, or was rejected.
+            // The token does not expire, or was rejected.
             Ok(_) => std::future::pending().await,
         }
     };
@@ -137,13 +137,13 @@ async fn over(shutdown: Shutdown, beginning: oneshot::Receiver<Option<Duration>>
     (code, reason.to_owned())
 }
 
-/// What passes over a socket.
+/// The state of a socket, as observed from its messages.
 #[derive(Default)]
 struct Watch {
     state: Mutex<Watched>,
-    /// Its caller is known.
+    /// Whether its caller is known.
     begun: AtomicBool,
-    /// Something came since the last heartbeat.
+    /// Whether anything was received since the last heartbeat.
     heard: AtomicBool,
 }
 
@@ -155,7 +155,7 @@ struct Watched {
 }
 
 impl Watch {
-    /// Takes a message in. `None` ends the socket, `Some(None)` is none of the protocol's.
+    /// Handles a received message. `None` closes the socket; `Some(None)` is a frame outside the protocol, such as a ping.
     fn take(&self, message: Result<Message, axum::Error>) -> Option<Option<serde_json::Result<ClientMessage>>> {
         self.heard.store(true, Ordering::Relaxed);
         let message = match message {
@@ -185,7 +185,7 @@ impl Watch {
             }
             Ok(_) => {}
             Err(error) => {
-                // The protocol's code for a message that is none of its own.
+                // The protocol's close code for an invalid message.
                 self.end(4400, &format!("Invalid message received: {error}"));
                 return None;
             }
@@ -193,7 +193,7 @@ impl Watch {
         Some(Some(message))
     }
 
-    /// Notes what is sent: the last message of an operation ends it.
+    /// Observes a message that is sent: the last one of an operation ends it.
     fn sent(&self, text: &str) {
         #[derive(Deserialize)]
         struct Last {

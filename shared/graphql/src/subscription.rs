@@ -24,7 +24,7 @@ const PAGE: Limit = match Limit::new(100) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// How long a feed that fails is tried again.
+/// How long a failing feed is retried.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// What can be followed.
@@ -32,8 +32,8 @@ pub(crate) struct Changes;
 
 #[Subscription(name = "Subscription")]
 impl Changes {
-    /// Changes as they come, each once and in the order of the feed; after a position, those since then first. It ends with the
-    /// token, and with an error where the feed no longer holds what follows.
+    /// Changes as they are made, each once and in the order of the feed; with a position, first those that follow it. The
+    /// subscription ends with the token, or with an error if the feed no longer holds what follows.
     #[graphql(complexity = "5000 + child_complexity")]
     #[allow(clippy::too_many_arguments, reason = "they are the field's")]
     async fn changes(
@@ -78,13 +78,13 @@ impl Changes {
     }
 }
 
-/// One reader of the feed: what it has missed, then what the hub hands out.
+/// One reader of the feed: it reads what it has missed, then takes what the hub hands out.
 struct Reader {
     feed: Arc<dyn ChangeFeed>,
     hub: Hub,
     caller: Arc<Caller>,
     interest: Arc<Interest>,
-    /// Everything up to here was returned, or is not for this reader.
+    /// Everything up to here was returned or filtered out.
     after: u64,
     backlog: VecDeque<Arc<Entry>>,
     joined: Option<Joining>,
@@ -114,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// Reads the feed, up to where the hub reads it for everybody.
+    /// Reads the feed, up to where the hub reads it for all readers.
     async fn read(&mut self) -> Result<()> {
         let changes =
             match self.feed.changes(self.after, PAGE).await.map_err(|error| self.caller.failed("changes", error))? {

@@ -1,4 +1,4 @@
-//! Queries over the read model of records: rows that follow the change feed, each list one look at an index.
+//! Queries over the read model of records: rows that follow the change feed. Each list is one read of an index.
 
 use async_graphql::{
     ComplexObject, Context, Object, Result, SimpleObject,
@@ -16,7 +16,7 @@ use crate::{
     scalars::{Kind, Long},
 };
 
-/// A record in a list of the read model: its watermarks, its state and its lease, as far as the feed has come.
+/// A record in a list of the read model: its watermarks, its state and its lease, as of a recent position of the feed.
 #[derive(SimpleObject)]
 #[graphql(complex, name = "RecordRow")]
 pub(crate) struct Row {
@@ -36,9 +36,9 @@ pub(crate) struct Row {
     source_type: Option<String>,
     /// What a graph source depends on.
     dependencies: Vec<String>,
-    /// The latest commit; null before the first, and of graph sources.
+    /// The latest commit; null before the first, and for graph sources.
     commit_id: Option<String>,
-    /// The `t` of the latest commit; 0 before the first, and of graph sources.
+    /// The `t` of the latest commit; 0 before the first, and for graph sources.
     commit_t: Long,
     /// The latest index root; null before the first.
     index_id: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     lease_expires_at: Option<Long>,
     /// How many commits the index may be behind.
     index_threshold: Long,
-    /// A live ledger whose index is at least so far behind.
+    /// Whether the record is a live ledger whose index is at least `indexThreshold` commits behind.
     is_index_due: bool,
 }
 
@@ -91,14 +91,14 @@ impl Row {
 
 #[ComplexObject]
 impl Row {
-    /// The whole record, as it is now; null where it is gone.
+    /// The whole record, as it is now; null if it no longer exists.
     #[graphql(complexity = "10 + child_complexity")]
     async fn record(&self, context: &Context<'_>) -> Result<Option<Record>> {
         record(context, &Address::stored(&*self.address)).await
     }
 }
 
-/// Reads a page of a list. It includes every change that was in the feed before.
+/// Reads a page of a list, which includes every change that was in the feed before the read.
 async fn rows(
     context: &Context<'_>,
     by: By,

@@ -1,4 +1,4 @@
-//! What every handler draws on.
+//! The state that every handler uses.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use crate::{auth::Auth, hub::Hub, meters};
 /// How long the gauges wait for the feed.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Everything that the handlers ask of a backend, beside its change feed.
+/// Everything that the handlers need of a backend, besides its change feed.
 pub trait Backend:
     AdminPublisher
     + ConfigPublisher
@@ -51,7 +51,7 @@ impl<T> Backend for T where
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// Behind one counter: a request clones the state many times.
+/// Shared by one `Arc`, since a request clones the state many times.
 struct Parts {
     backend: Arc<dyn Backend>,
     feed: Arc<dyn ChangeFeed>,
@@ -75,13 +75,13 @@ impl App {
         Self(Arc::new(Parts { backend, hub: Hub::new(feed.clone()), feed, auth, shutdown }))
     }
 
-    /// Returns whether everybody may do everything.
+    /// Returns whether every caller may do everything.
     pub fn is_open(&self) -> bool {
         matches!(*self.0.auth, Auth::Open)
     }
 
-    /// Gives the recorder of this process what was counted of requests, and sets the gauges that are read when somebody asks
-    /// for them. On DynamoDB this is one request.
+    /// Passes the request metrics to the recorder of this process, and sets the gauges that are only read on demand. On
+    /// DynamoDB this is one request.
     pub async fn sample(&self) {
         meters::sample();
         gauge!("nameservice_feed_readers").set(self.0.hub.subscribers() as f64);
@@ -90,7 +90,7 @@ impl App {
         }
     }
 
-    /// With this a server ends the answers that have no end.
+    /// Returns the handle with which a server ends the answers that have no end of their own.
     pub fn shutdown(&self) -> Shutdown {
         self.0.shutdown.clone()
     }
@@ -135,30 +135,30 @@ impl FromRef<App> for Shutdown {
     }
 }
 
-/// When whoever runs the service ends this request, finished or not: the deadline of a Lambda invocation. It is one of
-/// the request's extensions.
+/// When the runtime ends this request, finished or not: the deadline of a Lambda invocation. It is one of the request's
+/// extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct EndsBy(pub SystemTime);
 
-/// Whoever runs the service sends whole answers of a bounded size, and no streams: a Lambda function behind a gateway. It
-/// is one of the request's extensions.
+/// Marks that the runtime sends whole answers of a bounded size, and no streams: a Lambda function behind a gateway. It is
+/// one of the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAnswers;
 
-/// Whether the service is about to stop. A server waits for running answers before it stops; those that have no end by
-/// themselves end when this begins.
+/// Signals that the service is about to stop. A server waits for running answers before it stops; those without an end
+/// of their own end when the shutdown begins.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(Arc<watch::Sender<bool>>);
 
 impl Shutdown {
-    /// Begins the shutdown. It cannot be taken back.
+    /// Begins the shutdown, which cannot be undone.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
 
     /// Completes once it has begun.
     pub async fn begun(&self) {
-        // An error would mean that the sender is gone, which is held here.
+        // The only error is a dropped sender, which `self` keeps alive.
         let _ = self.0.subscribe().wait_for(|begun| *begun).await;
     }
 }

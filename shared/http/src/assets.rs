@@ -27,7 +27,7 @@ pub fn page(headers: &HeaderMap, text: &'static str) -> Response {
     answer(headers, "text/html; charset=utf-8", text)
 }
 
-/// Answers with the file of this name; `None` names no file.
+/// Answers with the file of this name; for `None`, that there is no such file.
 pub fn file(headers: &HeaderMap, uri: &Uri, files: &[File], name: Option<&str>) -> Result<Response, Problem> {
     let found = files.iter().find(|(known, _)| Some(*known) == name);
     let (name, text) = found.ok_or_else(|| Problem::not_found(uri.path()))?;
@@ -43,7 +43,7 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// A file under its tag: a browser asks each time, and is sent only what a newer version has changed.
+/// Answers with a file and its `ETag`: a browser revalidates each time, and is sent the file only if it has changed.
 fn answer(headers: &HeaderMap, content_type: &'static str, text: &'static str) -> Response {
     let tag = ETag::of(text.as_bytes());
     let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));

@@ -1,4 +1,4 @@
-//! Who calls, and what they may do.
+//! Callers, and what they may do.
 
 use std::{
     collections::HashMap,
@@ -27,16 +27,16 @@ const FLUREE_ALL_EVENTS_CLAIM: &str = "fluree.events.all";
 /// Fluree's claim of access to the events of the records listed.
 const FLUREE_LEDGERS_EVENTS_CLAIM: &str = "fluree.events.ledgers";
 
-/// How callers are recognised.
+/// How callers are authenticated.
 #[derive(Debug)]
 pub enum Auth {
-    /// Everybody may do everything: for one machine, on loopback.
+    /// Every caller may do everything: for one machine, on loopback.
     Open,
-    /// A gateway in front has checked the caller, and says so in an [`Authorizer`].
+    /// A gateway in front has checked the caller, and reports it in an [`Authorizer`].
     Gateway,
     /// The service checks the token itself.
     Verified(Verifier),
-    /// Who sends this token may do everything: for development.
+    /// A caller with this token may do everything: for development.
     Token(StaticToken),
 }
 
@@ -66,13 +66,13 @@ fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// What a gateway in front of the service says of a caller that it has checked. Whoever serves behind one puts this into
-/// the extensions of each request, from where the network cannot reach.
+/// What a gateway in front of the service reports about a caller that it has checked. A server behind one puts this into
+/// the extensions of each request, which the network cannot set.
 #[derive(Clone, Debug)]
 pub enum Authorizer {
-    /// IAM: this caller may do everything. What it may not, its policy withholds by route.
+    /// IAM: this caller may do everything on the routes that its policy allows.
     Iam {
-        /// Who.
+        /// The caller.
         arn: String,
     },
     /// A JWT authorizer, whose identity source must be the `Authorization` header.
@@ -83,7 +83,7 @@ pub enum Authorizer {
 }
 
 impl Auth {
-    /// Recognises the caller of a request.
+    /// Authenticates the caller of a request.
     pub(crate) async fn principal(&self, parts: &Parts) -> Result<Arc<Principal>, Problem> {
         static ANYBODY: LazyLock<Arc<Principal>> = LazyLock::new(|| Arc::new(Principal::unlimited("open")));
         match self {
@@ -112,8 +112,8 @@ fn from_gateway(parts: &Parts) -> Result<Principal, Problem> {
         Authorizer::Iam { arn } => return Ok(Principal::unlimited(&format!("iam {arn}"))),
         Authorizer::Jwt { claims } => claims,
     };
-    // The gateway flattens arrays in its copy of the claims, so they are read from the token that it has verified.
-    // That it is the same token shows in what the copy keeps as it is.
+    // The gateway flattens arrays in its copy of the claims, so they are read from the token that it has verified. The
+    // claims that the copy keeps unchanged show that it is the same token.
     let claims = unverified_claims(bearer(&parts.headers)?)?;
     let same = ["iss", "sub", "jti"].iter().all(|name| match (verified.get(*name), claims.get(*name)) {
         (Some(copy), Some(Value::String(claim))) => copy == claim,
@@ -145,7 +145,7 @@ pub struct Principal {
     storage: Granted,
     /// Where Fluree's claims allow following events.
     events: Granted,
-    /// When the token ends; `None` where none was needed.
+    /// When the token expires; `None` if none was needed.
     expires_at: Option<SystemTime>,
 }
 
@@ -160,7 +160,7 @@ impl Granted {
     fn by(claims: &Object, all: &str, listed: &str) -> Self {
         match claims.get(all) {
             Some(Value::Bool(true)) => Self::All,
-            // A ledger that has no address cannot be granted; it takes nothing from the others.
+            // A ledger without a valid address cannot be granted; the others still are.
             _ => Self::Listed(texts(claims.get(listed)).iter().filter_map(|text| Address::parse(text).ok()).collect()),
         }
     }
@@ -201,7 +201,7 @@ impl Principal {
         })
     }
 
-    /// When what the caller may do ends, where that is known.
+    /// When the caller's permissions end, if that is known.
     pub(crate) fn expires_at(&self) -> Option<SystemTime> {
         self.expires_at
     }
@@ -218,7 +218,7 @@ impl Principal {
         by_scope || self.granted(scope).any(|granted| granted.holds(address))
     }
 
-    /// Whether there is any record that the caller may do this to.
+    /// Whether the caller may do this to any record at all.
     pub(crate) fn may_somewhere(&self, scope: Scope) -> bool {
         self.scope >= Some(scope) || self.granted(scope).any(Granted::is_something)
     }
@@ -247,8 +247,8 @@ impl Principal {
         Visible::Only { globs, addresses }
     }
 
-    /// Rejects what the caller may not do to this record. Of a record that it may not see, a reader learns nothing; a
-    /// writer learns that the token does not cover the address, which says nothing of the record: none is looked up.
+    /// Rejects what the caller may not do to this record. A reader learns nothing about a record that it may not see. A
+    /// writer learns that the token does not cover the address, which reveals nothing: no record is looked up.
     pub(crate) fn check(&self, scope: Scope, address: &Address) -> Result<(), Problem> {
         if self.may(scope, address) {
             Ok(())
@@ -268,12 +268,12 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// The time of a claim, which counts seconds from the epoch; `None` where it is beyond all clocks.
+/// The time of a claim in seconds since the epoch; `None` if it cannot be represented.
 fn time(seconds: f64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// The texts of a claim that is a text or a list of them.
+/// The strings of a claim that is a string or a list of strings.
 fn texts(claim: Option<&Value>) -> Vec<&str> {
     match claim {
         Some(Value::String(text)) => vec![text],
@@ -285,7 +285,7 @@ fn texts(claim: Option<&Value>) -> Vec<&str> {
 /// The patterns of the claim that narrows a token.
 fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
     let invalid = || Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of address patterns"));
-    // A list with anything but texts is rejected as a whole: guessing could widen it.
+    // A list with anything but strings is rejected as a whole: guessing could widen it.
     let well_formed = match claim {
         Value::String(_) => true,
         Value::Array(values) => values.iter().all(Value::is_string),
@@ -294,7 +294,7 @@ fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
     if !well_formed {
         return Err(invalid());
     }
-    // A pattern that no address can match grants nothing, and takes nothing from the others.
+    // A pattern that no address can match grants nothing; the others still apply.
     Ok(texts(Some(claim)).into_iter().filter_map(|text| AddressGlob::parse(text).ok()).collect())
 }
 

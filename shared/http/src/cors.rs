@@ -1,4 +1,4 @@
-//! Browsers: which pages of other origins may use the service.
+//! CORS: which web pages of other origins may use the service.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::{REQUEST_ID, freshness::POSITION};
 /// How long a browser keeps the answer to a preflight.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// A text that is no origin.
+/// The error for a text that is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an origin: write `https://app.example.com`, without a path, or `*` for all")]
 pub struct InvalidOrigin(String);
 
 /// Returns a layer that lets pages of these origins use the service, and answers their preflights. `*` is every origin.
-/// Tokens come in a header, never in a cookie, so no credentials of the browser are let in.
+/// Tokens come in a header, never in a cookie, so requests with the browser's credentials are not allowed.
 pub fn cors(origins: &[String]) -> Result<CorsLayer, InvalidOrigin> {
     let allowed = match origins.iter().any(|origin| origin == "*") {
         true => AllowOrigin::any(),

@@ -1,5 +1,5 @@
-//! What a handler is given. Each extractor checks what it hands over, so that a handler cannot forget to: an address
-//! comes parsed and permitted, a body and a query come with every unknown field rejected.
+//! The extractors of handlers. Each checks what it hands over, so that a handler cannot forget to: an address is parsed
+//! and permitted, and bodies and queries with unknown fields are rejected.
 
 use std::{marker::PhantomData, sync::Arc, time::SystemTime};
 
@@ -23,7 +23,7 @@ use crate::{
     service::Received,
 };
 
-/// The one name of a path parameter.
+/// The name of the only path parameter.
 const ADDRESS: &str = "address";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The longest `Idempotency-Key`, in bytes.
@@ -61,8 +61,8 @@ impl Needs for Admin {
     const SCOPE: Scope = Scope::Admin;
 }
 
-/// A caller that holds the scope `S` somewhere: for routes without an address in their path. An address that comes
-/// in the body or in the rest of the path goes through [`Allowed::target`].
+/// A caller that has the scope `S` for some record: for routes without an address in their path. An address in the body
+/// or in the rest of the path goes through [`Allowed::target`].
 #[derive(Debug)]
 pub struct Allowed<S> {
     principal: Arc<Principal>,
@@ -90,17 +90,17 @@ impl<S> Clone for Allowed<S> {
 }
 
 impl<S: Needs> Allowed<S> {
-    /// The identity of this call (docs/specification.md, Answers), the same however often it is asked for.
+    /// The identity of this call (docs/specification.md, Answers), the same on every access.
     pub fn call(&self) -> &Call {
         &self.call
     }
 
-    /// Whether the caller may see the record. Over HTTP nobody sees the rows whose names are no addresses.
+    /// Whether the caller may see the record. Rows whose names are not valid addresses are never visible over HTTP.
     pub fn sees(&self, address: &Address) -> bool {
         self.principal.may(S::SCOPE.min(Scope::Read), address) && address.is_well_formed()
     }
 
-    /// Returns a record as the caller may see it: one who may not write it is not shown the secrets of its config.
+    /// Returns a record as the caller may see it: the secrets of its config are only shown to those who may write it.
     pub fn shown(&self, mut record: Record) -> Record {
         if let Some(config) = record.config.payload.as_mut().filter(|_| !self.sees_secrets(&record.address)) {
             redact(config);
@@ -113,12 +113,12 @@ impl<S: Needs> Allowed<S> {
         self.principal.may(Scope::Write, address)
     }
 
-    /// Returns what a reader with this filter is sent, in a form of this name.
+    /// Returns the interest of a reader with this filter, in a form of this name.
     pub fn interest(&self, filter: Filter, form: String) -> Arc<Interest> {
         Arc::new(Interest::new(filter, self.principal.visible(S::SCOPE.min(Scope::Read)), form))
     }
 
-    /// Returns what names the records that the caller may see; `None` where it may see all.
+    /// Returns the patterns and addresses of the records that the caller may see; `None` if it may see all.
     pub fn within(&self) -> Option<Within> {
         match self.principal.visible(S::SCOPE.min(Scope::Read)) {
             Visible::All => None,
@@ -126,17 +126,17 @@ impl<S: Needs> Allowed<S> {
         }
     }
 
-    /// When the caller's token ends, where there is one: an answer without an end must not outlive it.
+    /// When the caller's token expires, if there is one: an answer without an end must not outlive it.
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.principal.expires_at()
     }
 
-    /// Demands a scope for a record that the path does not name, one of several.
+    /// Demands a scope for one of several records that the path does not name.
     pub fn check(&self, scope: Scope, address: &Address) -> Result<(), Problem> {
         self.principal.check(scope, address)
     }
 
-    /// Notes what came of the request, for the metrics.
+    /// Records the outcome of the request, for the metrics.
     pub fn came_to(&self, outcome: &'static str) {
         if let Some(noted) = &self.noted {
             noted.outcome(outcome);
@@ -156,7 +156,7 @@ impl<S: Needs> Target<S> {
         &self.address
     }
 
-    /// The identity of this call (docs/specification.md, Answers), the same however often it is asked for.
+    /// The identity of this call (docs/specification.md, Answers), the same on every access.
     pub fn call(&self) -> &Call {
         self.allowed.call()
     }
@@ -166,7 +166,7 @@ impl<S: Needs> Target<S> {
         self.allowed.sees(address)
     }
 
-    /// Notes what came of the request, for the metrics.
+    /// Records the outcome of the request, for the metrics.
     pub(crate) fn came_to(&self, outcome: &'static str) {
         self.allowed.came_to(outcome);
     }
@@ -176,12 +176,12 @@ impl<S: Needs> Target<S> {
         self.allowed.shown(record)
     }
 
-    /// Demands more than `S`, where what the body asks for needs it.
+    /// Demands more than `S`, if the body asks for something that needs it.
     pub fn require(&self, scope: Scope) -> Result<(), Problem> {
         self.allowed.principal.check(scope, &self.address)
     }
 
-    /// The answer that there is no such record.
+    /// The problem that there is no such record.
     pub fn unknown(&self) -> Problem {
         Problem::unknown_record(&self.address)
     }
@@ -210,7 +210,7 @@ where
                 let rest = [parts.method.as_str().as_bytes(), uri.path().as_bytes(), body.as_ref()];
                 Call::with_id(request_id([principal.id().as_bytes(), key.as_bytes()], rest))
             }
-            // Nobody can repeat a call that has no name.
+            // A call without a key cannot be repeated.
             None => Call::fresh(),
         };
         if let Some(wanted) = parts.extensions.get::<CallOf>() {
@@ -239,7 +239,7 @@ where
     }
 }
 
-/// The rest of the path, unescaped and otherwise as it came: for routes that take something else than an address.
+/// The rest of the path, unescaped and otherwise unchanged: for routes that take something other than an address.
 #[derive(Debug)]
 pub struct Rest(pub String);
 
@@ -272,7 +272,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         Ok("") => reject("is empty"),
         Ok(key) if key.len() > MAX_KEY_BYTES => reject("has more than 128 bytes"),
         Ok(key) if key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(key)),
-        _ => reject("holds something else than visible ASCII"),
+        _ => reject("contains characters other than visible ASCII"),
     }
 }
 
@@ -281,7 +281,7 @@ fn request_id<'a>(key: impl IntoIterator<Item = &'a [u8]>, rest: impl IntoIterat
     RequestId::from_hashes(hash(key), hash(rest))
 }
 
-/// The first `N` bytes of a hash over all the parts, each after its length: no two lists of parts read alike.
+/// The first `N` bytes of a hash over all the parts. Each is preceded by its length, so that no two lists are hashed alike.
 fn hash<'a, const N: usize>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; N] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -322,12 +322,12 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Opti
     }
 }
 
-/// Query parameters. One that may be repeated is a `Vec`. An empty one is rejected: a client's mistake, for `after=` means
-/// something else than it seems to.
+/// Query parameters. One that may be repeated is a `Vec`. An empty one is rejected as a client's mistake, since `after=`
+/// would not mean what it seems to.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
-/// Query parameters as forms send them: an empty one was left out.
+/// Query parameters as forms send them: an empty one counts as left out.
 #[derive(Debug)]
 pub struct FormQuery<T>(pub T);
 
@@ -381,7 +381,7 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let reason = error.inner().to_string();
         let parameter = json::field(&error.path().to_string(), &reason);
-        // Of a repeated one, which of them does not help: a reader of the URL sees its name.
+        // For a repeated parameter the index does not help: the URL only shows its name.
         let name = parameter.split('[').next().unwrap_or_default();
         let times = form_urlencoded::parse(text.as_bytes()).filter(|(found, _)| found == name).count();
         match times > 1 && name == parameter {

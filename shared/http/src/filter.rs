@@ -1,10 +1,10 @@
-//! Which changes a reader is sent: those that it asks for, and of them those that it may see.
+//! Which changes a reader is sent: those that it asks for and may see.
 
 use nameservice_model::{Address, AddressGlob, Change, ChangedPart, RecordKind};
 
 use crate::{Problem, page};
 
-/// Which changes a reader asks for. Each part that is given must match; of several addresses, or of several concerns,
+/// The changes that a reader asks for. Each condition that is given must match; of several addresses or concerns, any
 /// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
@@ -36,7 +36,7 @@ impl Filter {
         self
     }
 
-    /// Selects all changes of some records, or of all where none is named, but those of a part.
+    /// Selects all changes of these records, or of all records if none is given, except those of one part.
     pub fn of_records(addresses: impl IntoIterator<Item = Address>, without: ChangedPart) -> Self {
         let mut addresses: Vec<_> = addresses.into_iter().collect();
         addresses.sort();
@@ -45,7 +45,7 @@ impl Filter {
         Self { addresses, parts, ..Self::default() }
     }
 
-    /// Whether a change is asked for.
+    /// Whether the reader asks for a change.
     pub fn wants(&self, change: &Change) -> bool {
         (self.names_none()
             || self.addresses.contains(&change.address)
@@ -61,7 +61,7 @@ impl Filter {
     }
 }
 
-/// The records that a caller may see, as a value: callers with equal ones see the same.
+/// The records that a caller may see, as a value: callers with equal values see the same records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Visible {
     /// All of them.
@@ -81,7 +81,7 @@ impl Visible {
     }
 }
 
-/// What a reader asks for and may see, and in which form. Readers with equal interests are sent the very same bytes.
+/// What a reader asks for and may see, and in which form. Readers with equal interests are sent exactly the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Interest {
     filter: Filter,
@@ -89,12 +89,12 @@ pub struct Interest {
     form: String,
 }
 
-/// Where to look for the readers of a change.
+/// A key under which the readers of a change are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key<'a> {
-    /// Under its whole address.
+    /// The whole address.
     Exact(&'a str),
-    /// Under a beginning of it.
+    /// A prefix of it.
     Prefix(&'a str),
 }
 
@@ -105,11 +105,11 @@ impl Interest {
 
     /// Whether a reader is sent a change.
     pub fn takes(&self, change: &Change) -> bool {
-        // Over HTTP nobody sees the rows whose names are no addresses.
+        // Rows whose names are not valid addresses are never visible over HTTP.
         self.filter.wants(change) && change.address.is_well_formed() && self.visible.shows(&change.address)
     }
 
-    /// Under which keys the reader is found: every change that it takes has one of them.
+    /// The keys under which the reader is found: every change that it takes has one of them.
     pub(crate) fn keys(&self) -> Vec<Key<'_>> {
         let (globs, addresses) = match &self.visible {
             _ if !self.filter.names_none() => (&self.filter.globs, &self.filter.addresses),

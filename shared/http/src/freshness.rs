@@ -1,4 +1,4 @@
-//! How fresh an answer must be, and how long its reader waits for that.
+//! How fresh an answer must be, and how long its reader waits for it.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,12 +17,12 @@ use crate::{app::EndsBy, problem::Problem};
 pub const MAX_WAIT_SECONDS: u64 = 20;
 /// The position of the change feed that an answer includes: everything up to it is in the answer.
 pub const POSITION: HeaderName = HeaderName::from_static("nameservice-position");
-/// Delays between two looks where the feed does not show what is waited for: the first, and the longest.
+/// Delays between two reads if the feed cannot be waited on: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// What is left of an invocation for its answer.
+/// The part of an invocation that is reserved for its answer.
 const BEFORE_THE_END: Duration = Duration::from_secs(2);
 
-/// When whoever runs the service ends the request, if that is known.
+/// When the runtime ends the request, if that is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadline(Option<SystemTime>);
 
@@ -43,7 +43,7 @@ pub struct Freshness {
     delay: Duration,
 }
 
-/// What a look has found that is not fresh enough.
+/// What a read found to be not fresh enough.
 enum Older {
     Position(u64),
     Watermark,
@@ -94,8 +94,8 @@ impl Freshness {
         Ok(self)
     }
 
-    /// Reads until the answer is fresh enough: at this position, or a record with this watermark. Where that takes too
-    /// long, the problem shows what there is.
+    /// Reads until the answer is fresh enough: at this position, or a record with this watermark. If that takes too long,
+    /// the problem shows the current state.
     pub async fn read<T, F: Future<Output = nameservice_model::Result<T>>>(
         mut self,
         feed: &dyn ChangeFeed,
@@ -103,7 +103,7 @@ impl Freshness {
         record: impl Fn(&T) -> Option<&Record>,
     ) -> Result<T, Problem> {
         loop {
-            // Before the read: what moves the feed after it ends the wait.
+            // Taken before the read, so that a change after it ends the wait.
             let is_asked = self.position.is_some() || (self.watermark.is_some() && feed.is_immediate());
             let position = if is_asked { Some(feed.position().await?) } else { None };
             let found = read().await?;
@@ -124,14 +124,14 @@ impl Freshness {
         })
     }
 
-    /// Waits for something new. Returns whether there is time left to look at it.
+    /// Waits for a change. Returns whether there is time left for another read.
     async fn wait(&mut self, feed: &dyn ChangeFeed, position: Option<u64>) -> bool {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return false;
         }
         match position.filter(|_| feed.is_immediate()) {
-            // A failure shows itself in the next look.
+            // A failure shows in the next read.
             Some(position) => drop(timeout_at(self.until, feed.wait(position, left)).await),
             None => {
                 sleep(self.delay.min(left)).await;
@@ -161,8 +161,8 @@ fn state(record: &Record, concern: ConcernKind) -> Option<ConcernState> {
     })
 }
 
-/// Says with an answer which position of the feed it includes, where the feed holds a write the moment it is answered. Of
-/// a read it is the position before it, of a write the one after it.
+/// Adds to an answer the position of the feed that it includes, if the feed holds a write by the time it is answered. For
+/// a read that is the position before it, for a write the one after it.
 pub(crate) enum Positioned {
     Unknown,
     Read(u64),
@@ -179,7 +179,7 @@ impl Positioned {
     }
 
     pub(crate) async fn end(self, feed: &dyn ChangeFeed, response: &mut Response) {
-        // A rejection that shows what is stored shows it as of a position, too.
+        // A rejection that shows the stored value also shows it as of a position.
         if !matches!(response.status().as_u16(), 200..=399 | 409 | 410 | 422) {
             return;
         }
@@ -191,7 +191,7 @@ impl Positioned {
                 Err(_) => return,
             },
         };
-        // A handler that knows better has set it.
+        // Unless the handler has set a more exact one.
         response.headers_mut().entry(POSITION).or_insert(HeaderValue::from(position));
     }
 }

@@ -58,7 +58,7 @@ impl fmt::Debug for KeyFile {
 #[async_trait]
 impl KeySource for KeyFile {
     async fn read(&self) -> Result<String, BoxError> {
-        // Before the content: a change in between is noticed the next time.
+        // Read before the content, so that a change in between is noticed the next time.
         let modified = modified(&self.path);
         let json = fs::read_to_string(&self.path)?;
         self.last().modified = modified;

@@ -1,7 +1,7 @@
 //! What a server counts and measures of its requests.
 //!
-//! The cache line of a counter that several threads write moves from processor to processor. So each thread keeps what it has
-//! counted, and gives it to the recorder of the process when that is read, or when there is a lot of it.
+//! The cache line of a counter that several threads write moves from processor to processor. So each thread keeps its own
+//! counts, and passes them to the recorder of the process when that is read, or when there are many.
 
 use std::{
     cell::Cell,
@@ -16,14 +16,14 @@ use std::{
 use axum::http::Method;
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 
-/// The label of a request that no route has.
+/// The label of a request that matches no route.
 const NONE: &str = "none";
-/// OpenTelemetry's word for a method that HTTP does not define. It is the caller's text, of which there is no end.
+/// OpenTelemetry's name for a method that HTTP does not define: a caller can invent any number of them.
 const OTHER: &str = "_OTHER";
 
 /// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` where no route was found.
 ///
-/// `route` is the path as the router has it: a parameter that takes the rest of the path is written as any other.
+/// `route` is the path as the router has it: a parameter that takes the rest of the path is written like any other.
 pub(crate) fn operation(method: &Method, route: Option<&str>) -> String {
     let Some(route) = route else { return NONE.to_owned() };
     format!("{} {}", known(method), route.replace("{*", "{"))
@@ -44,23 +44,23 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// How many threads have a share of their own. More share them.
+/// How many threads have a share of their own. Further threads use the same shares.
 const SHARES: usize = 64;
 /// How many durations of an operation a share keeps.
 const KEPT: usize = 256;
 
 static ALL: [Share; SHARES] = [const { Share::new() }; SHARES];
 
-/// What one thread has counted. As large as what processors exchange, so that no two have it in the same cache line.
+/// The counts of one thread. Aligned to what processors exchange, so that no two shares are in the same cache line.
 #[repr(align(128))]
 struct Share {
-    /// Requests that were begun here, less those that have ended here. Of a request that has moved to another thread in
-    /// between, each has its part.
+    /// Requests that began here, minus those that ended here. If a request moves to another thread in between, the beginning
+    /// counts in one share and the end in the other.
     in_flight: AtomicI64,
     operations: Mutex<Operations>,
 }
 
-/// By route, and of a route by method: it has few.
+/// By route, then by method; a route has few methods.
 type Operations = BTreeMap<String, Vec<(&'static str, OperationMeters)>>;
 
 impl Share {
@@ -110,14 +110,14 @@ pub(crate) fn answered(method: &Method, route: Option<&str>, outcome: &str, dura
     Share::own().answered(method, route, outcome, duration);
 }
 
-/// Gives the recorder of this process what was counted until now.
+/// Passes what was counted until now to the recorder of this process.
 pub(crate) fn sample() {
     ALL.iter().for_each(Share::report);
     let in_flight: i64 = ALL.iter().map(|share| share.in_flight.load(Ordering::Relaxed)).sum();
     gauge!("nameservice_requests_in_flight").set(in_flight as f64);
 }
 
-/// Counts a request as being answered until it is dropped: also where its caller goes away.
+/// Counts a request as in flight until it is dropped, even if its caller disconnects.
 pub(crate) struct InFlight(());
 
 impl InFlight {
@@ -138,15 +138,15 @@ struct OperationMeters {
     operation: String,
     duration: Histogram,
     durations: Vec<Duration>,
-    /// By name: few, and the most frequent are there first.
+    /// By name. There are few, and the most frequent are usually first.
     outcomes: Vec<(String, Outcomes)>,
 }
 
-/// How often an outcome was seen, and what counts it.
+/// How many times an outcome was seen, and its counters.
 struct Outcomes {
     seen: u64,
     requests: Counter,
-    /// Where it is one of a lease.
+    /// The counter of the lease outcome, if it is one.
     lease: Option<Counter>,
 }
 
@@ -187,7 +187,7 @@ impl OperationMeters {
     }
 }
 
-/// Returns what counts the outcome of a request about a lease. A lease is lost to a push, too.
+/// Returns the counter for the outcome of a request about a lease. A push can also report a lost lease.
 pub(crate) fn lease_counter(operation: &str, outcome: &str) -> Option<Counter> {
     const LEASES: &str = "/v1/leases/{address}";
     let outcome = match (operation.split_once(' '), outcome) {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_request_is_in_flight_until_it_ends_on_whatever_thread() {
-        // Other tests of this process have requests of their own in between, but none that stays.
+        // Other tests of this process have requests in between, but none that lasts.
         let begun: Vec<_> = (0..1_000).map(|_| InFlight::begin()).collect();
         let in_flight = || ALL.iter().map(|share| share.in_flight.load(Ordering::Relaxed)).sum::<i64>();
         assert!(in_flight() >= 1_000);

@@ -27,12 +27,12 @@ pub struct AddressInPath {
     address: String,
 }
 
-/// The header that names a write, so that it can be repeated.
+/// The header that identifies a write, so that it can be repeated.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code, reason = "describes a parameter, is never made")]
 pub struct IdempotencyKey {
-    /// Names this write: sent again under the same key, the same request is not applied twice.
+    /// Identifies this write: if the request is repeated with the same key, it is not applied twice.
     #[serde(rename = "Idempotency-Key")]
     #[param(max_length = 128, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
@@ -78,7 +78,7 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
     document
 }
 
-/// A body that may be left out is no body that may be null, which is all that the derive macro can say.
+/// Removes `null` from an optional body: the derive macro describes a body that may be left out as one that may be null.
 fn without_null(content: &mut Content) {
     let Some(RefOr::T(Schema::OneOf(one_of))) = &mut content.schema else { return };
     let is_null = |schema: &RefOr<Schema>| matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null));

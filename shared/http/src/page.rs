@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 
-/// The most that one answer holds, in bytes of JSON. Lambda gives at most 6 MB, with the JSON once more escaped.
+/// The maximum size of one answer, in bytes of JSON. Lambda returns at most 6 MB, with the JSON escaped once more.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// What is kept free for the members around the records.
+/// The size reserved for the members around the records.
 const FRAME_BYTES: usize = 4 * 1024;
 
-/// How many entries a page has at most.
+/// Checks the limit of a page, or returns the default.
 pub fn limit(asked: Option<u64>, default: usize, most: usize) -> Result<Limit, Problem> {
     let limit = asked.map_or(Ok(default), usize::try_from).ok().filter(|limit| *limit <= most);
     let limit = limit.and_then(|limit| Limit::new(limit).ok());
     limit.ok_or_else(|| Problem::invalid_parameter("limit", format!("must be between 1 and {most}")))
 }
 
-/// Checks what addresses shall begin with. Longer than any address, it is a mistake.
+/// Checks a prefix of addresses. One that is longer than any address is a mistake.
 pub fn prefix(asked: Option<String>) -> Result<Option<String>, Problem> {
     match asked {
         Some(prefix) if prefix.len() > MAX_ADDRESS_BYTES => {
@@ -29,13 +29,13 @@ pub fn prefix(asked: Option<String>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Reads a cursor that came back.
+/// Reads a cursor that a client sends back.
 pub fn cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
     Ok(text.map(Cursor::decode).transpose()?)
 }
 
-/// Shows as many of the entries as one answer holds, and at least one. The cursor names the last that is shown, or
-/// is `next` where all are.
+/// Shows as many of the entries as fit one answer, and at least one. The cursor names the last entry shown; if all are
+/// shown, it is `next`.
 pub fn fit<T, V: Serialize>(
     entries: Vec<T>,
     next: Option<Cursor>,
@@ -56,7 +56,7 @@ pub fn fit<T, V: Serialize>(
     Ok((shown, next.map(|next| next.encode())))
 }
 
-/// What is still free of an answer of [`MAX_PAGE_BYTES`].
+/// The bytes left in an answer of [`MAX_PAGE_BYTES`].
 #[derive(Debug)]
 pub struct Budget(usize);
 
@@ -67,16 +67,16 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whether an entry fits. After one that does not, none does.
+    /// Reserves space for an entry, and returns whether it fits. After one that does not fit, none does.
     pub fn admits(&mut self, entry: &impl Serialize) -> Result<bool, Problem> {
-        // With the comma after it.
+        // One more for the comma after it.
         let left = self.0.checked_sub(json_bytes(entry)? + 1);
         self.0 = left.unwrap_or(0);
         Ok(left.is_some())
     }
 }
 
-/// How long a value is in JSON.
+/// Returns the length of a value in JSON.
 pub fn json_bytes(value: &impl Serialize) -> Result<usize, Problem> {
     struct Count(usize);
     impl Write for Count {

@@ -1,6 +1,6 @@
 //! Rejections on the wire: RFC 9457 problem details (`application/problem+json`).
 //!
-//! [`Kind`] (from `nameservice-api`) is the one table of everything that can be rejected, with its status and title.
+//! [`Kind`] (from `nameservice-api`) is the single table of everything that can be rejected, with its status and title.
 //! Handlers and extractors call the named constructors of [`Problem`]; nothing else chooses a status code.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub use nameservice_api::{ProblemDocument, ProblemKind as Kind, problem::TYPE_BA
 
 use crate::scope::Scope;
 
-/// How long a client should wait before it tries again, in seconds, where the service could not serve.
+/// How long a client should wait before it tries again, in seconds, if the service was unavailable.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// A rejection. As a response it is `application/problem+json`; a failure behind it is logged, never shown.
@@ -34,7 +34,7 @@ struct Inner {
     failure: Option<BoxError>,
 }
 
-/// The failure behind an answer of 500 or 503, on its way to the one place that logs.
+/// The failure behind an answer of 500 or 503, on its way to the only place that logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) Arc<BoxError>);
 
@@ -66,7 +66,7 @@ impl Problem {
         self
     }
 
-    /// What a caller is shown, for answers that have begun as something else.
+    /// The document that a caller is shown, for answers that have begun as something else.
     pub fn document(&self) -> ProblemDocument {
         let Inner { kind, detail, members, .. } = self.0.as_ref();
         ProblemDocument {
@@ -108,7 +108,7 @@ impl Problem {
         Self::new(Kind::InvalidContentId, format!("{field}: {}", reason.to_string())).member("field", shortened(field))
     }
 
-    /// A member of the body is not what it must be. The empty field means the body as a whole.
+    /// A member of the body is invalid. The empty field means the body as a whole.
     pub fn invalid_body(field: &str, reason: impl ToString) -> Self {
         let reason = reason.to_string();
         match field {
@@ -117,7 +117,7 @@ impl Problem {
         }
     }
 
-    /// A query parameter is not what it must be.
+    /// A query parameter is invalid.
     pub fn invalid_parameter(parameter: &str, reason: impl ToString) -> Self {
         let reason = reason.to_string();
         match parameter {
@@ -127,7 +127,7 @@ impl Problem {
         }
     }
 
-    /// A cursor that no page has handed out.
+    /// A cursor that did not come from a page.
     pub fn invalid_cursor(reason: &InvalidCursor) -> Self {
         Self::new(Kind::InvalidCursor, reason.to_string()).member("field", "cursor")
     }
@@ -137,15 +137,15 @@ impl Problem {
         Self::new(Kind::InvalidIdempotencyKey, format!("the Idempotency-Key {reason}"))
     }
 
-    /// No token came with the request, or none that counts here.
+    /// The request has no token, or none of a kind that is accepted here.
     pub fn no_token() -> Self {
         Self::new(Kind::Unauthorized, "send a token: `Authorization: Bearer …`")
             .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"nameservice\""))
     }
 
-    /// The token does not hold.
+    /// The token is not valid.
     pub fn invalid_token(reason: &str) -> Self {
-        // `reason` is one of our own sentences, or a claim's name: visible ASCII, but a quote would end the parameter.
+        // `reason` is one of our own messages, or a claim's name: visible ASCII, but a quote would end the parameter.
         let safe: String =
             reason.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).take(200).collect();
         let challenge = format!("Bearer realm=\"nameservice\", error=\"invalid_token\", error_description=\"{safe}\"");
@@ -156,7 +156,7 @@ impl Problem {
         }
     }
 
-    /// The token is good, but not for this.
+    /// The token is valid, but lacks the scope for this.
     pub fn insufficient_scope(needed: Scope) -> Self {
         let problem = Self::new(Kind::InsufficientScope, format!("this needs the scope `{}`", needed.as_str()))
             .member("scope", needed.as_str());
@@ -179,12 +179,12 @@ impl Problem {
         Self::new(Kind::NotFound, format!("no route has the path {path}"))
     }
 
-    /// An open service on one machine answers to that machine's names alone.
+    /// An open service on one machine only answers to that machine's names.
     pub fn misdirected(host: &str) -> Self {
         Self::new(Kind::Misdirected, format!("this service is not `{host}`: ask for localhost, or serve it with keys"))
     }
 
-    /// A page of another host tries to open a socket, which a browser lets it.
+    /// A page of another host tries to open a socket, which browsers do not prevent.
     pub fn foreign_origin(origin: &str) -> Self {
         Self::new(
             Kind::Misdirected,
@@ -192,7 +192,7 @@ impl Problem {
         )
     }
 
-    /// A request that should have opened a socket, and does not; what to do instead.
+    /// A request that should open a socket, and does not; `instead` says what to do.
     pub fn no_socket(instead: &str) -> Self {
         Self::new(Kind::MethodNotAllowed, instead).header(header::ALLOW, HeaderValue::from_static("POST"))
     }
@@ -204,7 +204,7 @@ impl Problem {
 
     /// No record has this name, or none that the caller may see.
     pub fn unknown_name(name: &str) -> Self {
-        Self::new(Kind::UnknownRecord, format!("there is no ledger of the name `{name}`"))
+        Self::new(Kind::UnknownRecord, format!("there is no ledger named `{name}`"))
     }
 
     /// No such ledger to branch from, or none that the caller may see.
@@ -212,7 +212,7 @@ impl Problem {
         Self::new(Kind::UnknownSource, format!("there is no live ledger `{source}` to branch from"))
     }
 
-    /// The route does not take the method. `allow` lists those that it takes.
+    /// The route does not accept the method. `allow` lists those that it accepts.
     pub fn method_not_allowed(method: &str, allow: Option<&str>) -> Self {
         let problem = Self::new(Kind::MethodNotAllowed, format!("this route does not take {method}"));
         match allow.map(HeaderValue::try_from) {
@@ -221,7 +221,7 @@ impl Problem {
         }
     }
 
-    /// The expectation did not hold.
+    /// The expected value does not match.
     pub fn conflict(actual: Value) -> Self {
         let detail = "nothing was written: the stored value, `actual`, is not the expected one, or the new value does \
                       not advance it";
@@ -242,7 +242,7 @@ impl Problem {
         Self::new(Kind::LeaseLost, detail).member("lease", json!(lease))
     }
 
-    /// What came of each operation of a transaction that was rejected.
+    /// A transaction was rejected; the results show the outcome of each operation.
     pub fn transaction_rejected(results: &[OperationResult]) -> Self {
         let detail = "nothing was written: `results` shows the outcome of each operation; those that `passed` were not applied either";
         Self::new(Kind::TransactionRejected, detail).member("results", json!(results))
@@ -269,7 +269,7 @@ impl Problem {
         }
     }
 
-    /// Others depend on the record: these, as far as the caller may see them, and of some of them kind and type.
+    /// Other records depend on this one: these, as far as the caller may see them, some of them with kind and type.
     pub fn has_dependents(address: &Address, dependents: &[Address], records: &[Record]) -> Self {
         let dependents: Vec<_> = dependents.iter().map(Address::as_str).collect();
         let described = records.iter().map(|record| {
@@ -284,7 +284,7 @@ impl Problem {
             .member("dependent_records", described.collect::<Vec<_>>())
     }
 
-    /// The record is marked against what was asked for.
+    /// The record is protected from the operation.
     pub fn protected(address: &Address) -> Self {
         let detail = format!(
             "`{address}` is protected: it cannot be retracted, purged or reset. An administrator can unprotect it: PUT \
@@ -317,7 +317,7 @@ impl Problem {
         Self::new(Kind::Expired, detail).member("oldest", oldest)
     }
 
-    /// Rejects requests for changes where it is known that none come through the feed, and why.
+    /// Rejects requests for changes if it is known that none reach the feed, and why.
     pub fn unless_followed(feed: &dyn ChangeFeed) -> Result<(), Self> {
         match feed.outage() {
             None => Ok(()),
@@ -325,7 +325,7 @@ impl Problem {
         }
     }
 
-    /// The feed does not hold what follows a position: it has expired, or the feed has not come so far.
+    /// The feed does not hold what follows a position: it has expired, or the feed has not reached the position.
     pub async fn gone(feed: &dyn ChangeFeed, after: u64, oldest: u64) -> Self {
         match feed.position().await {
             Ok(last) if after > last => Self::position_ahead(after, last, oldest),
@@ -334,7 +334,7 @@ impl Problem {
         }
     }
 
-    /// The feed has not come to the position: it is of another feed, or of one that was lost.
+    /// The feed has not reached the position, which is of another feed, or of one that was lost.
     pub fn position_ahead(after: u64, last: u64, oldest: u64) -> Self {
         let detail = format!(
             "position {after} is beyond the end of the feed, which is at {last}: the position is not of this feed. Read \
@@ -343,14 +343,14 @@ impl Problem {
         Self::new(Kind::PositionAhead, detail).member("position", last).member("oldest", oldest)
     }
 
-    /// The feed has not come to the position that the answer must include.
+    /// The feed has not reached the position that the answer must include.
     pub fn position_not_yet(wanted: u64, position: u64) -> Self {
         Self::new(Kind::NotYet, format!("this service is at position {position}, before {wanted}"))
             .member("position", position)
             .header(header::RETRY_AFTER, RETRY_AFTER)
     }
 
-    /// The record is older than the answer must be: this is what is there, null where there is none.
+    /// The record is older than the answer must be. `record` is the current one, if there is one.
     pub fn watermark_not_yet(concern: ConcernKind, wanted: i64, record: Option<&nameservice_api::Record>) -> Self {
         let mark = match concern {
             ConcernKind::Head | ConcernKind::Index => "t",
@@ -366,7 +366,7 @@ impl Problem {
         Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
     }
 
-    /// The answer would be larger than the service gives; what to do instead.
+    /// The answer would exceed the maximum size; `instead` says what to do.
     pub fn answer_too_large(instead: &str) -> Self {
         Self::new(Kind::PayloadTooLarge, format!("the answer does not fit: {instead}"))
     }
@@ -376,7 +376,7 @@ impl Problem {
         Self::new(Kind::UnsupportedMediaType, "send JSON, with `Content-Type: application/json`")
     }
 
-    /// Dependencies do not exist, are retracted, or are none that the caller may see.
+    /// Dependencies do not exist, are retracted, or are not visible to the caller.
     pub fn missing_dependencies(missing: &[Address]) -> Self {
         let missing: Vec<_> = missing.iter().map(Address::as_str).collect();
         Self::new(Kind::MissingDependencies, format!("missing or retracted: {}", missing.join(", ")))
@@ -393,7 +393,7 @@ impl Problem {
         Self::internal("the backend returned an outcome that this version does not know")
     }
 
-    /// The store does not answer.
+    /// The store is unavailable.
     pub fn unavailable(failure: Error) -> Self {
         Self::new(Kind::Unavailable, "cannot reach the store; nothing was written: try again")
             .header(header::RETRY_AFTER, RETRY_AFTER)
@@ -407,7 +407,7 @@ impl Problem {
     }
 }
 
-/// The one place where an error of the store gets its status.
+/// The only place where an error of the store gets its status.
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {
@@ -450,7 +450,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (document, status) = (self.document(), self.status());
         let detail = match self.kind() {
-            // It quotes the body, which may hold a secret: it is for the caller alone.
+            // The detail quotes the body, which may hold a secret, so only the caller may see it.
             Kind::InvalidBody => document.members.get("field").map(Value::to_string).unwrap_or_default(),
             _ => document.detail.clone(),
         };
@@ -467,7 +467,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A problem repeats what it was given, but never at full length.
+/// Shortens a text of the caller: a problem repeats it, but not at full length.
 fn shortened(text: &str) -> String {
     const KEPT: usize = 500;
     match text.char_indices().nth(KEPT) {

@@ -6,9 +6,9 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::problem::Kind;
 
-/// What any route may answer that knows its caller and asks the store.
+/// The rejections of any route that authenticates its caller and reads the store.
 pub const READS: &[Kind] = &[Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
-/// What a writing route may answer besides.
+/// Further rejections of a route that writes.
 pub const WRITES: &[Kind] = &[
     Kind::InvalidIdempotencyKey,
     Kind::IdempotencyKeyReused,
@@ -17,10 +17,10 @@ pub const WRITES: &[Kind] = &[
     Kind::OutcomeUnknown,
     Kind::Unsupported,
 ];
-/// What a route with a body may answer besides.
+/// Further rejections of a route with a body.
 pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
 
-/// Gives a handler its `Rejections`, for its `responses`: the sets it names, and kinds of its own. A handler with
+/// Declares the `Rejections` of a handler, for its `responses`: the sets it names, and kinds of its own. A crate with
 /// several handlers names each: `rejections!(ReadRejections: READS; …)`.
 ///
 /// ```ignore
@@ -48,7 +48,7 @@ macro_rules! rejections {
     };
 }
 
-/// One response a status, which lists the problem types that come with it.
+/// Returns one response per status, which lists the problem types with that status.
 pub fn responses(sets: &[&[Kind]]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status = BTreeMap::<u16, Vec<Kind>>::new();
     for kind in sets.iter().copied().flatten() {

@@ -1,5 +1,5 @@
-//! One line in the log and a few numbers for each request, for a server; and what a function reports of its requests, whose log
-//! is paid for by the byte.
+//! Logs one line and records a few metrics for each request of a server; and reports the requests of a function, whose log is
+//! paid for by the byte.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use crate::{
     trace::trace_id,
 };
 
-/// What extractors find out about a request, for its line.
+/// What extractors find out about a request, for its log line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted(Arc<Notes>);
 
@@ -46,7 +46,7 @@ impl Noted {
         self.0.outcome.get_or_init(|| outcome);
     }
 
-    /// What came of the request, for the metrics: an outcome of a push, the problem it was answered with, or `ok`.
+    /// The outcome of the request, for the metrics: that of a push, the problem it was answered with, or `ok`.
     fn outcome_of(&self, response: &Response) -> Cow<'static, str> {
         match (self.0.outcome.get(), response.extensions().get::<Rejected>()) {
             (_, Some(rejected)) => rejected.slug.replace('-', "_").into(),
@@ -59,7 +59,7 @@ impl Noted {
     }
 }
 
-/// The id of the call that a request makes, for whoever wraps the service: an extension of the request, which its handler fills in.
+/// The id of the call that a request makes, for code that wraps the service: an extension of the request, set by its handler.
 #[derive(Clone, Debug, Default)]
 pub struct CallOf(Arc<OnceLock<RequestId>>);
 
@@ -91,7 +91,7 @@ pub struct Answered {
     pub duration: Duration,
     /// The trace that it belongs to, where the caller or the gateway has named one.
     pub trace_id: Option<String>,
-    /// The id of the call, of a write: its rows have it, and the consumer of the stream goes on with it.
+    /// The id of the call of a write. The rows it writes have the id, and the consumer of the stream continues its trace.
     pub call: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Outcomes to which several handlers respond alike.
+//! Responses to outcomes that several handlers share.
 
 use axum::{
     Json,
@@ -42,7 +42,7 @@ where
     }
 }
 
-/// The rejection of a write whose expectation did not hold.
+/// The rejection of a write whose expected value does not match.
 pub fn conflict(actual: Option<impl Serialize>) -> Problem {
     match serde_json::to_value(actual) {
         Ok(actual) => Problem::conflict(actual),
@@ -64,7 +64,7 @@ pub async fn has_dependents<S: Needs>(target: &Target<S>, names: &dyn NameServic
     described.await.unwrap_or_else(Problem::from)
 }
 
-/// The answer to a write that changed nothing, since the record was as wanted already.
+/// The answer to a write that changed nothing, since the record was already in the requested state.
 pub fn unchanged(record: &Record) -> Response {
     ([(shapes::UNCHANGED, "true")], Json(shapes::Record::from(record))).into_response()
 }

@@ -1,4 +1,4 @@
-//! What every answer goes through, whichever route gives it.
+//! The layers that every request passes, whatever its route.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
@@ -22,10 +22,10 @@ use crate::{
     problem::{Failure, Problem},
 };
 
-/// The largest body that is taken, in bytes.
+/// The largest body that is accepted, in bytes.
 pub const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// Names a request, in its answer and in the log.
+/// The header that identifies a request, in its answer and in the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
@@ -57,17 +57,17 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     Problem::internal(format!("a handler panicked: {message}")).into_response()
 }
 
-/// The request as it came, for extractors that need it whole: a call's identity is a hash over it.
+/// The request as it was received, for extractors that need it whole: a call's identity is a hash over it.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) uri: Uri,
     pub(crate) body: Bytes,
 }
 
-/// One layer, for each layer of a router costs every request several allocations.
+/// All in one layer, since each layer of a router costs every request several allocations.
 async fn answer(State(feed): State<Arc<dyn ChangeFeed>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
-    // An answer that goes on after this has returned logs under the same name.
+    // A stream that continues after this has returned logs under the same id.
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let positioned = Positioned::begin(&*feed, &method).await;
@@ -90,7 +90,7 @@ async fn receive(request: Request, next: Next) -> Response {
         Err(error) if error.is::<LengthLimitError>() => {
             return Problem::body_too_large(MAX_BODY_BYTES).into_response();
         }
-        // The client has gone, or has sent something that is no HTTP body.
+        // The client has disconnected, or has sent something that is not an HTTP body.
         Err(_) => return Problem::invalid_body("", "the body could not be read").into_response(),
     };
     parts.extensions.insert(Received { uri: parts.uri.clone(), body });

@@ -1,5 +1,5 @@
-//! Verifies the signatures of tokens with ring, which TLS links already: a second library of cryptography would add
-//! half a megabyte to every function that verifies tokens.
+//! Verifies the signatures of tokens with ring, which TLS links already: a second cryptography library would add half a
+//! megabyte to every function that verifies tokens.
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, DecodingKeyKind,
@@ -12,7 +12,7 @@ use ring::signature::{
 };
 use signature::{Error, Verifier};
 
-/// Verifies RS256, ES256 and EdDSA. It signs nothing.
+/// Verifies RS256, ES256 and EdDSA. It does not sign.
 pub static TOKEN_SIGNATURES: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory,

@@ -1,4 +1,4 @@
-//! The trace that a request belongs to, for logs: W3C's `traceparent`, or what API Gateway gives a request for X-Ray.
+//! The trace that a request belongs to, for logs: from W3C's `traceparent`, or from the X-Ray header of API Gateway.
 
 use axum::http::HeaderMap;
 
@@ -6,7 +6,7 @@ const TRACEPARENT: &str = "traceparent";
 const X_RAY: &str = "x-amzn-trace-id";
 
 /// Returns the id of the trace of a request: 32 hexadecimal digits of a `traceparent`, or the root of an X-Ray header.
-/// Anything else is the caller's text, and is left out.
+/// Anything else is arbitrary text of the caller, and is left out.
 pub fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let w3c = header(TRACEPARENT).and_then(|text| text.split('-').nth(1)).filter(|id| id.len() == 32 && is_hex(id));

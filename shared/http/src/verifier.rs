@@ -1,5 +1,5 @@
-//! Checks tokens against a key set. Only what makes a [`Verifier`] links the cryptography: the rest of the service
-//! knows it through a vtable.
+//! Checks tokens against a key set. Only code that constructs a [`Verifier`] links the cryptography: the rest of the
+//! service uses it through a vtable.
 
 use std::{
     fmt,
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 
 use crate::{key_source::KeySource, problem::Problem, signatures};
 
-/// How far the clocks of issuer and service may be apart, in seconds.
+/// How far apart the clocks of issuer and service may be, in seconds.
 const LEEWAY: u64 = 5;
-/// How often a key set is read because a token names a key that is not in it: anybody can send such tokens.
+/// The minimum time between reads of a key set because a token names an unknown key: anybody can send such tokens.
 const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
 
 /// What a claim of every token must be.
@@ -69,14 +69,14 @@ pub struct InvalidKeys {
 }
 
 impl Verifier {
-    /// Takes the keys of a JSON Web Key Set that can check RS256, ES256 or EdDSA; others are passed over. Tokens must be
-    /// of this issuer (`iss`), and for this audience (`aud`, or `client_id` in a token without one).
+    /// Takes the keys of a JSON Web Key Set that can verify RS256, ES256 or EdDSA, and ignores others. Tokens must be of
+    /// this issuer (`iss`), and for this audience (`aud`, or `client_id` in a token without one).
     pub fn from_jwks(json: &str, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
         Ok(Self::new(keys(json)?, None, issuer, audience))
     }
 
-    /// The same from a source, which is read again when it changes, and (not often) when a token names a key that is not
-    /// in it. A changed key set that cannot be used is logged, and the keys before it stay.
+    /// Does the same from a source, which is read again when it changes and, at limited intervals, when a token names an
+    /// unknown key. If a changed key set cannot be used, that is logged, and the previous keys stay.
     pub async fn from_source(
         source: Arc<dyn KeySource>,
         issuer: Required,
@@ -92,12 +92,12 @@ impl Verifier {
         Self(Arc::new(Jwks { keys: Mutex::new(keys.into()), source, issuer, audience }))
     }
 
-    /// Reads the key set again, where it has a source.
+    /// Reads the key set again, if it has a source.
     pub async fn reload(&self) {
         self.0.reload().await;
     }
 
-    /// The claims of a token that holds.
+    /// Returns the claims of a token if it is valid.
     pub(crate) async fn claims(&self, token: &str) -> Result<Object, Problem> {
         self.0.claims(token).await
     }
@@ -126,7 +126,7 @@ fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
     }
 }
 
-/// What a key signs with. The key decides this, never the token.
+/// The algorithm of a key. The key decides this, never the token.
 fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => Algorithm::RS256,
@@ -154,7 +154,8 @@ struct Jwks {
 
 struct Source {
     source: Arc<dyn KeySource>,
-    /// When it was last read for a key that was not known. Held while it is read: whoever waits for it finds the new keys.
+    /// When it was last read because of an unknown key. The lock is held during the read, so that waiting callers find the
+    /// new keys.
     read_for_unknown_key: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -170,12 +171,16 @@ impl Jwks {
                 *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
             }
             Err(error) => {
-                tracing::error!(?source, error = chain(&error), "the key set cannot be used: the keys before it stay");
+                tracing::error!(
+                    ?source,
+                    error = chain(&error),
+                    "the key set cannot be used: the previous keys stay in use"
+                );
             }
         }
     }
 
-    /// Returns the keys among which is the one that a token names, where it is known.
+    /// Returns the keys if the one that a token names is among them, after another read if necessary.
     async fn keys_with(&self, id: Option<&str>) -> Option<Arc<[Key]>> {
         if let Some(source) = self.source.as_ref().filter(|source| source.source.is_due()) {
             self.read_again(source.source.as_ref()).await;
@@ -198,7 +203,7 @@ impl Jwks {
         let mut validation = Validation::new(key.algorithm);
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
-        // Checked apart, with the gateway's rule for tokens without `aud`.
+        // Checked separately, by the gateway's rule for tokens without `aud`.
         validation.validate_aud = false;
         if let Some(issuer) = self.issuer.exactly() {
             validation.set_issuer(&[issuer]);
@@ -218,7 +223,7 @@ impl Jwks {
     }
 }
 
-/// The key that a token names. A token may leave the name out where there is no choice.
+/// The key that a token names. A token need not name it if there is only one.
 fn find<'a>(keys: &'a [Key], id: Option<&str>) -> Option<&'a Key> {
     match (id, keys) {
         (None, [only]) => Some(only),

@@ -1,5 +1,5 @@
-//! A bucket of S3 as a function uses it: signed requests over the HTTP client that DynamoDB's has. A client for all that S3 can
-//! do would be a quarter of the function.
+//! A bucket of S3 for functions: signed requests over the HTTP client of the DynamoDB SDK. A full S3 client would be a quarter
+//! of the function's size.
 
 use std::{
     sync::OnceLock,
@@ -23,21 +23,21 @@ use tokio::time::{sleep, timeout};
 const SERVICE: &str = "s3";
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a request is repeated, and the delay before the first time.
+/// How many times a request is repeated, and the delay before the first repetition.
 const RETRIES: usize = 3;
 const DELAY: Duration = Duration::from_millis(100);
-/// What is not escaped in a query, and what is not in a path.
+/// The characters that are escaped in a query, and those in a path.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const IN_PATH: &AsciiSet = &IN_QUERY.remove(b'/');
 
-/// A bucket of S3, in which an archive can be.
+/// A bucket of S3 that can hold an archive.
 #[derive(Debug)]
 pub struct Bucket {
     name: String,
     /// Its URL, without a slash at the end.
     url: String,
     signer: Signer,
-    /// Made by the first request: a function that sends none does not wait for it.
+    /// Created by the first request, so that a function that sends none does not wait for it.
     connector: OnceLock<SharedHttpConnector>,
 }
 
@@ -49,7 +49,7 @@ struct Failed {
     bucket: String,
     reason: String,
     source: Option<BoxError>,
-    /// Whether S3 rejects it again.
+    /// Whether S3 would reject the same request again.
     is_final: bool,
 }
 
@@ -69,7 +69,7 @@ struct Answer {
 }
 
 impl Bucket {
-    /// Returns a bucket with the credentials of a function's environment: of the S3 of its region, or of that at the URL in
+    /// Returns a bucket with the credentials of a function's environment: in S3 in its region, or at the URL in
     /// `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`. No request is made.
     pub fn of_environment(name: &str) -> Self {
         let region = variable("AWS_REGION").unwrap_or_else(|| "us-east-1".to_owned());
@@ -85,7 +85,7 @@ impl Bucket {
         Self { name: name.into(), url: url.into(), signer, connector: OnceLock::new() }
     }
 
-    /// Sends a request until there is an answer that another attempt would not change.
+    /// Sends a request, repeating it until there is a final answer.
     async fn send(&self, method: Method, target: &str, body: &[u8]) -> Result<Answer, Failed> {
         let mut delays =
             ExponentialBuilder::default().with_min_delay(DELAY).with_max_times(RETRIES).with_jitter().build();
@@ -174,7 +174,7 @@ impl Objects for Bucket {
 fn url(name: &str, region: &str) -> String {
     let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
     match name.contains('.') {
-        // No certificate covers more than one label.
+        // A wildcard certificate covers one label only.
         true => format!("https://s3.{region}.amazonaws.com{suffix}/{name}"),
         false => format!("https://{name}.s3.{region}.amazonaws.com{suffix}"),
     }
@@ -205,7 +205,7 @@ fn listed(body: &[u8]) -> Result<(Vec<String>, bool), XmlDecodeError> {
     Ok((keys, is_truncated))
 }
 
-/// Returns what S3 calls an error.
+/// Returns the error code of S3.
 fn code(body: &[u8]) -> Option<String> {
     let mut document = Document::try_from(body).ok()?;
     let mut root = document.root_element().ok()?;

@@ -1,5 +1,5 @@
-//! Metrics as CloudWatch takes them from a log: lines of the embedded metric format, under the names of docs/metrics.md. No
-//! request to AWS is made. What a request or a batch has measured is written at its end: a function has one at a time.
+//! Metrics that CloudWatch extracts from the log: lines of the embedded metric format, under the names of docs/metrics.md. No
+//! request to AWS is made. The metrics of a request or a batch are written at its end: a function handles one at a time.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use nameservice_dynamo::variable;
 use nameservice_http::Answered;
 use serde_json::{Map, Value, json};
 
-/// Names the deployment in its metrics; without it there are none.
+/// The name of the deployment in its metrics; without it there are none.
 const METRICS: &str = "NAMESERVICE_METRICS";
-/// Lambda drops lines below this level, and lines without one may be taken for any.
+/// Lambda drops lines below this level, and may assign any level to a line without one.
 const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 const NAMESPACE: &str = "Nameservice";
 /// The dimension that every metric has.
@@ -25,10 +25,10 @@ const NAME: &str = "name";
 const REQUESTS: Measure = Measure::sum("nameservice_requests_total").by("outcome");
 #[cfg(feature = "http")]
 const DURATION: Measure = Measure::values("nameservice_request_duration_seconds", "Seconds");
-/// The most values of one metric in a line.
+/// The maximum number of values of one metric in a line.
 const MAX_VALUES: usize = 100;
 
-/// What is taken of everything that is measured: each combination of dimensions is a metric to pay for.
+/// The metrics that are written, of all that are measured: each combination of dimensions is a metric to pay for.
 const MEASURES: &[Measure] = &[
     Measure::sum("nameservice_store_requests_total"),
     Measure::sum("nameservice_store_retries_total").by("reason"),
@@ -51,7 +51,7 @@ const MEASURES: &[Measure] = &[
 struct Measure {
     name: &'static str,
     unit: &'static str,
-    /// The label that is a dimension beside the name of the deployment; values with others are taken together.
+    /// The label that becomes a dimension besides the name of the deployment. Other labels are merged.
     by: Option<&'static str>,
     kind: Kind,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Emf {
 /// What this process writes; `None` where its environment asks for nothing.
 static EMF: OnceLock<Option<Emf>> = OnceLock::new();
 
-/// Returns what the environment asks for, and begins to measure.
+/// Returns the metrics that the environment asks for, and begins to measure.
 pub(crate) fn of_environment() -> Option<&'static Emf> {
     let begin = || {
         let gathered = Arc::new(Gathered::default());
@@ -101,7 +101,7 @@ pub(crate) fn of_environment() -> Option<&'static Emf> {
             level: variable(LOG_LEVEL).unwrap_or_else(|| "INFO".to_owned()),
             gathered: gathered.clone(),
         };
-        // Rejected only where the process has a recorder: then that has what is measured.
+        // Fails only if the process already has a recorder: then that one gets the metrics.
         let _ = metrics::set_global_recorder(Gatherer(gathered));
         Some(emf)
     };
@@ -114,7 +114,7 @@ impl Emf {
         self.print(Vec::new(), Map::new());
     }
 
-    /// Writes the line of a request, with what was measured meanwhile.
+    /// Writes the line of a request, with what was measured during it.
     #[cfg(feature = "http")]
     pub(crate) fn write_request(&self, answered: &Answered) {
         let (metrics, members) = request(answered);
@@ -125,12 +125,12 @@ impl Emf {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut log = stdout().lock();
         for line in self.lines(metrics, members, now.as_millis()) {
-            // A log that is closed takes no metrics either.
+            // If the log is closed, the metrics are lost too.
             let _ = writeln!(log, "{line}");
         }
     }
 
-    /// One line of everything that has the same dimensions as the metrics given, and one for each other value of a dimension.
+    /// Returns one line for the given metrics and those without a further dimension, and one for each value of a dimension.
     fn lines(&self, metrics: Vec<(Measure, Value)>, members: Map<String, Value>, now_ms: u128) -> Vec<Value> {
         let (mut plain, mut lines) = (metrics, Vec::new());
         for (measure, label, value) in self.gathered.take() {
@@ -170,7 +170,7 @@ impl Emf {
     }
 }
 
-/// What a line says of a request. What is no dimension is no metric to pay for, and can be searched all the same.
+/// Returns the metrics and members of a request's line. Members that are not dimensions cost nothing, and are searchable.
 #[cfg(feature = "http")]
 fn request(answered: &Answered) -> (Vec<(Measure, Value)>, Map<String, Value>) {
     let metrics = vec![(REQUESTS, 1.into()), (DURATION, answered.duration.as_secs_f64().into())];
@@ -183,7 +183,7 @@ fn request(answered: &Answered) -> (Vec<(Measure, Value)>, Map<String, Value>) {
     (metrics, members)
 }
 
-/// The place of a metric in [`MEASURES`], and the value of its label.
+/// The index of a metric in [`MEASURES`], and the value of its label.
 type Series = (usize, Option<String>);
 
 /// What was measured since the last line.
@@ -191,7 +191,7 @@ type Series = (usize, Option<String>);
 struct Gathered(Mutex<BTreeMap<Series, Vec<f64>>>);
 
 impl Gathered {
-    /// Returns the place of a metric, where it is taken.
+    /// Returns the place of a metric, if it is among [`MEASURES`].
     fn place(self: &Arc<Self>, key: &Key) -> Option<Arc<Place>> {
         let index = MEASURES.iter().position(|measure| measure.name == key.name())?;
         let label = MEASURES[index].by.and_then(|by| key.labels().find(|label| label.key() == by));
@@ -209,7 +209,7 @@ impl Gathered {
     }
 }
 
-/// Takes the values of one metric with one label.
+/// Collects the values of one metric with one label.
 struct Place {
     gathered: Arc<Gathered>,
     index: usize,
@@ -223,7 +223,7 @@ impl Place {
         match (MEASURES[self.index].kind, &mut values[..]) {
             (Kind::Sum, [sum]) => *sum += value,
             (Kind::Last, [last]) => *last = value,
-            // Those that a full line has stand for the others.
+            // A full line drops further values: the first ones stand for all.
             (Kind::Values, full) if full.len() >= MAX_VALUES => {}
             _ => values.push(value),
         }
@@ -235,12 +235,12 @@ impl CounterFn for Place {
         self.put(value as f64);
     }
 
-    /// Nothing here counts from elsewhere.
+    /// Ignored: no counter is set to an absolute value.
     fn absolute(&self, _value: u64) {}
 }
 
 impl GaugeFn for Place {
-    /// Only gauges that are set are taken.
+    /// Ignored: gauges are only set.
     fn increment(&self, _value: f64) {}
 
     fn decrement(&self, _value: f64) {}
@@ -256,7 +256,7 @@ impl HistogramFn for Place {
     }
 }
 
-/// Takes what [`MEASURES`] names of everything that is measured.
+/// The recorder, which keeps the metrics of [`MEASURES`] and drops all others.
 #[derive(Debug)]
 struct Gatherer(Arc<Gathered>);
 
@@ -355,7 +355,7 @@ mod tests {
             histogram!("nameservice_feed_lag_seconds").record(1.5);
             gauge!("nameservice_feed_position").set(7.0);
             gauge!("nameservice_feed_position").set(9.0);
-            // Of which there would be too many.
+            // Not in `MEASURES`: there would be too many.
             histogram!("nameservice_store_request_duration_seconds", "operation" => "read").record(0.1);
         });
         let lines = emf.lines(Vec::new(), Map::new(), NOW);

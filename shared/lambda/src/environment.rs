@@ -1,4 +1,4 @@
-//! The variables that configure a function. What each is for stands in the Terraform module.
+//! The environment variables that configure a function. The Terraform module documents each.
 
 use std::{str::FromStr, time::Duration};
 
@@ -28,14 +28,14 @@ pub struct InvalidVariable {
 }
 
 impl InvalidVariable {
-    /// One that is not set.
+    /// The error for a variable that is not set.
     #[cfg(feature = "http")]
     pub(crate) fn missing(name: &'static str, why: &str) -> Self {
         Self { name, reason: format!("is not set, and is {why}"), source: None }
     }
 }
 
-/// The store and its feed, over one client that reads nothing but the environment.
+/// Connects to the store and its feed, over one client that is configured by the environment alone.
 pub(crate) fn connections() -> Result<(Store, Feed), InvalidVariable> {
     let retention = retention(variable(FEED_RETENTION))?;
     let client = lambda_client();
@@ -44,8 +44,8 @@ pub(crate) fn connections() -> Result<(Store, Feed), InvalidVariable> {
     Ok((Store::new(client, table), feed.with_retention(retention)))
 }
 
-/// Returns the level at which to log. Lambda sets the variable and checks it; a level that tracing does not have
-/// (`FATAL`) is logged as the next one below.
+/// Returns the level at which to log. Lambda sets and checks the variable. A level that tracing does not have (`FATAL`)
+/// becomes the next one below.
 pub(crate) fn log_level() -> Level {
     match variable(LOG_LEVEL).as_deref() {
         Some("FATAL") => Level::ERROR,
@@ -57,7 +57,7 @@ fn retention(value: Option<String>) -> Result<Duration, InvalidVariable> {
     let Some(value) = value else { return Ok(DEFAULT_RETENTION) };
     let invalid = |source: Option<BoxError>| InvalidVariable {
         name: FEED_RETENTION,
-        reason: format!("is `{value}`, which is no whole number of seconds above 0"),
+        reason: format!("is `{value}`, which is not a whole number of seconds above 0"),
         source,
     };
     match u64::from_str(&value) {

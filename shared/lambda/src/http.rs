@@ -30,15 +30,15 @@ const AUDIENCE: &str = "NAMESERVICE_AUDIENCE";
 
 /// Serves one route behind API Gateway, which has checked the caller.
 ///
-/// A cold start is the time until the first request is taken, and then the first call of DynamoDB. So: one thread
-/// (Lambda sends one request at a time), a client that loads nothing but the environment, and a TLS connection that
-/// is opened beside the wait for the first request, not before it.
+/// A cold start is the time until the first request is accepted, plus the first call of DynamoDB. Hence one thread
+/// (Lambda sends one request at a time), a client that loads nothing but the environment, and a TLS connection that is
+/// opened while the function waits for its first request, not before.
 pub fn serve_lambda(route: Route) -> Result<(), Error> {
     serve(route, Answers::Whole, async || Ok(Auth::Gateway), of_all)
 }
 
-/// Serves one route behind API Gateway that reads the feed, which goes on in the archive where the environment names one, and
-/// writes nothing.
+/// Serves one route behind API Gateway that reads the feed and writes nothing. If the environment names an archive, the feed
+/// continues in it.
 #[cfg(feature = "archive")]
 pub fn serve_feed(route: Route) -> Result<(), Error> {
     serve(route, Answers::Whole, async || Ok(Auth::Gateway), of_the_feed)
@@ -54,13 +54,13 @@ pub fn serve_without_store(route: Route) -> Result<(), Error> {
 }
 
 /// Serves one route at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
-/// against the keys in `NAMESERVICE_JWKS`. Without keys only callers that IAM has checked are let in.
+/// against the keys in `NAMESERVICE_JWKS`. Without keys, only callers that IAM has checked are accepted.
 pub fn serve_function_url(route: Route) -> Result<(), Error> {
     serve(route, Answers::Whole, verified, of_all)
 }
 
-/// The same for a route whose answers have no end: they are sent piece by piece. The function URL's invoke mode must be
-/// `RESPONSE_STREAM`. It reads the feed as [`serve_feed`] has it, and writes nothing.
+/// Does the same for a route whose answers have no end and are streamed. The function URL's invoke mode must be
+/// `RESPONSE_STREAM`. The route reads the feed as with [`serve_feed`], and writes nothing.
 #[cfg(feature = "archive")]
 pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
     serve(route, Answers::Streamed, verified, of_the_feed)
@@ -75,16 +75,16 @@ async fn verified() -> Result<Auth, Error> {
     }))
 }
 
-/// What a claim must be. Nobody gets `Any` by leaving the variable out.
+/// Returns the required value of a claim. A missing variable is an error, and does not mean `Any`.
 fn required(name: &'static str) -> Result<Required, InvalidVariable> {
     match variable(name).as_deref() {
-        None => Err(InvalidVariable::missing(name, "required beside NAMESERVICE_JWKS (`*` accepts any)")),
+        None => Err(InvalidVariable::missing(name, "required with NAMESERVICE_JWKS (`*` accepts any)")),
         Some("*") => Ok(Required::Any),
         Some(text) => Ok(Required::Exactly(text.to_owned())),
     }
 }
 
-/// How answers leave the function.
+/// How the function sends its answers.
 enum Answers {
     Whole,
     #[cfg_attr(not(feature = "archive"), expect(dead_code, reason = "what is streamed is the feed"))]
@@ -123,7 +123,7 @@ async fn answer(router: Router<App>, app: App, answers: Answers) -> Result<(), E
     }
 }
 
-/// The same with the metrics that the environment asks for.
+/// Adds the metrics that the environment asks for.
 fn reporting(service: Router) -> MapRequest<Router, fn(Request) -> Request> {
     let service = match emf::of_environment() {
         Some(emf) => report_requests(service, move |answered| emf.write_request(answered)),
@@ -132,12 +132,12 @@ fn reporting(service: Router) -> MapRequest<Router, fn(Request) -> Request> {
     MapRequest::new(service, translated)
 }
 
-/// The finished service as a function serves it: for requests that lambda_http has made from a gateway's events.
+/// Returns the complete service for a function, which takes the requests that lambda_http makes from a gateway's events.
 pub fn behind_gateway(router: Router<App>, app: App) -> MapRequest<Router, fn(Request) -> Request> {
     MapRequest::new(service(router, app), translated)
 }
 
-/// Puts what the event says into the service's own words: who the caller is, when the invocation ends, which path it is.
+/// Translates the event for the service: the caller, the end of the invocation, and the path.
 fn translated(mut request: Request) -> Request {
     if let Some(authorizer) = authorizer(&request) {
         request.extensions_mut().insert(authorizer);
@@ -169,23 +169,23 @@ fn relocate(mut request: Request) -> Request {
     };
     let raw = request.raw_http_path();
     let path = escape_path(without_prefix(raw, context.stage.as_deref(), context.route_key.as_deref()));
-    // A query cannot be distinguished from the rest of such a path; no address and no route contains one.
+    // In a path that contains `?` or `#`, a query cannot be told from the rest. No address and no route contains them.
     let query = request.uri().query().filter(|_| !raw.contains(['?', '#']));
     let path_and_query = match query {
         Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),
         None => PathAndQuery::try_from(path),
     };
-    // Everything in it is escaped or was part of a URI before.
+    // This cannot fail: everything is escaped or was part of a URI before.
     if let Ok(path_and_query) = path_and_query {
         *request.uri_mut() = Uri::from(path_and_query);
     }
     request
 }
 
-/// Takes off what stands before the routes' own paths: a stage, or the base path of a custom domain.
+/// Removes what precedes the routes' own paths: a stage, or the base path of a custom domain.
 ///
-/// The gateway's route key, `PUT /v1/heads/{address+}`, shows where the route begins. The `$default` route has no
-/// path, so there only a stage is recognised.
+/// The gateway's route key, `PUT /v1/heads/{address+}`, shows where the route begins. The `$default` route has no path,
+/// so for that only a stage is recognised.
 fn without_prefix<'a>(path: &'a str, stage: Option<&str>, route_key: Option<&str>) -> &'a str {
     let literal = route_key
         .and_then(|key| key.split_once(' '))

@@ -3,7 +3,7 @@
 //!
 //! A function's `main.rs` is one call: `serve_lambda` behind API Gateway, or `serve_feed` for a route that reads the feed,
 //! `serve_function_url` and `serve_streaming_url` at a function URL, `serve_without_store` for a route that reads no table, and
-//! [`serve_events`] for a function that takes something else than HTTP requests.
+//! [`serve_events`] for a function that takes something other than HTTP requests.
 
 #[cfg(feature = "archive")]
 mod archive;
@@ -32,7 +32,7 @@ pub use http::{behind_gateway, serve_function_url, serve_lambda, serve_without_s
 #[cfg(all(feature = "archive", feature = "http"))]
 pub use http::{serve_feed, serve_streaming_url};
 
-/// Runs a function that is called with something else than HTTP requests, over the store and the feed that its
+/// Runs a function that is called with something other than HTTP requests, over the store and the feed that its
 /// environment names. The function runs the runtime's loop itself.
 pub fn serve_events<F, E>(function: impl FnOnce(Store, Feed) -> F) -> Result<(), E>
 where
@@ -42,15 +42,15 @@ where
     log();
     runtime()?.block_on(async {
         let (store, feed) = environment::connections()?;
-        // From here on something is measured.
+        // Metrics are gathered from here on.
         let _ = emf::of_environment();
         tokio::spawn(connect(store.clone()));
         function(store, feed).await
     })
 }
 
-/// Writes what was measured since the last time to the log, where the environment asks for metrics: at the end of each event of a
-/// function that [`serve_events`] runs.
+/// Writes what was measured since the last call to the log, if the environment asks for metrics. A function that
+/// [`serve_events`] runs calls this at the end of each event.
 pub fn write_metrics() {
     if let Some(emf) = emf::of_environment() {
         emf.write();
@@ -72,7 +72,7 @@ fn log() {
         .init();
 }
 
-/// Opens the connection that the first request will use. A failure is for that request to report.
+/// Opens the connection that the first request will use. That request reports a failure.
 async fn connect(store: Store) {
     let start = Instant::now();
     match store.ping().await {

@@ -1,5 +1,5 @@
-//! In place of a store, for functions that need less than all of it: what is not called is not linked, and a function that never
-//! reads is smaller by the AWS SDK, one that never writes by what writes.
+//! Replacements for the store, for functions that need only part of it: code that is not called is not linked, so a function
+//! that never reads is smaller by the AWS SDK, and one that never writes by the code that writes.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-/// A store of nothing. Every call fails: a route that calls it was given to the wrong function.
+/// An absent store. Every call fails: a route that calls it is in the wrong function.
 pub(crate) struct NoStore;
 
-/// A backend that reads records as this store does. Whatever else is called fails, as above: a concern alone, and every write.
+/// A backend that only reads whole records from this store. All other calls fail as above: reads of a single concern, and writes.
 pub(crate) struct Reads<S>(pub(crate) S);
 
 fn absent<T>() -> Result<T> {

@@ -17,12 +17,12 @@ const DEFAULT_BRANCH: &str = "main";
 /// - no `/`-separated segment of either part is empty, `.` or `..`;
 /// - the branch has at most [`MAX_BRANCH_BYTES`], the whole at most [`MAX_ADDRESS_BYTES`].
 ///
-/// [`Address::stored`] makes one without these checks, for rows that other programs named.
+/// [`Address::stored`] skips these checks, for rows that other programs wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Address(String);
 
-/// The error of a text that is not an address.
+/// The error for text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an address (`name:branch`): {reason}")]
 pub struct InvalidAddress {
@@ -31,7 +31,7 @@ pub struct InvalidAddress {
 }
 
 impl Address {
-    /// Reads an address, adding the branch `main` where none is named.
+    /// Parses an address. The branch defaults to `main`.
     pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
         let (name, branch) = text.split_once(':').unwrap_or((text, DEFAULT_BRANCH));
         Self::from_parts(name, branch).map_err(|error| InvalidAddress { text: shortened(text), ..error })
@@ -61,7 +61,7 @@ impl Address {
         Self(pk.into())
     }
 
-    /// Whether this address satisfies the grammar (always, unless it came from [`Address::stored`]).
+    /// Returns whether this address satisfies the grammar (always, unless it came from [`Address::stored`]).
     pub fn is_well_formed(&self) -> bool {
         Self::parse(&self.0).is_ok_and(|parsed| parsed == *self)
     }
@@ -108,7 +108,7 @@ fn check_part(part: &str, text: &str) -> Result<(), String> {
     }
 }
 
-/// An error repeats what it was given, but never at full length.
+/// Shortens text for an error message, which quotes its input but never at full length.
 fn shortened(text: &str) -> String {
     const KEPT: usize = 80;
     match text.char_indices().nth(KEPT) {

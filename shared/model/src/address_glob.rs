@@ -4,9 +4,9 @@ use wildmatch::WildMatch;
 
 use crate::{Address, MAX_ADDRESS_BYTES};
 
-/// A pattern of addresses, as tokens grant them and filters select them.
+/// A pattern that matches addresses, for the grants of tokens and for filters.
 ///
-/// `*` stands for any characters, `/` and `:` included; `?` for one. A pattern without `:`, `*` and `?` is an address
+/// `*` matches any characters, including `/` and `:`; `?` matches one. A pattern without `:`, `*` and `?` is an address
 /// without its branch: `mydb` means `mydb:main`.
 #[derive(Clone)]
 pub struct AddressGlob {
@@ -14,7 +14,7 @@ pub struct AddressGlob {
     matcher: WildMatch,
 }
 
-/// The error of a text that is no pattern of addresses.
+/// The error for text that is not an address pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a pattern of addresses: {reason}")]
 pub struct InvalidGlob {
@@ -23,7 +23,7 @@ pub struct InvalidGlob {
 }
 
 impl AddressGlob {
-    /// Reads a pattern. One that no address can match is an error.
+    /// Parses a pattern. One that no address can match is an error.
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
         let invalid =
             |reason: &str| Err(InvalidGlob { text: text.chars().take(80).collect(), reason: reason.to_owned() });
@@ -45,12 +45,12 @@ impl AddressGlob {
         }
     }
 
-    /// Whether an address matches the pattern.
+    /// Returns whether an address matches the pattern.
     pub fn matches(&self, address: &Address) -> bool {
         self.matcher.matches(address.as_str())
     }
 
-    /// Returns the pattern, with the branch that was left out.
+    /// Returns the pattern, with the default branch added if none was given.
     pub fn as_str(&self) -> &str {
         &self.text
     }

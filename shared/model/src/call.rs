@@ -2,23 +2,23 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// The identity of one call that writes, so that its second arrival is recognised.
+/// The identity of one write call, by which a repetition of it is recognised.
 ///
-/// It is two hashes. The first names the caller and the idempotency key, the second the rest of the request: method,
-/// path, body. Two calls with the same id are the same call. Two calls that share only the first hash are different
-/// requests under one key: the second of them is an error. Every item that is pushed remembers the ids of its last
-/// four writes.
+/// It consists of two hashes: the first covers the caller and the idempotency key, the second the rest of the request
+/// (method, path, body). Two calls with the same id are the same call. Two calls that share only the first hash are
+/// different requests under one key, and the second of them is an error. Every item of a concern remembers the ids of
+/// its last four writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(String);
 
 impl RequestId {
-    /// The length of the first hash in the text, which names the caller and the key.
+    /// The length of the first hash in the text, which covers the caller and the key.
     pub const PREFIX_LENGTH: usize = 32;
     /// The length of the second hash.
     const SPAN_LENGTH: usize = 16;
 
-    /// Returns the id of these two hashes: of the caller and the key, and of the rest of the request. The second only
-    /// distinguishes requests under one key, so it is shorter.
+    /// Returns the id made of two hashes: one of the caller and the key, one of the rest of the request. The second
+    /// only distinguishes requests under one key, so it is shorter.
     pub fn from_hashes(key: [u8; 16], rest: [u8; 8]) -> Self {
         Self(format!("{:032x}{:016x}", u128::from_be_bytes(key), u64::from_be_bytes(rest)))
     }
@@ -33,14 +33,14 @@ impl RequestId {
         &self.0
     }
 
-    /// Returns the part that names the caller and the key.
+    /// Returns the hash of the caller and the key.
     pub fn prefix(&self) -> &str {
         self.0.get(..Self::PREFIX_LENGTH).unwrap_or(&self.0)
     }
 
-    /// Returns the context of the trace of what follows from the call, as W3C's `traceparent`: the first hash is the id of the trace,
-    /// the second that of the span in it which all others continue. Whoever reads the id from an item finds the same context.
-    /// `None` for a stored id that is none of ours.
+    /// Returns the trace context of everything that follows from the call, as a W3C `traceparent`: the first hash is
+    /// the trace id, the second the id of the parent span. Everyone who reads the id from an item derives the same
+    /// context. `None` for a stored id in another format.
     pub fn traceparent(&self) -> Option<String> {
         let is_hash = |hash: &str| {
             hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) && hash.bytes().any(|byte| byte != b'0')
@@ -50,7 +50,7 @@ impl RequestId {
         is_ours.then(|| format!("00-{trace}-{span}-01"))
     }
 
-    /// Whether a stored id is of another request under the same key.
+    /// Returns whether a stored id belongs to another request under the same key.
     pub fn shares_key_with(&self, stored: &str) -> bool {
         stored != self.0 && stored.starts_with(self.prefix())
     }
@@ -76,12 +76,12 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns a call with this id: repeating it with the same id does not apply twice.
+    /// Returns a call with this id. A call that is repeated with the same id is applied once.
     pub fn with_id(request_id: RequestId) -> Self {
         Self { request_id }
     }
 
-    /// Returns a call with an id of its own.
+    /// Returns a call with a new random id.
     pub fn fresh() -> Self {
         let (rest, _) = Uuid::new_v4().as_u64_pair();
         Self::with_id(RequestId::from_hashes(*Uuid::new_v4().as_bytes(), rest.to_be_bytes()))

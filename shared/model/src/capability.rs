@@ -3,7 +3,8 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use crate::UnknownName;
 
-/// Something that a backend may lack. What needs it is rejected there with [`Error::Unsupported`](crate::Error::Unsupported).
+/// A feature that a backend may lack. Operations that need it are then rejected with
+/// [`Error::Unsupported`](crate::Error::Unsupported).
 #[derive(
     Clone,
     Copy,
@@ -72,7 +73,7 @@ impl Capability {
 pub enum LostReplies {
     /// Every concern remembers the ids of its last four writes.
     RequestIds,
-    /// The same, as long as no other program rebuilds what holds them; then the stored value decides.
+    /// The same, until another program rewrites the data that holds the ids; then the stored value decides.
     StoredValues,
 }
 
@@ -83,8 +84,8 @@ pub enum LostReplies {
 pub enum FeedKind {
     /// Every write is a change.
     Stream,
-    /// Changes are differences between what is stored and what was stored at the last look: several writes of one
-    /// concern by another program may be one change.
+    /// Changes are differences between the stored data and the previous look at it: several writes to one concern by
+    /// another program may appear as one change.
     Comparison,
 }
 
@@ -115,7 +116,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// A backend that lacks nothing.
+    /// The capabilities of a backend that lacks nothing.
     pub const ALL: Self = Self {
         leases: true,
         leased_index_pushes: true,
@@ -128,7 +129,7 @@ impl Capabilities {
         feed: FeedKind::Stream,
     };
 
-    /// Returns the same without these.
+    /// Returns these capabilities without the given ones.
     #[must_use]
     pub fn without(mut self, lacks: &[Capability]) -> Self {
         for lack in lacks {
@@ -146,7 +147,7 @@ impl Capabilities {
         self
     }
 
-    /// Returns whether a backend has this one.
+    /// Returns whether this capability is included.
     pub const fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::Leases => self.leases,
@@ -161,7 +162,7 @@ impl Capabilities {
     }
 }
 
-/// What a backend has that says nothing else: everything but a search.
+/// The capabilities of a backend that does not declare any: everything except search.
 impl Default for Capabilities {
     fn default() -> Self {
         Self { search: false, ..Self::ALL }

@@ -7,8 +7,9 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use crate::{Address, ConcernKind, Limit, RecordKind, UnknownName};
 
-/// The largest payload that a change carries, in bytes of JSON. A larger one is left out and marked: its carriers (a
-/// queue's message of 256 KiB, ten of them in one request) hold it in any number, and a reader fetches the record.
+/// The largest payload that a change carries, in bytes of JSON. A larger one is left out and marked, and readers fetch
+/// the record instead. This keeps every batch of changes within the limits of what carries it, such as a queue
+/// (messages of 256 KiB, ten in one request).
 pub const MAX_CHANGE_PAYLOAD_BYTES: usize = 16 * 1024;
 
 /// A part of a record that changes: the record itself, or one of its concerns.
@@ -30,7 +31,7 @@ impl ChangedPart {
         Self::Concern(ConcernKind::Config),
     ];
 
-    /// Returns the name in JSON, where it is called a concern too.
+    /// Returns the name in JSON, where every part is called a concern.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Meta => "meta",
@@ -80,9 +81,9 @@ impl AsRef<str> for ChangedPart {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum ChangeKind {
-    /// There was nothing, or nothing born, and now there is.
+    /// A value was stored where there was none, or an unborn one.
     Created,
-    /// A newer value replaced the one before.
+    /// A newer value replaced the previous one.
     Updated,
     /// The watermark went back, or a head was replaced at the same `t`: an administrator has reset it.
     Reset,
@@ -109,7 +110,7 @@ impl ChangeKind {
     }
 }
 
-/// What a change says of the record that it is about, beside its address.
+/// What a change says about its record, besides the address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// What the record describes.
@@ -121,10 +122,10 @@ pub struct Identity {
 /// A payload as a change carries it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangePayload {
-    /// There is none: nothing is born there, or no longer.
+    /// There is none: the part is unborn, or was deleted.
     None,
-    /// What is there now, secrets redacted. Of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
-    /// config the payload, of a meta `{retracted, source_type?, dependencies?, source_branch?}`.
+    /// The current value, with secrets redacted: `{id, t}` for a head, `{id, t, rev, graphs?}` for an index, the
+    /// payload for a status or a config, `{retracted, source_type?, dependencies?, source_branch?}` for a meta.
     Value(Value),
     /// It is larger than [`MAX_CHANGE_PAYLOAD_BYTES`]: read the record.
     Omitted,
@@ -137,17 +138,17 @@ pub struct Change {
     pub position: u64,
     /// Which record has changed.
     pub address: Address,
-    /// What that record is.
+    /// The kind and type of the record.
     pub identity: Identity,
-    /// What of it has changed.
+    /// Which part of it has changed.
     pub part: ChangedPart,
-    /// How.
+    /// How it has changed.
     pub kind: ChangeKind,
-    /// The watermark now; 0 of a meta, and of what is gone.
+    /// The current watermark; 0 for a meta, and for a part that was deleted.
     pub watermark: i64,
-    /// The watermark before, where there was one.
+    /// The previous watermark, if there was one.
     pub previous: Option<i64>,
-    /// What is there now.
+    /// The current value.
     pub payload: ChangePayload,
     /// When the writer wrote it.
     pub occurred_at: Timestamp,
@@ -155,20 +156,20 @@ pub struct Change {
     pub recorded_at: Timestamp,
 }
 
-/// A stretch of the feed.
+/// A contiguous part of the feed.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Run {
-    /// What follows the position that was given, without a gap; nothing where nothing follows yet.
+    /// The changes after the given position, without a gap; empty if there are none yet.
     Changes(Vec<Change>),
-    /// What follows has expired, or was never in this feed: begin again with a snapshot.
+    /// The changes after the position have expired, or were never in this feed: begin again with a snapshot.
     Gone {
         /// The oldest position that can still be read.
         oldest: u64,
     },
 }
 
-/// Which changes of one record are wanted, and in which order.
+/// Selects changes of one record, and their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HistoryQuery {
     /// Only changes after this position.
@@ -188,7 +189,7 @@ pub struct HistoryQuery {
 pub struct History {
     /// The changes.
     pub changes: Vec<Change>,
-    /// The last position that was examined, where more changes may follow it in the order of the query: the next query's
-    /// `after`, or its `before` where the newest comes first.
+    /// The last position that was examined, if more changes may follow it in the order of the query. Pass it as `after`
+    /// in the next query, or as `before` if the newest comes first.
     pub more_after: Option<u64>,
 }

@@ -3,7 +3,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use crate::{Config, Head, Index, Status, UnknownName};
 
-/// A concern of a record: a part with a watermark and a payload of its own.
+/// A concern of a record: a part with its own watermark and payload.
 #[derive(
     Clone,
     Copy,
@@ -51,10 +51,10 @@ impl ConcernKind {
 ///
 /// - `v: 0, payload: None`: unborn, the record exists and the concern has no data;
 /// - `v` and a payload: the concern has data;
-/// - `None` around it: there is no such record.
+/// - `None` instead of a value: there is no such record.
 ///
 /// The fields are public to read. [`ConcernValue::new`] and [`ConcernValue::unborn`] make the values that a record can
-/// have; [`ConcernValue::stored`] is for backends, which also read rows that other programs left.
+/// have; [`ConcernValue::stored`] is for backends, which also read rows that other programs wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ConcernValue<T> {
@@ -75,12 +75,12 @@ impl<T> ConcernValue<T> {
         Self { v: 0, payload: None }
     }
 
-    /// Returns a value as a backend has read it, or an expectation that leaves the payload open.
+    /// Returns a value as a backend has read it, or an expected value that leaves the payload open.
     pub const fn stored(v: i64, payload: Option<T>) -> Self {
         Self { v, payload }
     }
 
-    /// Whether the concern has no data yet.
+    /// Returns whether the concern has no data yet.
     pub const fn is_unborn(&self) -> bool {
         self.payload.is_none()
     }

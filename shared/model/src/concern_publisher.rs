@@ -8,12 +8,13 @@ use crate::{
     OperationOutcome, RefPublisher, Result, StatusPublisher, StatusPush,
 };
 
-/// The longest pause between two attempts of [`push_with_retry`].
+/// The longest pause between two attempts of [`push_with_retry`], before jitter.
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// About the first pause.
+/// The first pause, before jitter.
 const MIN_DELAY: Duration = Duration::from_millis(20);
 
-/// Reads and pushes any concern, named by its kind. Every backend of heads, indexes, statuses and configs is one.
+/// Reads and pushes any concern, named by its kind. Implemented by every backend that publishes heads, indexes,
+/// statuses and configs.
 #[async_trait]
 pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
     /// Returns the value of a concern; `None` where there is no record, or no such concern.
@@ -26,8 +27,8 @@ pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
         })
     }
 
-    /// Pushes a concern that is expected to have a value. `None` expects that there is no record: a head or an index
-    /// creates a ledger then; a status or a config does not.
+    /// Pushes a concern with an expected value. `None` expects that there is no record: a push of a head or an index
+    /// then creates a ledger; one of a status or a config does not.
     async fn push_concern(
         &self,
         call: &Call,
@@ -66,11 +67,11 @@ pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
 
 impl<T: RefPublisher + StatusPublisher + ConfigPublisher + ?Sized> ConcernPublisher for T {}
 
-/// Pushes a concern as a fast-forward: reads the current value, pushes on the expectation of it, and tries again from
-/// what a conflict returns for as long as the new value is newer. At most `max_retries` pushes are sent, with growing
-/// pauses between them.
+/// Pushes a concern as a fast-forward: reads the current value, pushes with it as the expected value, and retries with
+/// the value that a conflict returns for as long as the new value is newer than that. At most `max_retries` pushes are
+/// sent, with growing pauses between them.
 ///
-/// - A conflict with a value that is as new or newer has diverged: it is returned at once.
+/// - A conflict with a value that is as new or newer is not retried: it is returned at once.
 /// - Out of retries, the outcome is a conflict with the current value.
 /// - Every other outcome, and every error, is returned as it is: in particular [`Error::OutcomeUnknown`], after which
 ///   another attempt could mistake this call's own value for another writer's.
@@ -123,7 +124,7 @@ mod tests {
         Head::new(t, id())
     }
 
-    /// A head and a status, and those who are faster: each push finds the next of them written first.
+    /// A head, a status and competing writers: before each push of a head, the next value of `faster` is written.
     #[derive(Default)]
     struct Fake {
         head: Mutex<Option<Head>>,
@@ -233,10 +234,10 @@ mod tests {
         let outcome = retry(&fake, new.clone(), 5).await.unwrap();
         assert!(matches!(outcome, OperationOutcome::Conflict { actual: Some(ConcernState::Status(_)) }), "{outcome:?}");
         assert_eq!(*fake.pushes.lock().unwrap(), 5);
-        // Four pauses of 20, 40, 80 and 160 ms, each with as much again at most.
+        // Four pauses of 20, 40, 80 and 160 ms, each at most doubled by jitter.
         let paused = begun.elapsed();
         assert!((Duration::from_millis(300)..Duration::from_millis(610)).contains(&paused), "{paused:?}");
-        // Nothing is sent where nothing may be.
+        // With no attempts allowed, nothing is sent.
         assert!(matches!(retry(&fake, new, 0).await.unwrap(), OperationOutcome::Conflict { .. }));
         assert_eq!(*fake.pushes.lock().unwrap(), 5);
     }

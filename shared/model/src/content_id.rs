@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 /// The name of immutable content: a CIDv1 in base32-lower text (`bafy…`, `bafk…`).
 ///
-/// One that was parsed is canonical: decoding and encoding it again gives the same text.
+/// A parsed id is canonical: decoding and encoding it again gives the same text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ContentId(String);
 
-/// The error of a text that is not a content id.
+/// The error for text that is not a content id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a content id (a CIDv1 in base32-lower text, `bafy…`): {reason}")]
 pub struct InvalidContentId {
@@ -19,14 +19,14 @@ pub struct InvalidContentId {
 }
 
 impl InvalidContentId {
-    /// Returns the error of a JSON value that is not even a text.
+    /// Returns the error for a JSON value that is not a string.
     pub(crate) fn not_a_text(value: &serde_json::Value) -> Self {
         Self { text: value.to_string().chars().take(80).collect(), reason: "it must be a text".into() }
     }
 }
 
 impl ContentId {
-    /// Reads a CIDv1 in base32-lower text.
+    /// Parses a CIDv1 in base32-lower text.
     pub fn parse(text: &str) -> Result<Self, InvalidContentId> {
         let invalid = |reason: String| InvalidContentId { text: text.chars().take(80).collect(), reason };
         if text.len() > 512 {

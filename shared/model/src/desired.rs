@@ -1,4 +1,4 @@
-//! What pushes bring: values that can be stored, checked when they are made.
+//! The new values of pushes, checked when they are constructed.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl NewHead {
         self.t
     }
 
-    /// Returns the value that a push of it leaves.
+    /// Returns the value that is stored after a push of it.
     pub fn value(&self) -> Head {
         ConcernValue::new(self.t, self.id.clone())
     }
@@ -120,7 +120,8 @@ pub fn check_graph_count(count: usize) -> Result<(), InvalidPayload> {
 /// Checks the name of a named graph: not blank, at most [`MAX_GRAPH_NAME_BYTES`].
 pub fn check_graph_name(name: &str) -> Result<(), InvalidPayload> {
     if name.trim().is_empty() || name.len() > MAX_GRAPH_NAME_BYTES {
-        let reason = format!("the name of a graph must not be blank, and has at most {MAX_GRAPH_NAME_BYTES} bytes");
+        let reason =
+            format!("the name of a graph must not be blank, and may have at most {MAX_GRAPH_NAME_BYTES} bytes");
         return Err(InvalidPayload::new("graphs", reason));
     }
     Ok(())
@@ -140,7 +141,7 @@ impl NewGraphIndex {
         Ok(Self { id, t: checked_t(t)?, rev: None })
     }
 
-    /// Sets the revision, 0 or greater. Left out, it is counted: one more than the stored one at the same `t`, else 0.
+    /// Sets the revision, 0 or greater. By default it is counted: one more than the stored one at the same `t`, else 0.
     pub fn with_rev(mut self, rev: i64) -> Result<Self, InvalidPayload> {
         if rev < 0 {
             return Err(InvalidPayload::new("rev", "must be 0 or greater"));
@@ -159,7 +160,7 @@ impl NewGraphIndex {
         self.t
     }
 
-    /// Returns the revision, where it is not to be counted.
+    /// Returns the revision, if it was set.
     pub const fn rev(&self) -> Option<i64> {
         self.rev
     }
@@ -198,17 +199,17 @@ impl NewStatus {
         &self.payload
     }
 
-    /// Returns `v`, where it was set.
+    /// Returns `v`, if it was set.
     pub const fn v(&self) -> Option<i64> {
         self.v
     }
 
-    /// Returns the `v` of a push that expects this one.
+    /// Returns the `v` that a push stores if it expects this one.
     pub fn v_after(&self, expected: i64) -> i64 {
         self.v.unwrap_or_else(|| expected.saturating_add(1))
     }
 
-    /// Returns the value that a push leaves that expects this `v`.
+    /// Returns the value that a push stores if it expects this `v`.
     pub fn value_after(&self, expected: i64) -> Status {
         ConcernValue::new(self.v_after(expected), self.payload.clone())
     }
@@ -250,23 +251,23 @@ impl NewConfig {
         &self.payload
     }
 
-    /// Returns `v`, where it was set.
+    /// Returns `v`, if it was set.
     pub const fn v(&self) -> Option<i64> {
         self.v
     }
 
-    /// Returns the `v` of a push that expects this one.
+    /// Returns the `v` that a push stores if it expects this one.
     pub fn v_after(&self, expected: i64) -> i64 {
         self.v.unwrap_or_else(|| expected.saturating_add(1))
     }
 
-    /// Returns the value that a push leaves that expects this `v`.
+    /// Returns the value that a push stores if it expects this `v`.
     pub fn value_after(&self, expected: i64) -> Config {
         ConcernValue::new(self.v_after(expected), Value::Object(self.payload.clone()))
     }
 }
 
-/// What a push of any one of the concerns brings.
+/// The new value of any one of the concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewConcern {
     /// A new head.
@@ -290,7 +291,7 @@ impl NewConcern {
         }
     }
 
-    /// Returns the watermark of a push that expects this one.
+    /// Returns the watermark that a push stores if it expects this one.
     pub fn v_after(&self, expected: i64) -> i64 {
         match self {
             Self::Head(new) => new.t(),

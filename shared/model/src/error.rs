@@ -37,7 +37,7 @@ pub enum Error {
     /// The backend cannot do this. Nothing was written.
     #[error("this backend does not support {capability}: {reason}")]
     Unsupported {
-        /// What it lacks.
+        /// The missing capability.
         capability: Capability,
         /// What was asked for, and what to do instead.
         reason: String,

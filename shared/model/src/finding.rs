@@ -5,7 +5,7 @@ use strum::{Display, IntoStaticStr};
 #[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Information only: data with nothing else is healthy.
+    /// Information only: data with no other findings is healthy.
     Note,
     /// Harmless today; it costs, misleads, or causes errors later.
     Warning,
@@ -25,7 +25,7 @@ impl Severity {
 pub enum Fix {
     /// Only by hand: [`Finding::mend`] describes how.
     ByHand,
-    /// A run that repairs would repair it.
+    /// A run with repairs enabled would repair it.
     Possible,
     /// This run has repaired it.
     Done,

@@ -16,7 +16,7 @@ pub const MAX_LEASE_NAME_BYTES: usize = 64;
 /// The longest name of a holder, in bytes.
 pub const MAX_HOLDER_BYTES: usize = 256;
 
-/// The ending by which members of a status are known to be leases.
+/// The suffix that marks a member of a status as a lease.
 const LOCK_SUFFIX: &str = "_lock";
 
 /// The name of a lease: 1 to 64 letters `a` to `z`, digits and `_`.
@@ -27,7 +27,7 @@ const LOCK_SUFFIX: &str = "_lock";
 #[serde(transparent)]
 pub struct LeaseName(Cow<'static, str>);
 
-/// The error of a text that is not the name of a lease.
+/// The error for text that is not the name of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not the name of a lease: {reason}")]
 pub struct InvalidLeaseName {
@@ -44,10 +44,10 @@ impl LeaseName {
     pub const MAINTENANCE: Self = Self(Cow::Borrowed("maintenance_lock"));
     /// `migration_lock`: moving data; the state becomes `migrating`.
     pub const MIGRATION: Self = Self(Cow::Borrowed("migration_lock"));
-    /// The names whose states are words of their own.
+    /// The names that have a state of their own.
     pub const KNOWN: [Self; 4] = [Self::INDEX, Self::REINDEX, Self::MAINTENANCE, Self::MIGRATION];
 
-    /// Reads a name. One whose state would be `ready` or `retracted` is an error: those mean something else.
+    /// Parses a name. One whose state would be `ready` or `retracted` is an error: those have another meaning.
     pub fn parse(name: &str) -> Result<Self, InvalidLeaseName> {
         let invalid = |reason: String| Err(InvalidLeaseName { name: name.chars().take(80).collect(), reason });
         if name.is_empty() || name.len() > MAX_LEASE_NAME_BYTES {
@@ -72,8 +72,8 @@ impl LeaseName {
         &self.0
     }
 
-    /// Returns the state of a record while the lease is held: a word for the known leases, for others the name without
-    /// a trailing `_lock`.
+    /// Returns the state of a record while the lease is held: a fixed word for the known leases, the name without a
+    /// trailing `_lock` for others.
     pub fn state(&self) -> &str {
         match self.as_str() {
             "index_lock" => "indexing",
@@ -85,8 +85,7 @@ impl LeaseName {
     }
 }
 
-/// Whether a member of a status is a lease that the status shows: it has the name of one (any that ends in `_lock`), or
-/// its shape.
+/// Returns whether a member of a status is a lease: its name ends in `_lock`, or its value has the shape of a lease.
 pub fn is_lease_member(name: &str, value: &Value) -> bool {
     name.ends_with(LOCK_SUFFIX)
         || (LeaseName::parse(name).is_ok()
@@ -193,8 +192,8 @@ pub struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    /// Returns a request for a lease of [`DEFAULT_TTL_SECONDS`]. Whoever holds the lease already under this holder's
-    /// name takes over from themselves.
+    /// Returns a request for a lease of [`DEFAULT_TTL_SECONDS`]. A holder that already has the lease takes it over from
+    /// itself.
     pub fn new(name: LeaseName, holder: impl Into<String>) -> Result<Self, InvalidPayload> {
         let holder = checked_holder(holder.into())?;
         Ok(Self { name, holder, ttl_seconds: DEFAULT_TTL_SECONDS, target_t: None, meta: None })
@@ -219,8 +218,7 @@ impl LeaseRequest {
         Ok(self)
     }
 
-    /// Sets the metadata that the status shall have, such as `progress`: the same write stores it, instead of the
-    /// status's metadata.
+    /// Sets new metadata for the status, such as `progress`. The same write replaces the status's metadata with it.
     pub fn with_meta(mut self, meta: Object) -> Result<Self, InvalidPayload> {
         StatusPayload::check_meta(&meta).and_then(|()| check_object(&meta)).map_err(|error| error.within("meta"))?;
         self.meta = Some(meta);
@@ -247,12 +245,12 @@ impl LeaseRequest {
         self.target_t
     }
 
-    /// Returns the metadata that the status shall have; `None` leaves it as it is.
+    /// Returns the new metadata of the status; `None` leaves it unchanged.
     pub const fn meta(&self) -> Option<&Object> {
         self.meta.as_ref()
     }
 
-    /// Returns the claim to this lease with a token that was granted.
+    /// Returns the claim to this lease with the token that was granted.
     pub fn claim(&self, token: i64) -> LeaseClaim {
         LeaseClaim { name: self.name.clone(), holder: self.holder.clone(), token }
     }
@@ -294,7 +292,7 @@ pub enum Leased {
 #[must_use]
 #[non_exhaustive]
 pub enum Released {
-    /// The record has no lease. Its state is `ready`, unless another one was written while the lease was held.
+    /// The record no longer has a lease. Its state is `ready`, unless another one was written while the lease was held.
     Released,
     /// The token is not the current one.
     Lost {

@@ -1,8 +1,8 @@
 //! The values of the nameservice (addresses, content ids, concerns, records, leases), its outcomes, and the narrow
 //! traits that a backend implements. Depends on neither AWS nor HTTP.
 //!
-//! A value that cannot be stored cannot be made: what pushes bring ([`NewHead`], [`NewIndex`], [`NewStatus`],
-//! [`NewConfig`]), transactions, publications and lease requests are checked by their constructors.
+//! A value that cannot be stored cannot be constructed: the new values of pushes ([`NewHead`], [`NewIndex`],
+//! [`NewStatus`], [`NewConfig`]), transactions, publications and lease requests are checked by their constructors.
 
 mod address;
 mod address_glob;

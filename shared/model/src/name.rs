@@ -1,4 +1,4 @@
-/// The error of a text that names no value of an enum.
+/// The error for a name that is not a value of an enum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a {what}: expected one of {expected}")]
 pub struct UnknownName {

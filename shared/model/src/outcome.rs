@@ -25,13 +25,13 @@ pub enum Published {
         /// The current config; `None` where there is no such record.
         actual: Option<Config>,
     },
-    /// These dependencies are missing or retracted: all that are.
+    /// Some dependencies are missing or retracted. Lists all of them.
     MissingDependencies(Vec<Address>),
     /// The address belongs to a ledger, or to a graph source of another type.
     WrongKind {
         /// What the record is.
         kind: RecordKind,
-        /// Its type, of a graph source.
+        /// Its type, if it is a graph source.
         source_type: Option<String>,
     },
     /// The graph source is retracted.
@@ -45,7 +45,7 @@ pub enum Published {
 pub enum Retracted {
     /// Retracted by this call.
     Retracted(Box<Record>),
-    /// It was retracted before.
+    /// It was already retracted.
     Already(Box<Record>),
     /// Others depend on it: branches or graph sources.
     HasDependents,
@@ -60,9 +60,9 @@ pub enum Retracted {
 #[must_use]
 #[non_exhaustive]
 pub enum Restored {
-    /// Live again by this call.
+    /// Restored by this call.
     Restored(Box<Record>),
-    /// It was live.
+    /// It was not retracted.
     NotRetracted(Box<Record>),
     /// There is no such record.
     Unknown,
@@ -73,13 +73,13 @@ pub enum Restored {
 #[must_use]
 #[non_exhaustive]
 pub enum Purged {
-    /// Deleted, or what an interrupted purge had left is deleted now.
+    /// Deleted: the record, or what an interrupted purge had left of it.
     Purged,
     /// Others depend on it.
     HasDependents,
     /// It is protected.
     Protected,
-    /// There is no such record, nor anything left of one.
+    /// There is no such record, nor any remains of one.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ pub enum Purged {
 pub enum Dropped {
     /// Deleted.
     Dropped {
-        /// How many branches its source has left.
+        /// How many branches its source still has.
         parent_branches: i64,
     },
     /// Others depend on it.
@@ -112,7 +112,7 @@ pub enum BranchCreated {
     Created(Box<Record>),
     /// A record of its address exists.
     AlreadyExists,
-    /// Its source does not exist, or is retracted, or is no ledger.
+    /// Its source does not exist, is retracted, or is not a ledger.
     UnknownSource,
     /// Its source has no commit to start from.
     UnbornSource,
@@ -136,18 +136,18 @@ pub enum Reset {
     Retracted,
     /// The record is protected.
     Protected,
-    /// The record is no ledger.
+    /// The record is not a ledger.
     WrongKind(RecordKind),
 }
 
-/// The outcome of protecting a record, or of taking its protection away.
+/// The outcome of protecting a record, or of removing its protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Protection {
-    /// The mark is as asked for, set by this call.
+    /// The mark was changed by this call.
     Set,
-    /// It was so before.
+    /// The mark was already as requested.
     Already,
     /// There is no such record.
     Unknown,

@@ -17,7 +17,7 @@ pub type Status = ConcernValue<StatusPayload>;
 /// The configuration of a record. A ledger's may name its `default_context_id`; a graph source's is opaque.
 pub type Config = ConcernValue<Value>;
 
-/// The member of a config that keeps storage addresses of an earlier layout where there are no content ids.
+/// The member of a config that keeps the storage addresses of an earlier layout, for which there are no content ids.
 pub const LEGACY_ADDRESS: &str = "legacy_address";
 /// The longest state of a status, in bytes: it is the key of an index.
 pub const MAX_STATE_BYTES: usize = 128;
@@ -51,7 +51,8 @@ pub struct GraphIndex {
 /// The payload of a status: a state and the writer's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPayload {
-    /// `ready`, `indexing`, `reindexing`, `syncing`, `maintenance`, `retracted`, `error`, or a word of the writer's own.
+    /// `ready`, `indexing`, `reindexing`, `syncing`, `maintenance`, `retracted`, `error`, or any other word that the
+    /// writer chooses.
     pub state: String,
     /// The other members of the object. On reading, a lease appears here under its name.
     #[serde(flatten)]
@@ -63,7 +64,7 @@ impl StatusPayload {
     pub const READY: &'static str = "ready";
     /// The state of a soft-deleted record.
     pub const RETRACTED: &'static str = "retracted";
-    /// The member that is the state.
+    /// The member that holds the state.
     pub(crate) const STATE: &'static str = "state";
 
     /// Returns a state without metadata.
@@ -78,7 +79,7 @@ impl StatusPayload {
         self
     }
 
-    /// Checks that metadata of a new status has no member that is shown there by the service.
+    /// Checks that the metadata of a new status has no member that the service itself shows there.
     pub(crate) fn check_meta(meta: &Object) -> Result<(), InvalidPayload> {
         if meta.contains_key(Self::STATE) {
             return Err(InvalidPayload::new(Self::STATE, "is not part of the metadata"));
@@ -95,14 +96,14 @@ impl StatusPayload {
 impl FromStr for StatusPayload {
     type Err = InvalidPayload;
 
-    /// Returns this state without metadata, if a status push may bring it.
+    /// Returns this state without metadata, if a status push may set it.
     fn from_str(state: &str) -> Result<Self, InvalidPayload> {
         check_state(state)?;
         Ok(Self::state(state))
     }
 }
 
-/// The error of a value that cannot be stored.
+/// The error for a value that cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct InvalidPayload {
@@ -116,10 +117,10 @@ pub struct InvalidPayload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidReason {
-    /// It is no content id.
+    /// It is not a content id.
     #[error(transparent)]
     ContentId(#[from] InvalidContentId),
-    /// It is no address.
+    /// It is not an address.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
     /// It breaks another rule.
@@ -140,12 +141,12 @@ impl From<String> for InvalidReason {
 }
 
 impl InvalidPayload {
-    /// Returns the error of this member.
+    /// Returns the error for this member.
     pub fn new(path: impl Into<String>, reason: impl Into<InvalidReason>) -> Self {
         Self { path: path.into(), reason: reason.into() }
     }
 
-    /// Returns the same error, of a value within another.
+    /// Returns the same error with a path that begins at an outer value.
     #[must_use]
     pub fn within(self, outer: &str) -> Self {
         Self { path: format!("{outer}.{}", self.path), ..self }

@@ -1,7 +1,7 @@
-/// How far a long operation is.
+/// The progress of a long operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How much is done: records, rows or bytes, as the operation says.
+    /// How much is done: records, rows or bytes, depending on the operation.
     pub done: u64,
     /// How much there is to do, where that is known.
     pub total: Option<u64>,

@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use crate::{Address, InvalidPayload, NewHead, NewIndex, Object};
 
-/// The most records that one graph source may depend on: twice as many (all replaced by others) still fit one
-/// DynamoDB transaction of 100 actions.
+/// The most records that one graph source may depend on. Replacing all of them involves twice as many, which still fit
+/// one DynamoDB transaction of 100 actions.
 pub const MAX_DEPENDENCIES: usize = 24;
 /// The longest type of a graph source, in bytes: it is the key of an index.
 pub const MAX_SOURCE_TYPE_BYTES: usize = 128;
@@ -25,14 +25,14 @@ impl GraphSourcePublication {
     pub fn new(address: Address, source_type: impl Into<String>, config: Object) -> Result<Self, InvalidPayload> {
         let source_type = source_type.into();
         if source_type.trim().is_empty() || source_type.len() > MAX_SOURCE_TYPE_BYTES {
-            let reason = format!("must not be blank, and have at most {MAX_SOURCE_TYPE_BYTES} bytes");
+            let reason = format!("must not be blank, and may have at most {MAX_SOURCE_TYPE_BYTES} bytes");
             return Err(InvalidPayload::new("source_type", reason));
         }
         Ok(Self { address, source_type, config, dependencies: None, expected_v: None, v: None })
     }
 
-    /// Sets the records that it depends on: distinct, not the graph source itself, at most [`MAX_DEPENDENCIES`]. Left
-    /// out, those of an existing graph source stay.
+    /// Sets the records that it depends on: distinct, not the graph source itself, at most [`MAX_DEPENDENCIES`]. By
+    /// default, an existing graph source keeps its own.
     pub fn with_dependencies(mut self, dependencies: Vec<Address>) -> Result<Self, InvalidPayload> {
         if dependencies.len() > MAX_DEPENDENCIES {
             return Err(InvalidPayload::new("dependencies", format!("has more than {MAX_DEPENDENCIES} addresses")));
@@ -60,8 +60,8 @@ impl GraphSourcePublication {
         Ok(self)
     }
 
-    /// Sets the `v` that the config gets, which must be greater than the current one when it is published. Left out, it
-    /// is one more.
+    /// Sets the `v` that the config gets, which must be greater than the current one when it is published. By default
+    /// it is one more.
     pub fn with_v(mut self, v: i64) -> Result<Self, InvalidPayload> {
         if v < 1 {
             return Err(InvalidPayload::new("v", "must be 1 or greater"));
@@ -85,7 +85,7 @@ impl GraphSourcePublication {
         &self.config
     }
 
-    /// Returns what it depends on; `None` leaves the dependencies of an existing graph source as they are.
+    /// Returns its dependencies; `None` leaves those of an existing graph source unchanged.
     pub fn dependencies(&self) -> Option<&[Address]> {
         self.dependencies.as_deref()
     }
@@ -95,8 +95,8 @@ impl GraphSourcePublication {
         self.expected_v
     }
 
-    /// Returns the `v` that the config gets where the current one is this, 0 where there is none; `None` where that would
-    /// not be an advance.
+    /// Returns the `v` that the config gets, given the current one (0 if there is none); `None` if it would not be
+    /// greater.
     pub fn v_after(&self, current: i64) -> Option<i64> {
         match self.v {
             Some(v) => Some(v).filter(|v| *v > current),

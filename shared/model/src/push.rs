@@ -8,17 +8,17 @@ use crate::{
 /// The value that a push expects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected<T> {
-    /// Anything older than what the push brings (monotonic).
+    /// Any value older than the new one (monotonic).
     Older,
-    /// No record at all: the push creates a ledger that has this value.
+    /// No record at all: the push creates a ledger with the new value.
     NoRecord,
-    /// This very value. Of a status or a config the payload may be left out: then the watermark alone is compared.
+    /// Exactly this value. The payload of a status or a config may be left out: then only the watermark is compared.
     Value(ConcernValue<T>),
 }
 
-/// A write to one concern: what it expects (`E`) and what it brings (`N`).
+/// A write to one concern: what it expects (`E`) and the new value (`N`).
 ///
-/// It is made by the constructors of [`HeadPush`], [`IndexPush`], [`StatusPush`] and [`ConfigPush`].
+/// Created by the constructors of [`HeadPush`], [`IndexPush`], [`StatusPush`] and [`ConfigPush`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Push<E, N> {
     expected: Expected<E>,
@@ -41,8 +41,8 @@ impl<E, N> Push<E, N> {
         Self { expected, desired, allow_equal: false, lease: None }
     }
 
-    /// Makes the push valid only under a lease: one that is not held, or no longer, rejects it. A push that creates a
-    /// record cannot claim one.
+    /// Makes the push valid only under a lease: it is rejected unless the lease is held. A push that creates a record
+    /// cannot claim a lease.
     pub fn under(mut self, lease: LeaseClaim) -> Result<Self, InvalidPayload> {
         if matches!(self.expected, Expected::NoRecord) {
             return Err(InvalidPayload::new("lease", "cannot be held on a record that does not exist"));
@@ -56,12 +56,12 @@ impl<E, N> Push<E, N> {
         &self.expected
     }
 
-    /// Returns what the push brings.
+    /// Returns the new value.
     pub const fn desired(&self) -> &N {
         &self.desired
     }
 
-    /// Whether the push may replace an index at the same `t` without naming it.
+    /// Returns whether the push may replace any index at the same `t`.
     pub const fn allows_equal(&self) -> bool {
         self.allow_equal
     }
@@ -71,7 +71,7 @@ impl<E, N> Push<E, N> {
         self.lease.as_ref()
     }
 
-    /// Whether the push creates a ledger.
+    /// Returns whether the push creates a ledger.
     pub const fn creates(&self) -> bool {
         matches!(self.expected, Expected::NoRecord)
     }
@@ -88,7 +88,7 @@ impl HeadPush {
         Self::of(Expected::NoRecord, new)
     }
 
-    /// Returns a push that replaces this very head. The new one must be newer.
+    /// Returns a push that replaces exactly this head. The new one must be newer.
     pub fn cas(expected: Head, new: NewHead) -> Self {
         Self::of(Expected::Value(expected), new)
     }
@@ -105,47 +105,47 @@ impl IndexPush {
         Self::of(Expected::NoRecord, new)
     }
 
-    /// Returns a push that replaces this very index. The new one may have the same `t`: the same data, indexed again.
-    /// Of the named graphs, only those that `expected` names are compared.
+    /// Returns a push that replaces exactly this index. The new one may have the same `t`: the same data, indexed
+    /// again. Of the named graphs, only those that `expected` names are compared.
     pub fn cas(expected: Index, new: NewIndex) -> Self {
         Self::of(Expected::Value(expected), new)
     }
 
-    /// Returns a push that replaces any index that is not newer, also one at the same `t`.
+    /// Returns a push that replaces any index that is not newer, including one at the same `t`.
     pub fn overwrite(new: NewIndex) -> Self {
         Self { allow_equal: true, ..Self::monotonic(new) }
     }
 }
 
 impl StatusPush {
-    /// Returns a push that replaces this very status: its `v`, and its state and metadata where they are given.
+    /// Returns a push that replaces exactly this status: its `v`, and its state and metadata where they are given.
     pub fn cas(expected: Status, new: NewStatus) -> Self {
         Self::of(Expected::Value(expected), new)
     }
 
-    /// Returns the `v` that the push leaves.
+    /// Returns the `v` that the push stores.
     pub fn new_v(&self) -> i64 {
         self.desired.v_after(self.expected_v())
     }
 
-    /// Returns the status that the push leaves.
+    /// Returns the status that the push stores.
     pub fn new_value(&self) -> Status {
         self.desired.value_after(self.expected_v())
     }
 }
 
 impl ConfigPush {
-    /// Returns a push that replaces this very config: its `v`, and its payload where it is given.
+    /// Returns a push that replaces exactly this config: its `v`, and its payload where it is given.
     pub fn cas(expected: Config, new: NewConfig) -> Self {
         Self::of(Expected::Value(expected), new)
     }
 
-    /// Returns the `v` that the push leaves.
+    /// Returns the `v` that the push stores.
     pub fn new_v(&self) -> i64 {
         self.desired.v_after(self.expected_v())
     }
 
-    /// Returns the config that the push leaves.
+    /// Returns the config that the push stores.
     pub fn new_value(&self) -> Config {
         self.desired.value_after(self.expected_v())
     }
@@ -169,7 +169,7 @@ pub enum PushOutcome<T> {
     Updated {
         /// The value as this push wrote it.
         value: ConcernValue<T>,
-        /// It was stored before this call: an earlier call of the same identity or content had written it.
+        /// It was stored before this call: an earlier call with the same identity or content had written it.
         replayed: bool,
     },
     /// Not written: the current value is as new or newer. Only for pushes without an expected value.
@@ -208,7 +208,7 @@ impl<T> PushOutcome<T> {
         }
     }
 
-    /// Whether the new value is stored.
+    /// Returns whether the new value is stored.
     pub const fn is_updated(&self) -> bool {
         matches!(self, Self::Updated { .. })
     }

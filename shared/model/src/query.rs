@@ -9,7 +9,7 @@ use crate::{Address, Record, RecordKind, Summary};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(NonZeroUsize);
 
-/// The error of a limit of 0.
+/// The error for a limit of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a limit must be 1 or greater")]
 pub struct InvalidLimit;
@@ -57,7 +57,7 @@ impl From<NonZeroUsize> for Limit {
 /// Decides which addresses the caller may see.
 pub type Visible<'a> = &'a (dyn Fn(&Address) -> bool + Send + Sync);
 
-/// The records that a list shall contain.
+/// Selects the records of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     /// Only this kind.
@@ -81,7 +81,7 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// Returns what all addresses of the list begin with; `None` where name and prefix exclude each other.
+    /// Returns the prefix that all addresses of the list share; `None` if name and prefix exclude each other.
     pub fn beginning(&self) -> Option<String> {
         let name = self.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default();
         let prefix = self.prefix.clone().unwrap_or_default();
@@ -96,9 +96,9 @@ impl ListQuery {
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Listed {
-    /// What the index holds of the record.
+    /// The attributes of the record that the index carries.
     Summary(Summary),
-    /// The whole record, as of when the page was read.
+    /// The whole record, as it was when the page was read.
     Full(Box<Record>),
 }
 
@@ -122,7 +122,7 @@ pub struct Page<T> {
     pub cursor: Option<Cursor>,
 }
 
-/// The end of a page: opaque text to those who carry it.
+/// The end of a page, as text that is opaque to clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
@@ -138,29 +138,29 @@ pub struct Cursor {
     pub(crate) is_older: bool,
 }
 
-/// The error of a text that is no cursor.
+/// The error for text that is not a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cursor is not one that this service gave")]
+#[error("the cursor was not issued by this service")]
 pub struct InvalidCursor;
 
 impl Cursor {
-    /// Returns the cursor of a list: after the row of this key.
+    /// Returns the cursor of a list: after the row with this key.
     pub fn after_row(kind: RecordKind, pk: &str) -> Self {
         Self { kind, after: pk.to_owned(), position: None, rank: None, is_older: false }
     }
 
-    /// Returns the cursor of a search: after the hit of this rank.
+    /// Returns the cursor of a search: after the hit with this rank.
     pub fn after_hit(kind: RecordKind, pk: &str, rank: u16) -> Self {
         Self { kind, after: pk.to_owned(), position: None, rank: Some(rank), is_older: false }
     }
 
-    /// Returns the cursor of a snapshot: after this record, begun at this position of the feed.
+    /// Returns the cursor of a snapshot that began at this position of the feed: after this record.
     pub fn in_snapshot(record: &Record, position: u64) -> Self {
         let after = record.address.as_str().to_owned();
         Self { kind: record.kind, after, position: Some(position), rank: None, is_older: false }
     }
 
-    /// Sets whether the record is one of an older place, which come first in a snapshot that shows them too.
+    /// Sets whether the record is one of an older place. Those come first in a snapshot that includes them.
     #[must_use]
     pub const fn older(mut self, is_older: bool) -> Self {
         self.is_older = is_older;
@@ -179,7 +179,7 @@ impl Cursor {
         Self { kind, after, position: self.position, rank: self.rank, is_older: self.is_older }
     }
 
-    /// Returns the run of a list (graph sources, then ledgers) that it is in.
+    /// Returns the kind that the list is at: graph sources come first, then ledgers.
     pub fn kind(&self) -> RecordKind {
         self.kind
     }
@@ -194,18 +194,18 @@ impl Cursor {
         self.position
     }
 
-    /// Returns the rank of the last hit of a page of a search; `None` of other cursors.
+    /// Returns the rank of the last hit of a page of a search; `None` for other cursors.
     pub fn rank(&self) -> Option<u16> {
         self.rank
     }
 
-    /// Returns the text for a query parameter.
+    /// Encodes the cursor as text for a query parameter.
     pub fn encode(&self) -> String {
         // Two strings and a number always have a JSON form.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// Reads that text.
+    /// Decodes that text.
     pub fn decode(text: &str) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
         let cursor: Self = serde_json::from_slice(&bytes).map_err(|_| InvalidCursor)?;

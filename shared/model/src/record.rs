@@ -31,7 +31,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// Both, in the order in which lists run through them.
+    /// Both, in the order in which lists return them.
     pub const ALL: [Self; 2] = [Self::GraphSource, Self::Ledger];
 
     /// Returns the name in the table and in JSON.
@@ -53,11 +53,11 @@ pub struct Record {
     pub kind: RecordKind,
     /// Soft-deleted.
     pub retracted: bool,
-    /// It cannot be retracted, purged or reset until the mark is taken away.
+    /// It cannot be retracted, purged or reset until the mark is removed.
     pub protected: bool,
-    /// When it was created, where the row says so (Fluree's do not).
+    /// When it was created, if the row records it (Fluree's do not).
     pub created_at: Option<Timestamp>,
-    /// When any of its items was last written; the epoch where no row says so.
+    /// When any of its items was last written; the epoch if no row records it.
     pub updated_at: Timestamp,
     /// The branch it was created from.
     pub source_branch: Option<String>,
@@ -73,7 +73,7 @@ pub struct Record {
     pub head: Option<Head>,
     /// The latest index.
     pub index: Index,
-    /// The state, with a lease inside its payload under the lease's name.
+    /// The state. A lease is shown inside its payload, under the lease's name.
     pub status: Status,
     /// The configuration.
     pub config: Config,

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-/// Stands where a secret was.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Words that make a member a secret, anywhere in its name.
@@ -66,7 +66,8 @@ pub fn is_redacted(value: &Value) -> bool {
     }
 }
 
-/// Inside a member that is secret as a whole only what a kind of authentication is called is left to be read.
+/// Redacts every text inside a member that is secret as a whole. Only `type` stays readable, as it names a kind of
+/// authentication.
 fn redact_all(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -84,8 +85,8 @@ fn is_secret(name: &str) -> bool {
         || words.windows(2).any(|pair| SECRET_PAIRS.contains(&(&pair[0], &pair[1])))
 }
 
-/// The words of a name, in small letters: `clientSecret`, `client_secret` and `client-secret` are two words, and so is
-/// the last one of `http://example.org/ns#clientSecret`.
+/// Returns the words of a name, in lower case: `clientSecret`, `client_secret` and `client-secret` are two words, and
+/// so is the last one of `http://example.org/ns#clientSecret`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let mut after_small = false;
@@ -102,7 +103,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// `scheme://user:password@host` and `…?password=…&…` without the password; `None` where there is none.
+/// Returns `scheme://user:password@host` and `…?password=…&…` without the password; `None` if there is none.
 fn without_password(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#', ';']).unwrap_or(rest.len()));

@@ -11,14 +11,14 @@ use crate::{Address, AddressGlob, Cursor, Limit, Page, REDACTED, RecordKind, Res
 pub const MAX_SEARCH_BYTES: usize = 256;
 /// The most words of a search.
 pub const MAX_SEARCH_WORDS: usize = 8;
-/// How much of a configuration can be found, in bytes of its values.
+/// How much of a configuration is searchable, in bytes of its values.
 pub const MAX_SEARCHED_CONFIG_BYTES: usize = 4 * 1024;
 
-/// The words of a search, in small letters: 1 to [`MAX_SEARCH_WORDS`], none of them empty.
+/// The words of a search, in lower case: 1 to [`MAX_SEARCH_WORDS`], none of them empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SearchWords(Vec<String>);
 
-/// The error of a text that cannot be searched for.
+/// The error for text that cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSearch {
@@ -34,7 +34,7 @@ pub enum InvalidSearch {
 }
 
 impl SearchWords {
-    /// Parses the text of a search: its words are separated by white space, and letters of any case are the same.
+    /// Parses the text of a search: words are separated by white space, and case is ignored.
     pub fn parse(text: &str) -> std::result::Result<Self, InvalidSearch> {
         if text.len() > MAX_SEARCH_BYTES {
             return Err(InvalidSearch::TooLong);
@@ -62,14 +62,14 @@ impl fmt::Display for SearchWords {
     }
 }
 
-/// Returns a text as it is searched: in small letters, without control characters.
+/// Returns a text in the form that is searched: in lower case, without control characters.
 pub fn fold(text: &str) -> String {
     let visible = |letter: char| if letter.is_control() { ' ' } else { letter };
     text.chars().map(visible).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns what can be found of a configuration: its texts and numbers, but for those that are secrets, as
-/// [`fold`] leaves them, one word after another; at most [`MAX_SEARCHED_CONFIG_BYTES`].
+/// Returns the searchable text of a configuration: its texts (without secrets, and folded by [`fold`]) and numbers,
+/// separated by spaces; at most [`MAX_SEARCHED_CONFIG_BYTES`].
 pub fn searched_config(config: &Value) -> String {
     let mut shown = config.clone();
     redact(&mut shown);
@@ -100,7 +100,7 @@ fn collect(value: &Value, text: &mut String) {
     }
 }
 
-/// The records that a search shall find: those that contain every word, and pass every filter.
+/// Selects the records of a search: those that contain every word and pass every filter.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
     /// The words. Each of them is in the address, the type, the state, or a value of the configuration.
@@ -124,20 +124,20 @@ impl SearchQuery {
     }
 }
 
-/// The addresses that a caller may see, as its token names them.
+/// The addresses that a caller may see, as granted by its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Within {
     /// Those that match one of these patterns.
     pub globs: Vec<AddressGlob>,
-    /// And these.
+    /// And exactly these addresses.
     pub addresses: Vec<Address>,
 }
 
-/// A search that is kept beside a backend, and follows its feed.
+/// A search index that is kept beside a backend and follows its feed.
 #[async_trait]
 pub trait SearchIndex: Send + Sync {
-    /// Returns a page of the records that contain every word of a search, the best first. `within` names the addresses that the
-    /// caller may see, where that is not all of them; `visible` decides in the end.
+    /// Returns a page of the records that contain every word of a search, the best first. `within` names the addresses
+    /// that the caller may see, unless it may see all of them; `visible` makes the final decision.
     async fn search(&self, query: &SearchQuery, within: Option<&Within>, visible: Visible<'_>) -> Result<Page<Hit>>;
 }
 

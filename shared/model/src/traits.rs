@@ -40,8 +40,8 @@ pub trait NameService: GraphSourceLookup {
     /// Reads once, cheaply and consistently: an error means that the store cannot serve.
     async fn ping(&self) -> Result<()>;
 
-    /// Returns a page of the records that contain every word of a search, without those that the caller may not see, the
-    /// best first. A backend that keeps no search index rejects it with [`Error::Unsupported`].
+    /// Returns a page of the records that contain every word of a search, without those that the caller may not see,
+    /// the best first. A backend without a search index rejects it with [`Error::Unsupported`].
     async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
         let _ = (query, visible);
         let reason =
@@ -49,8 +49,8 @@ pub trait NameService: GraphSourceLookup {
         Err(Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() })
     }
 
-    /// Returns what this backend can do: by default, everything but [`NameService::search`]. What it cannot do is rejected
-    /// with [`Error::Unsupported`].
+    /// Returns what this backend can do: by default, everything but [`NameService::search`]. Operations that it does
+    /// not support are rejected with [`Error::Unsupported`].
     async fn capabilities(&self) -> Result<Capabilities> {
         Ok(Capabilities::default())
     }
@@ -90,8 +90,8 @@ pub trait AdminPublisher: NameService {
     /// Deletes a record.
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged>;
 
-    /// Marks a record as protected, or takes the mark away. A protected record cannot be retracted, purged or reset;
-    /// everything else it takes as before. Repeating the call changes nothing.
+    /// Marks a record as protected, or removes the mark. A protected record cannot be retracted, purged or reset; all
+    /// other operations work as before. Repeating the call changes nothing.
     async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection>;
 
     /// Deletes a branch.
@@ -159,7 +159,7 @@ pub trait LeasePublisher: Send + Sync {
     async fn refresh_lease(&self, call: &Call, address: &Address, request: &LeaseRequest, token: i64)
     -> Result<Leased>;
 
-    /// Releases a lease whose token is current. The state becomes `ready` where it is still the lease's.
+    /// Releases a lease whose token is current. The state becomes `ready` if it is still the one of the lease.
     async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released>;
 }
 
@@ -178,12 +178,12 @@ pub trait ChangeFeed: Send + Sync {
     /// Returns the position of the last change, 0 before the first.
     async fn position(&self) -> Result<u64>;
 
-    /// Returns why nothing comes through the feed, where that is known. Makes no request.
+    /// Returns why the feed delivers nothing, if that is known. Makes no request.
     fn outage(&self) -> Option<String> {
         None
     }
 
-    /// Whether a write is in the feed before it is answered. Then a position says how fresh a read is.
+    /// Returns whether a write is in the feed before it is answered. If so, a position tells how fresh a read is.
     fn is_immediate(&self) -> bool {
         false
     }

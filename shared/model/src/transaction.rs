@@ -5,7 +5,7 @@ use crate::{
     StatusPush,
 };
 
-/// The most operations of one transaction: with a lease each, they still fit the 100 actions of DynamoDB's.
+/// The most operations of one transaction: with a lease each, they still fit the 100 actions of a DynamoDB transaction.
 pub const MAX_OPERATIONS: usize = 48;
 
 /// Operations that are applied together, all or none: 1 to [`MAX_OPERATIONS`], none that creates a record, no two about
@@ -170,7 +170,7 @@ pub enum OperationOutcome {
     Unknown,
     /// The record is retracted.
     Retracted,
-    /// This kind of record has no such concern for pushes.
+    /// This kind of record has no such concern, or does not take pushes of it.
     WrongKind(RecordKind),
     /// The lease that it claims is not held.
     LeaseLost {
@@ -180,7 +180,7 @@ pub enum OperationOutcome {
 }
 
 impl OperationOutcome {
-    /// Whether it is a reason to reject the transaction.
+    /// Returns whether it is a reason to reject the transaction.
     pub const fn rejects(&self) -> bool {
         !matches!(self, Self::Updated { .. } | Self::Passed)
     }

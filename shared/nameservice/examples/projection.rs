@@ -1,4 +1,4 @@
-//! Keeps a read model of one's own: how many commits each tenant has, by the first segment of the name.
+//! Keeps a custom read model: how many commits each tenant has, by the first segment of the name.
 //!
 //! ```sh
 //! cargo run -p nameservice --example projection -- http://127.0.0.1:8080
@@ -12,7 +12,7 @@ use nameservice::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is kept of a record.
+/// The row of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Commits {
     tenant: String,
@@ -20,7 +20,7 @@ struct Commits {
 }
 
 impl Row for Commits {
-    /// Rows of one tenant are found together.
+    /// Indexes the rows by tenant.
     fn keys(&self) -> Vec<(&'static str, String)> {
         vec![("by-tenant", self.tenant.clone())]
     }
@@ -35,7 +35,7 @@ impl Projection for CommitsOfTenants {
         "commits-of-tenants"
     }
 
-    /// Follows from the record alone: a rebuild makes the same rows.
+    /// Depends only on the record, so that a rebuild makes the same rows.
     fn row(&self, record: &Record) -> Option<Commits> {
         let (tenant, _) = record.address.name().split_once('/')?;
         Some(Commits { tenant: tenant.to_owned(), commits: record.head.as_ref()?.v })
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let ns = nameservice::connect(&url).await?;
     if url == "memory:" {
-        // Something to show.
+        // Sample data.
         for (name, t) in [("acme/books", 3), ("acme/films", 4), ("other/db", 1)] {
             let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
             ns.create_ledger(name).head(commit, t).await?;

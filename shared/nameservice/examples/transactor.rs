@@ -1,4 +1,4 @@
-//! Publishes commits: reads the head, pushes the next by compare-and-set, and decides again where another was faster.
+//! Publishes commits: reads the head, pushes the next by compare-and-set, and decides again if another was faster.
 //!
 //! ```sh
 //! cargo run -p nameservice --example transactor -- memory:

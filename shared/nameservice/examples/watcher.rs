@@ -14,7 +14,7 @@ async fn main() -> Result<(), Error> {
     let how_many: usize = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX);
     let ns = nameservice::connect(&url).await?;
     let mut heads = BTreeMap::new();
-    // Taken before the first page: what changes while the pages are read follows it.
+    // Taken before the first page, so that changes made while the pages are read follow it.
     let mut position = ns.backend().position().await?;
     let mut cursor = None;
     loop {
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Error> {
             ChangeEvent::Change(change) => {
                 println!("{} is at t {}", change.address, change.watermark);
                 heads.insert(change.address, change.watermark);
-                // Kept with the copy: a reader that starts again continues here.
+                // Stored with the copy, so that a restarted reader continues here.
                 position = change.position;
             }
             _ => {

@@ -6,10 +6,10 @@ use nameservice_objects as objects;
 
 use crate::{Cloud, Place, Result, error::cannot_open};
 
-/// How often a request to a bucket is repeated.
+/// How many times a request to a bucket is repeated.
 const RETRIES: usize = 3;
 
-/// Opens the archive of a change feed in a directory (which is created, where that is wanted) or a bucket. With
+/// Opens the archive of a change feed in a bucket or a directory, which is created if `create` is set. With
 /// [`Nameservice::with_archive`](crate::Nameservice::with_archive) changes are read beyond the retention of the feed.
 ///
 /// ```
@@ -33,7 +33,7 @@ pub async fn archive(place: &Place, create: bool) -> Result<Archive> {
     Ok(match place {
         Place::Directory { path, .. } => {
             let path = path.clone();
-            // It looks at the directory.
+            // Blocking: opening accesses the file system.
             let opened = tokio::task::spawn_blocking(move || objects::directory(&path, create)).await;
             let store = opened.map_err(cannot_open(place))?.map_err(cannot_open(place))?;
             Archive::new(store, "", shown)
@@ -55,7 +55,7 @@ pub async fn archive(place: &Place, create: bool) -> Result<Archive> {
 }
 
 impl crate::Nameservice {
-    /// Returns the same nameservice, whose changes are read from an archive where the feed no longer holds them.
+    /// Returns the same nameservice, which reads changes from an archive once the feed no longer holds them.
     #[must_use]
     pub fn with_archive(mut self, archive: Archive) -> Self {
         self.feed = Some(Arc::new(nameservice_archive::LongFeed::new(self.feed(), archive)));

@@ -5,10 +5,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{Error, Result, handles::Future};
 
-/// Delays between two reads where the feed does not show at once what is written: the first, and the longest.
+/// Delays between two reads if the feed does not show a write at once: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// A read of a concern that must be at least so fresh: awaited, it returns the value.
+/// A read of a concern that must be at least as fresh as given: awaited, it returns the value.
 ///
 /// ```
 /// # async fn example() -> Result<(), nameservice::Error> {
@@ -39,7 +39,7 @@ impl<T> AtLeast<T> {
         Self { backend, watermark, read, within: Duration::ZERO }
     }
 
-    /// Waits so long for it; by default it must be there already.
+    /// Waits for up to this time; by default, the value must already be that fresh.
     pub fn within(mut self, time: Duration) -> Self {
         self.within = time;
         self
@@ -51,7 +51,7 @@ impl<P: Send + 'static> AtLeast<ConcernValue<P>> {
         let until = Instant::now() + self.within;
         let mut delay = DELAYS.0;
         loop {
-            // Before the read: what moves the feed after it ends the wait.
+            // Taken before the read, so that a change after it ends the wait.
             let position = if self.backend.is_immediate() { Some(self.backend.position().await?) } else { None };
             let found = (self.read)().await?;
             let actual = found.as_ref().map(|value| value.v);
@@ -62,7 +62,7 @@ impl<P: Send + 'static> AtLeast<ConcernValue<P>> {
             }
             let left = until.saturating_duration_since(Instant::now());
             match position {
-                // A failure shows itself in the next read.
+                // A failure shows in the next read.
                 Some(position) => drop(timeout_at(until, self.backend.wait(position, left)).await),
                 None => {
                     sleep(delay.min(left)).await;

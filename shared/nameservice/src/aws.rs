@@ -1,4 +1,4 @@
-//! How AWS is reached: as its own command line finds region and credentials.
+//! Configuration of AWS clients: region and credentials are found as the AWS CLI finds them.
 
 use aws_config::SdkConfig;
 use aws_smithy_http_client::{
@@ -7,8 +7,8 @@ use aws_smithy_http_client::{
 };
 use nameservice_model::BoxError;
 
-/// Returns the region (the given one, or that of the environment or the profile) and the chain of credentials. Only a
-/// region that nothing names is asked of the machine.
+/// Returns the region (the given one, or that of the environment or the profile) and the chain of credentials. The
+/// instance metadata is only asked for a region that is not configured anywhere.
 pub(crate) async fn config(region: Option<&str>) -> Result<SdkConfig, BoxError> {
     let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
     let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);

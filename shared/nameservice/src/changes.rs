@@ -26,7 +26,7 @@ pub struct Changes {
 pub enum ChangeEvent {
     /// A change.
     Change(Box<Change>),
-    /// What follows the position is no longer in the feed: read a snapshot. The next event is from this position on.
+    /// The changes after the position are no longer in the feed: read a snapshot. The following events begin at `oldest`.
     Gone {
         /// The oldest position that can still be read.
         oldest: u64,
@@ -46,13 +46,13 @@ impl Changes {
         }
     }
 
-    /// Begins after this position; by default, with what changes from now on.
+    /// Begins after this position; by default, with changes from now on.
     pub fn after(mut self, position: u64) -> Self {
         self.after = Some(position);
         self
     }
 
-    /// Only changes of addresses that match this pattern, or another one that is given.
+    /// Only changes of addresses that match this pattern. If called several times, one of the patterns must match.
     pub fn address(mut self, pattern: impl Into<String>) -> Self {
         self.addresses.push(pattern.into());
         self
@@ -76,13 +76,13 @@ impl Changes {
         self
     }
 
-    /// Only changes of this part of a record, or another one that is given.
+    /// Only changes of this part of a record. If called several times, changes of any of the parts.
     pub fn part(mut self, part: ChangedPart) -> Self {
         self.parts.push(part);
         self
     }
 
-    /// Follows the feed, without an end: over server-sent events where the backend is a service, else by waiting on the
+    /// Follows the feed, without an end: over server-sent events if the backend is a service, otherwise by waiting on the
     /// feed.
     pub fn follow(self) -> Result<Following> {
         let Self { names, after, addresses, prefix, kind, source_type, parts } = self;
@@ -150,8 +150,8 @@ impl Following {
         }
     }
 
-    /// Returns the position up to which everything was returned, to begin after it later; `None` before the first event
-    /// of a reader that began now.
+    /// Returns the position up to which everything was returned, to continue after it later; `None` before the first event
+    /// of a reader without a given position.
     pub fn position(&self) -> Option<u64> {
         match &self.0 {
             #[cfg(feature = "client")]

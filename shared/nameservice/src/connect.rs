@@ -19,7 +19,7 @@ impl Options {
 
 /// Opens the nameservice at a URL; [`Place`] lists the schemes.
 ///
-/// A service and a table are not asked anything yet: the first operation shows whether they are there.
+/// No request is sent to a service or a table yet: the first operation shows whether they exist.
 pub async fn connect(url: &str) -> Result<Nameservice> {
     connect_with(&url.parse()?, Options::default()).await
 }
@@ -51,7 +51,7 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
             let directory = directory.clone();
             let open =
                 move || nameservice_embedded::Embedded::open(directory, nameservice_embedded::Options::default());
-            // It reads files.
+            // Blocking: opening reads files.
             let opened = tokio::task::spawn_blocking(open).await.map_err(cannot_open(place))?;
             Ok(Nameservice::over(opened.map_err(cannot_open(place))?))
         }
@@ -74,14 +74,14 @@ pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
 pub async fn legacy_table(place: &Place, prefix: Option<String>) -> Result<nameservice_sync::LegacyTable> {
     let Place::Legacy { table, region, endpoint, .. } = place else {
-        return Err(cannot_open(place)("it is no table of an older layout"));
+        return Err(cannot_open(place)("it is not a table of an older layout"));
     };
     let client = crate::dynamodb::client(region.as_deref(), endpoint.as_deref()).await.map_err(cannot_open(place))?;
     Ok(nameservice_sync::LegacyTable::new(client, table, prefix))
 }
 
-/// Returns the keys of virtual graphs (`vg:NAME:BRANCH`) among the rows of a table of today's layout, which lists and
-/// snapshots leave out; none of any other place. What is copied from a table takes them as graph sources.
+/// Returns the keys of virtual graphs (`vg:NAME:BRANCH`) among the rows of a table of the current layout, which lists
+/// and snapshots leave out; none for other places. A copy from a table writes them as graph sources.
 pub async fn virtual_graphs(place: &Place) -> Result<Vec<nameservice_model::Address>> {
     match place {
         #[cfg(feature = "dynamodb")]

@@ -39,7 +39,7 @@ impl CreateLedger {
         self
     }
 
-    /// Makes it this call: repeating the call does not apply it twice.
+    /// Sets the call: repeating it with the same call does not apply it twice.
     pub fn call(mut self, call: Call) -> Self {
         self.call = call;
         self
@@ -94,7 +94,7 @@ impl PublishGraphSource {
         self
     }
 
-    /// Makes it this call: repeating the call does not apply it twice.
+    /// Sets the call: repeating it with the same call does not apply it twice.
     pub fn call(mut self, call: Call) -> Self {
         self.call = call;
         self

@@ -59,7 +59,7 @@ impl DynamoDb {
     }
 }
 
-/// Hands every method of a trait on.
+/// Delegates every method of a trait.
 macro_rules! delegate {
     ($part:ident: $($trait:ident { $(fn $method:ident($($name:ident: $type:ty),* $(,)?) -> $result:ty;)* })*) => {$(
         #[async_trait]

@@ -21,13 +21,13 @@ pub enum Error {
     /// Nothing was written, for this reason.
     #[error("nothing was written: {0}")]
     Rejected(#[from] Rejection),
-    /// The text is no address.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
-    /// The text is no content id.
+    /// The text is not a content id.
     #[error(transparent)]
     ContentId(#[from] InvalidContentId),
-    /// The text is no pattern of addresses.
+    /// The text is not a pattern of addresses.
     #[error(transparent)]
     Glob(#[from] InvalidGlob),
     /// The value cannot be stored.
@@ -37,17 +37,17 @@ pub enum Error {
     #[error(transparent)]
     Limit(#[from] InvalidLimit),
     /// The text cannot be searched for.
-    #[error("what to search for {0}")]
+    #[error("the search text {0}")]
     Search(#[from] InvalidSearch),
     /// The URL names no backend.
     #[error(transparent)]
     Place(#[from] InvalidPlace),
-    /// What was read is older than was asked for.
+    /// The value is older than was asked for.
     #[error("the watermark is {actual}, below {wanted}", actual = actual.map_or_else(|| "missing".to_owned(), |v| v.to_string()))]
     NotYet {
         /// The watermark that was asked for.
         wanted: i64,
-        /// The watermark that is there; `None` where there is no record.
+        /// The current watermark; `None` if there is no record.
         actual: Option<i64>,
     },
     /// The backend cannot be opened.
@@ -110,13 +110,13 @@ pub enum Rejection {
     /// Operations of a transaction were rejected.
     #[error("operations of the transaction were rejected")]
     TransactionRejected,
-    /// An outcome that this version has no word for.
+    /// An outcome that this version does not know.
     #[error("{0}")]
     Other(&'static str),
 }
 
-/// The outcomes of writes, as errors for callers that cannot continue with them. Of an outcome that is a success the caller
-/// should have taken the value.
+/// Converts the outcomes of writes to errors, for callers that cannot continue with them. From a successful outcome the caller
+/// should have taken the value instead.
 macro_rules! rejections {
     ($($outcome:ty: { $($pattern:pat => $rejection:ident),* $(,)? })*) => {$(
         impl From<$outcome> for Error {
@@ -191,7 +191,7 @@ rejections! {
     Committed: { Committed::Rejected(_) => TransactionRejected }
 }
 
-/// Returns how a backend's own error becomes one that names the place.
+/// Returns a function that converts a backend's own error to one that names the place.
 pub(crate) fn cannot_open<E: Into<BoxError>>(place: &Place) -> impl Fn(E) -> Error {
     let place = place.to_string();
     move |source| Error::Connect { place: place.clone(), source: source.into() }

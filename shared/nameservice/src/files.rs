@@ -2,12 +2,12 @@ use nameservice_files::{Bucket, BucketOptions, Files, FlureePlace, Options, flur
 
 use crate::{Cloud, Place, Result, error::cannot_open};
 
-/// Opens the files at a place: those of a directory (which is created, where that is wanted) or of a bucket.
+/// Opens the files at a place: in a bucket, or in a directory, which is created if `create` is set.
 pub async fn files(place: &Place, create: bool, options: Options) -> Result<Files> {
     match place {
         Place::Directory { path, timeout } => {
             let (path, options) = (path.clone(), options.with_timeout(*timeout));
-            // It looks at the directory.
+            // Blocking: opening accesses the file system.
             let open = move || Files::directory(path, create, options);
             let opened = tokio::task::spawn_blocking(open).await.map_err(cannot_open(place))?;
             opened.map_err(cannot_open(place))
@@ -26,8 +26,8 @@ pub async fn files(place: &Place, create: bool, options: Options) -> Result<File
 }
 
 impl Place {
-    /// Returns the place that a Fluree server with this connection file (JSON-LD) uses. Values that it takes from the
-    /// environment are asked of `variable`.
+    /// Returns the place that a Fluree server with this connection file (JSON-LD) uses. `variable` looks up the values that
+    /// the file takes from the environment.
     ///
     /// ```
     /// let config = r#"{"@graph": [

@@ -52,7 +52,7 @@ enum Expectation<T> {
 }
 
 impl HeadHandle {
-    /// Returns the head; `None` where there is no record, or a graph source.
+    /// Returns the head; `None` if there is no record, or it is a graph source.
     pub async fn get(&self) -> Result<Option<Head>> {
         Ok(self.backend.head(&self.address).await?)
     }
@@ -107,7 +107,7 @@ impl PushHead {
         self
     }
 
-    /// Makes it this call: repeating the call does not apply it twice.
+    /// Sets the call: repeating it with the same call does not apply it twice.
     pub fn call(mut self, call: Call) -> Self {
         self.call = call;
         self
@@ -190,7 +190,7 @@ impl PushIndex {
         self
     }
 
-    /// Makes it this call: repeating the call does not apply it twice.
+    /// Sets the call: repeating it with the same call does not apply it twice.
     pub fn call(mut self, call: Call) -> Self {
         self.call = call;
         self
@@ -228,7 +228,7 @@ impl StatusHandle {
         Ok(self.backend.status(&self.address).await?)
     }
 
-    /// Replaces the current status by this state and metadata. A status that changes meanwhile is a conflict.
+    /// Replaces the current status by this state and metadata. If the status changes meanwhile, that is a conflict.
     pub async fn set(&self, state: impl Into<String>, meta: Object) -> Result<PushOutcome<StatusPayload>> {
         let new = NewStatus::new(StatusPayload { state: state.into(), meta })?;
         let current = self.get().await?.ok_or(Rejection::Unknown)?;
@@ -248,7 +248,7 @@ impl ConfigHandle {
         Ok(self.backend.config(&self.address).await?)
     }
 
-    /// Replaces the current configuration. One that changes meanwhile is a conflict.
+    /// Replaces the current configuration. If it changes meanwhile, that is a conflict.
     pub async fn set(&self, config: Object) -> Result<PushOutcome<Value>> {
         let new = NewConfig::new(config)?;
         let current = self.get().await?.ok_or(Rejection::Unknown)?;

@@ -13,18 +13,18 @@ use tokio::{
 
 use crate::{Error, Result};
 
-/// The longest delay after a refresh that was not answered.
+/// The longest delay after a failed refresh.
 const REFRESH_AGAIN: Duration = Duration::from_secs(1);
 
-/// A lease that this process holds. Dropped, it is neither refreshed nor released: it expires.
+/// A lease that this process holds. If dropped, the lease is neither refreshed nor released: it expires.
 #[derive(Debug)]
 pub struct LeaseKeeper<P: ?Sized = dyn Backend> {
     address: Address,
     request: LeaseRequest,
     lease: Lease,
     token: i64,
-    /// By this process's clock, which runs on while the process is stopped, counted from before the request was sent:
-    /// it never runs later than the service's.
+    /// The expiry by this process's clock, which continues while the process is stopped. It is counted from before the
+    /// request was sent, so it is never later than the service's.
     expires: Instant,
     due: Instant,
     check: Arc<Notify>,
@@ -37,7 +37,7 @@ pub struct LeaseKeeper<P: ?Sized = dyn Backend> {
 pub enum Acquired<P: ?Sized = dyn Backend> {
     /// The lease is held.
     Held(LeaseKeeper<P>),
-    /// It is not: the outcome says why.
+    /// The lease is not held: the outcome says why.
     NotHeld(Leased),
 }
 
@@ -45,7 +45,7 @@ pub enum Acquired<P: ?Sized = dyn Backend> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LeaseLost {
-    /// The service says so; the current lease, if there is one.
+    /// The service reports that it is no longer held, with the current lease, if there is one.
     Taken(Option<Lease>),
     /// The record is gone or retracted.
     RecordGone,
@@ -79,7 +79,7 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
         Ok(Acquired::Held(Self::held(publisher, address, request, held, asked)))
     }
 
-    /// Keeps a lease that was granted to a request which was sent at this time.
+    /// Keeps a lease that was granted to a request that was sent at this time.
     pub fn held(publisher: Arc<P>, address: Address, request: LeaseRequest, held: Held, asked: Instant) -> Self {
         let ttl = ttl(&request);
         Self {
@@ -104,14 +104,14 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
         &self.lease
     }
 
-    /// Returns what makes [`LeaseKeeper::keep`] ask at once whether the lease is still held, such as for those who have
-    /// seen another in the change feed.
+    /// Returns a handle that makes [`LeaseKeeper::keep`] check at once whether the lease is still held, for example when
+    /// the change feed shows another holder.
     pub fn check(&self) -> Arc<Notify> {
         self.check.clone()
     }
 
-    /// Keeps the lease: refreshes it at a third of its time, and returns only once it is lost. A refresh that fails is
-    /// given to `failed` and repeated until the lease expires. Dropped between two polls, nothing is lost: call it again.
+    /// Keeps the lease: refreshes it after a third of its duration, and returns only once it is lost. Errors of a refresh
+    /// are passed to `failed`, and the refresh is repeated until the lease expires. Cancel safe: it can be called again.
     pub async fn keep(&mut self, mut failed: impl FnMut(BackendError)) -> LeaseLost {
         let ttl = ttl(&self.request);
         loop {
@@ -126,7 +126,7 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
             };
             let (asked, answer) = tokio::select! {
                 biased;
-                // First: a process that was stopped may find both times past.
+                // Checked first: after a suspension both times may have passed.
                 () = sleep_until(self.expires) => return LeaseLost::Expired,
                 answered = refresh => answered,
             };
@@ -148,7 +148,7 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
         }
     }
 
-    /// Releases the lease. The state becomes `ready` where it is still the lease's.
+    /// Releases the lease. If the state is still that of the lease, it becomes `ready`.
     pub async fn release(self) -> Result<Released, BackendError> {
         self.publisher.release_lease(&Call::fresh(), &self.address, &self.claim()).await
     }
@@ -166,13 +166,13 @@ pub enum Ran<T> {
     Done(T),
     /// The lease was not acquired: this is why.
     NotHeld(Leased),
-    /// The lease was lost meanwhile, and the future was dropped.
+    /// The lease was lost, and the future was dropped.
     Lost(LeaseLost),
 }
 
-/// Runs a future under a lease: acquires it, hands the claim to the future, keeps the lease, drops the future when the
-/// lease is lost, and releases the lease at the end. Every push of the future should carry the claim: it alone keeps one
-/// that was suspended from publishing after its time.
+/// Runs a future under a lease: acquires it, passes the claim to the future, keeps the lease, drops the future when the
+/// lease is lost, and releases the lease at the end. Every push of the future should carry the claim: only the claim
+/// prevents a process that was suspended from publishing after its lease has expired.
 pub async fn hold_lease<P, T, F>(
     publisher: Arc<P>,
     address: &Address,
@@ -190,18 +190,18 @@ where
     let claim = keeper.claim();
     let ended = tokio::select! {
         biased;
-        // Polled on while a refresh waits for its answer.
+        // Polled while a refresh waits for its answer, too.
         output = run(claim) => Ran::Done(output),
         lost = keeper.keep(|error| tracing::debug!(%address, %error, "a lease was not refreshed")) => Ran::Lost(lost),
     };
-    // What was done is done, and what was lost is lost, whatever comes of this: the lease expires.
+    // A failure does not change the result: the lease expires.
     if let Err(error) = keeper.release().await {
         tracing::warn!(%address, %error, "a lease was not released");
     }
     Ok(ended)
 }
 
-/// A lease to be taken.
+/// A lease to be acquired.
 #[must_use]
 pub struct LeaseHandle {
     backend: Arc<dyn Backend>,
@@ -214,7 +214,7 @@ impl LeaseHandle {
         Ok(Self { backend, address, request: LeaseRequest::new(name, holder)? })
     }
 
-    /// Sets how long it lasts without a refresh, in whole seconds.
+    /// Sets how long the lease lasts without a refresh, in whole seconds.
     pub fn ttl(mut self, ttl: Duration) -> Result<Self> {
         let seconds = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         self.request = self.request.with_ttl_seconds(seconds)?;

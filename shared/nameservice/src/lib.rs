@@ -28,7 +28,7 @@
 //! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
 //! [`PushOutcome`]. Where the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
 //!
-//! Everything else is done by the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
+//! Everything else is in the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 
 #[cfg(feature = "files")]
 mod archive;

@@ -10,11 +10,11 @@ use crate::{
     Search, StatusHandle,
 };
 
-/// A nameservice: a backend, and what is convenient over it. Cheap to clone.
+/// A nameservice: a backend with convenience methods. Cheap to clone.
 #[derive(Clone)]
 pub struct Nameservice {
     backend: Arc<dyn Backend>,
-    /// Where changes are read, if not in the backend alone.
+    /// The feed from which changes are read, if not the backend's own.
     pub(crate) feed: Option<Arc<dyn ChangeFeed>>,
     #[cfg(feature = "client")]
     client: Option<nameservice_client::Client>,
@@ -44,7 +44,7 @@ impl Nameservice {
         }
     }
 
-    /// Returns the backend: every operation, by the narrow traits.
+    /// Returns the backend, which has every operation, in narrow traits.
     ///
     /// ```
     /// use nameservice::{Address, Call, Retracted};
@@ -61,12 +61,12 @@ impl Nameservice {
         &self.backend
     }
 
-    /// Returns the change feed: that of the backend, with the archive behind it where there is one.
+    /// Returns the change feed: that of the backend, continued by the archive if there is one.
     pub fn feed(&self) -> Arc<dyn ChangeFeed> {
         self.feed.clone().unwrap_or_else(|| self.backend.clone())
     }
 
-    /// Returns the client, where nothing else is between it and the changes of its service.
+    /// Returns the client if changes are read from its service directly, without an archive.
     #[cfg(feature = "client")]
     pub(crate) fn client(&self) -> Option<&nameservice_client::Client> {
         self.client.as_ref().filter(|_| self.feed.is_none())
@@ -104,7 +104,7 @@ impl Nameservice {
         }
     }
 
-    /// Protects a record from retraction, purge and reset, or takes the protection away.
+    /// Protects a record from retraction, purge and reset, or removes the protection.
     pub async fn protect(&self, address: impl IntoAddress, protected: bool) -> Result<()> {
         use nameservice_model::Protection;
         match self.backend.protect(&Call::fresh(), &address.into_address()?, protected).await? {
@@ -151,7 +151,8 @@ impl Nameservice {
         }
     }
 
-    /// Begins to search for records that contain all words of a text, where the backend can ([`Capability::Search`](crate::Capability::Search)).
+    /// Begins to search for records that contain all words of a text, if the backend can
+    /// ([`Capability::Search`](crate::Capability::Search)).
     pub fn search(&self, words: &str) -> Search {
         Search::new(self.backend.clone(), words)
     }
@@ -172,7 +173,7 @@ impl Nameservice {
     }
 }
 
-/// What names a record: an [`Address`], or a text such as `mydb` or `mydb:dev`.
+/// Something that names a record: an [`Address`], or a text such as `mydb` or `mydb:dev`.
 pub trait IntoAddress {
     /// Returns the address.
     fn into_address(self) -> Result<Address, InvalidAddress>;
@@ -208,7 +209,7 @@ impl IntoAddress for String {
     }
 }
 
-/// Returns a new head of whatever names a commit.
+/// Returns a new head from anything that names a commit.
 pub(crate) fn new_head<I>(id: I, t: i64) -> Result<NewHead>
 where
     I: TryInto<ContentId>,

@@ -2,7 +2,7 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// A backend, as one URL names it.
+/// A backend, named by one URL.
 ///
 /// ```
 /// use nameservice::Place;
@@ -24,7 +24,7 @@ pub enum Place {
         table: String,
         /// The region; by default, that of the environment or the profile.
         region: Option<String>,
-        /// The URL of a DynamoDB elsewhere than in AWS.
+        /// The URL of a DynamoDB outside AWS.
         endpoint: Option<String>,
         /// How long after the first attempt of an operation another may begin: 5 seconds by default.
         timeout: Duration,
@@ -38,15 +38,15 @@ pub enum Place {
     },
     /// `s3://BUCKET/PREFIX?region=…&endpoint=…&timeout_ms=…`, `gs://…`, `az://…`: the same files in a bucket.
     Bucket {
-        /// Whose bucket it is.
+        /// The provider of the bucket.
         cloud: Cloud,
         /// Its name.
         bucket: String,
-        /// What all keys begin with; empty for nothing.
+        /// The prefix of all keys; may be empty.
         prefix: String,
         /// The region of S3; by default, that of the environment.
         region: Option<String>,
-        /// The URL of a store elsewhere than in the cloud.
+        /// The URL of a store outside the cloud.
         endpoint: Option<String>,
         /// How long an operation may take: 5 seconds by default.
         timeout: Duration,
@@ -57,13 +57,13 @@ pub enum Place {
     Memory,
     /// `v1:TABLE?region=…&endpoint=…`, `item:TABLE?…`: a table of one of the older layouts, to copy from.
     Legacy {
-        /// `v1` or `item`. Which layout a row has is read from the row.
+        /// `v1` or `item`. The layout of each row is detected from the row itself.
         layout: &'static str,
         /// The name of the table.
         table: String,
         /// The region; by default, that of the environment or the profile.
         region: Option<String>,
-        /// The URL of a DynamoDB elsewhere than in AWS.
+        /// The URL of a DynamoDB outside AWS.
         endpoint: Option<String>,
     },
     /// `dump:FILE`: records as JSON Lines, to copy from and to; `dump:-` is standard input or output.
@@ -74,7 +74,7 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cloud {
-    /// S3, or anything that speaks like it: `s3://`.
+    /// S3, or a compatible store: `s3://`.
     S3,
     /// Google Cloud Storage: `gs://`.
     Gcs,
@@ -92,7 +92,7 @@ impl Cloud {
     }
 }
 
-/// The error of a text that names no backend.
+/// The error for a text that names no backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{url}` does not name a nameservice: {reason}")]
 pub struct InvalidPlace {
@@ -136,7 +136,7 @@ impl FromStr for Place {
 }
 
 fn legacy(layout: &'static str, rest: &str) -> Result<Place, String> {
-    // A table as any other; the time limit is that of a copy.
+    // Like any other table, but with the time limit of a copy.
     let named = rest.trim_start_matches('/');
     match dynamodb(&format!("//{named}"))? {
         Place::DynamoDb { table, region, endpoint, .. } => Ok(Place::Legacy { layout, table, region, endpoint }),
@@ -160,7 +160,7 @@ fn directory(rest: &str) -> Result<Place, String> {
     let rest = rest.strip_prefix("//").filter(|path| path.starts_with('/'));
     let rest = rest.ok_or("it has the form file:///DIR, with the absolute path of a directory")?;
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = percent_decode_str(path).decode_utf8().map_err(|_| "its path is no text")?;
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| "its path is not text in UTF-8")?;
     let Options { timeout, .. } = options(query, &["timeout_ms"])?;
     Ok(Place::Directory { path: path.into_owned().into(), timeout })
 }
@@ -179,11 +179,12 @@ fn bucket(cloud: Cloud, rest: &str) -> Result<Place, String> {
         Cloud::Gcs | Cloud::Azure => &["endpoint", "timeout_ms"],
     };
     let Options { region, endpoint, timeout } = options(query, known)?;
-    let prefix = percent_decode_str(prefix.trim_matches('/')).decode_utf8().map_err(|_| "its prefix is no text")?;
+    let prefix =
+        percent_decode_str(prefix.trim_matches('/')).decode_utf8().map_err(|_| "its prefix is not text in UTF-8")?;
     Ok(Place::Bucket { cloud, bucket: bucket.to_owned(), prefix: prefix.into_owned(), region, endpoint, timeout })
 }
 
-/// What follows the `?` of a URL.
+/// The options after the `?` of a URL.
 struct Options {
     region: Option<String>,
     endpoint: Option<String>,
@@ -240,7 +241,7 @@ impl fmt::Display for Options {
     }
 }
 
-/// What would end the path of a URL, or is no part of one.
+/// Characters that would end the path of a URL, or cannot be in one.
 const NOT_IN_PATHS: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#').add(b' ');
 
 impl fmt::Display for Place {

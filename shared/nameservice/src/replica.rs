@@ -1,4 +1,4 @@
-//! A replica in this process: reads without a request, and writes at the upstream.
+//! A replica in this process: reads are local, and writes go to the upstream.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,9 +7,9 @@ use nameservice_sync::{ReplicaBackend, ReplicaState};
 
 use crate::{Error, Nameservice, Result};
 
-/// Begins to be a replica of the service at this URL.
+/// Begins to build a replica of the service at this URL.
 ///
-/// What is read comes from memory; what is written goes to the service, and is read here as soon as it is answered. The
+/// Reads are answered from memory. Writes go to the service, and can be read here as soon as they are answered. The
 /// replica follows the service's changes until it is dropped.
 ///
 /// ```no_run
@@ -24,7 +24,7 @@ pub fn replica(url: impl Into<String>) -> StartReplica {
     StartReplica { url: url.into(), token: None, directory: None, retention: None, deadline: None }
 }
 
-/// A replica that is to be started.
+/// A replica that is not started yet.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started before `start`"]
 pub struct StartReplica {
@@ -42,8 +42,8 @@ impl StartReplica {
         self
     }
 
-    /// Keeps the replica in this directory, so that it starts from there, also while the service is away. Without one it is
-    /// kept in memory.
+    /// Keeps the replica in this directory, from which it can start even while the service is unreachable. Without a
+    /// directory it is kept in memory.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
@@ -55,7 +55,7 @@ impl StartReplica {
         self
     }
 
-    /// Sets how long after the first attempt a request to the service, such as a write, may be repeated: 20 seconds by default.
+    /// Sets how long after its first attempt a request to the service, such as a write, may be repeated: 20 seconds by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
@@ -86,7 +86,7 @@ impl StartReplica {
     }
 }
 
-/// A replica that runs. It stops following when its last clone, and that of its nameservice, is dropped.
+/// A running replica. It stops following when its last clone, and the last clone of its nameservice, are dropped.
 #[derive(Clone, Debug)]
 pub struct Replica {
     replica: nameservice_sync::Replica,
@@ -99,28 +99,28 @@ impl Replica {
         &self.names
     }
 
-    /// Waits until there are records to read: those of the directory, or of the first snapshot.
+    /// Waits until there are records to read: from the directory, or from the first snapshot.
     pub async fn ready(&self) {
         self.replica.ready().await;
     }
 
-    /// Returns the position of the service's feed that the replica has come to.
+    /// Returns the position of the service's feed that the replica has reached.
     pub fn position(&self) -> u64 {
         self.replica.names().view().position()
     }
 
-    /// Returns how long ago the service last gave a sign: what is read is at most so old, but for what is on its way.
-    /// `None` where it has given none since the start.
+    /// Returns how long ago anything was last received from the service. Reads are at most this old, apart from changes in
+    /// transit. `None` if nothing was received since the start.
     pub fn age(&self) -> Option<Duration> {
         self.replica.age()
     }
 
-    /// Returns how the replica stands to the service.
+    /// Returns the state of the replica in relation to the service.
     pub fn state(&self) -> ReplicaState {
         self.replica.state()
     }
 
-    /// Waits until the replica has come to a position, or for the given time; returns whether it has.
+    /// Waits until the replica has reached a position, or for the given time; returns whether it has.
     pub async fn reached(&self, position: u64, at_most: Duration) -> bool {
         self.replica.reached(position, at_most).await
     }

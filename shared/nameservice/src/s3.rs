@@ -15,11 +15,11 @@ use nameservice_files::{
 use nameservice_model::BoxError;
 use tokio::sync::Mutex;
 
-/// The region of a store elsewhere than in the cloud, which has none of its own.
+/// The region for a store outside the cloud, which has none of its own.
 const NO_REGION: &str = "us-east-1";
-/// Credentials that do not say when they expire are asked for again after this.
+/// Credentials without an expiry are renewed after this time.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Others so long before they expire.
+/// Other credentials are renewed this long before they expire.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// Adds region and credentials to the options of a bucket of S3. Credentials are asked for with the first request.
@@ -37,11 +37,11 @@ pub(crate) async fn with_chain(options: BucketOptions) -> Result<BucketOptions, 
     })
 }
 
-/// The chain, with what it has last returned.
+/// The chain, with the credentials that it last returned.
 #[derive(Debug)]
 struct Chain {
     provider: SharedCredentialsProvider,
-    /// Held while the chain is asked: others wait for the same answer.
+    /// The lock is held while the chain is asked, so that others wait for the same answer.
     kept: Mutex<Option<Kept>>,
 }
 
@@ -49,7 +49,7 @@ struct Chain {
 struct Kept {
     credential: Arc<AwsCredential>,
     renewed_at: SystemTime,
-    /// When it can no longer be used; `None` where nobody says.
+    /// When it expires; `None` if that is unknown.
     expires_at: Option<SystemTime>,
 }
 
@@ -73,7 +73,7 @@ impl Chain {
                 *kept = Some(Kept { credential: credential.clone(), renewed_at: now, expires_at: found.expiry() });
                 Ok(credential)
             }
-            // What there is can still be used, if not for long.
+            // The current credentials can still be used, if not for long.
             Err(error) => match kept.as_ref().filter(|kept| kept.expires_at.is_none_or(|at| now < at)) {
                 Some(kept) => {
                     tracing::warn!(error = nameservice_model::chain(&error), "AWS credentials cannot be renewed");
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives numbered credentials, which expire some time after the epoch, and none after the last.
+    /// Gives numbered credentials with these expiries after the epoch, and fails after the last.
     #[derive(Debug)]
     struct Numbered {
         asked: AtomicU64,

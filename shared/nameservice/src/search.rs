@@ -4,7 +4,7 @@ use nameservice_model::{Backend, Cursor, Hit, InvalidSearch, Limit, Page, Record
 
 use crate::{Error, Result, handles::Future};
 
-/// A search: awaited, it returns a page of hits, the best first.
+/// A search: awaited, it returns a page of hits, best first.
 ///
 /// ```
 /// # async fn example() -> Result<(), nameservice::Error> {
@@ -51,7 +51,7 @@ impl Search {
         self.with(|query| query.state = Some(state.into()))
     }
 
-    /// Returns at most so many hits; by default 100.
+    /// Returns at most this many hits; by default 100.
     pub fn limit(self, limit: Limit) -> Self {
         self.with(|query| query.limit = limit)
     }

@@ -1,4 +1,4 @@
-//! The HTTP of object stores, by the client that the rest of the workspace uses: HTTP/1.1, TLS by rustls with ring.
+//! HTTP for object stores, over the client that the rest of the workspace uses: HTTP/1.1, TLS by rustls with ring.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use object_store::{
     },
 };
 
-/// How long one request may take where nothing else is said.
+/// How long one request may take by default.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the clients of object stores.
@@ -25,7 +25,7 @@ struct Service(reqwest::Client);
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> Result<HttpClient> {
-        // An error says that a provider is installed already.
+        // An error means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let timeout = self.timeout.unwrap_or(TIMEOUT);
         let client = reqwest::Client::builder()
@@ -44,7 +44,7 @@ impl HttpService for Service {
         let (parts, body) = request.into_parts();
         let url = reqwest::Url::parse(&parts.uri.to_string())
             .map_err(|error| HttpError::new(HttpErrorKind::Request, error))?;
-        // Small, and in as many pieces as the caller has made: `is_empty` does not count them rightly.
+        // Bodies are small. They are collected first, since `is_empty` is not reliable for one of several pieces.
         let body = body.collect().await?.to_bytes();
         let mut sent = self.0.request(parts.method, url).headers(parts.headers);
         if !body.is_empty() {

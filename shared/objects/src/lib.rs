@@ -16,7 +16,7 @@ pub use object_store;
 
 use crate::http::Connector;
 
-/// How long a request is repeated at most.
+/// The maximum time for which a request is repeated.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a bucket is.
@@ -25,11 +25,11 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct BucketOptions {
     /// The region of S3; by default, that of the environment.
     pub region: Option<String>,
-    /// The URL of a store elsewhere than in the cloud.
+    /// The URL of a store outside the cloud.
     pub endpoint: Option<String>,
     /// How long one request may take.
     pub timeout: Option<Duration>,
-    /// Where credentials of S3 come from; by default variables, a web identity, the container, or the instance.
+    /// The source of credentials for S3; by default variables, a web identity, the container, or the instance.
     pub credentials: Option<AwsCredentialProvider>,
 }
 
@@ -41,7 +41,7 @@ impl BucketOptions {
         self
     }
 
-    /// Sets the URL of a store elsewhere than in the cloud.
+    /// Sets the URL of a store outside the cloud.
     #[must_use]
     pub fn endpoint(mut self, endpoint: Option<String>) -> Self {
         self.endpoint = endpoint;
@@ -55,7 +55,7 @@ impl BucketOptions {
         self
     }
 
-    /// Sets where credentials of S3 come from.
+    /// Sets the source of credentials for S3.
     #[must_use]
     pub fn credentials(mut self, credentials: Option<AwsCredentialProvider>) -> Self {
         self.credentials = credentials;
@@ -77,7 +77,7 @@ impl BucketError {
     }
 }
 
-/// Returns a bucket of S3, in which a write may name the ETag that it replaces. A request is repeated at most `retries` times.
+/// Returns a bucket of S3 in which a write may be conditional on an ETag. A request is repeated at most `retries` times.
 pub fn s3(bucket: &str, options: &BucketOptions, retries: usize) -> Result<Arc<dyn ObjectStore>, BucketError> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
@@ -125,8 +125,8 @@ pub fn azure(container: &str, options: &BucketOptions, retries: usize) -> Result
     Ok(Arc::new(builder.build().map_err(BucketError::of(container))?))
 }
 
-/// Returns a directory, which is created where it is missing and that is wanted. What is written there is durable once the write is answered. A
-/// write cannot name the state that it replaces, but that there is none.
+/// Returns a directory, which is created if it is missing and `create` is set. A write is durable once it has returned. It cannot
+/// be conditional on the state that it replaces, except that there is none.
 #[cfg(feature = "directory")]
 pub fn directory(path: &std::path::Path, create: bool) -> Result<Arc<dyn ObjectStore>, BucketError> {
     let cannot = |source: BoxError| BucketError { bucket: path.display().to_string(), source };

@@ -33,7 +33,7 @@ impl fmt::Debug for OpenSearch {
     }
 }
 
-/// Why a request was not applied, or what it came to is not known.
+/// Why a request was not applied, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -46,7 +46,7 @@ pub enum RequestError {
     /// No answer came.
     #[error("OpenSearch did not answer")]
     NoAnswer(#[source] BoxError),
-    /// It has answered something else than was asked for.
+    /// It answered with an error.
     #[error("OpenSearch answered {status}: {reason}")]
     Answered {
         /// The status.
@@ -57,7 +57,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Converts to the error of an operation. What the index rejects it rejects again.
+    /// Converts it to the error of an operation. A request that the index rejects would be rejected again.
     pub fn into_model(self, operation: &'static str) -> Error {
         match &self {
             Self::Invalid(_) | Self::Unsigned(_) => Error::Store { operation, source: self.into() },
@@ -69,7 +69,7 @@ impl RequestError {
     }
 }
 
-/// What is done to one document, under a position of the feed as its version.
+/// An action on one document, with a position of the feed as its version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes it.
@@ -83,23 +83,23 @@ pub enum Action {
     },
 }
 
-/// What came of one action.
+/// The outcome of one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The index holds it, or something newer.
     Done,
-    /// It was not applied, and may be if it is repeated.
+    /// It was not applied, but may succeed if it is repeated.
     Later(String),
-    /// It is rejected, however often it is repeated.
+    /// It is rejected, and would be if it were repeated.
     Rejected(String),
 }
 
 /// Whether an index was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It was.
+    /// It was created.
     Created,
-    /// There is one of this name.
+    /// An index of this name exists.
     Exists,
 }
 
@@ -118,7 +118,7 @@ struct BulkItem {
 }
 
 impl OpenSearch {
-    /// Returns the index of this name in the OpenSearch at a URL, whose user and password are sent where it has some.
+    /// Returns the index of this name in the OpenSearch at a URL. A user and password in the URL are sent.
     pub fn new(url: &str, index: &str, signer: Option<Signer>) -> Result<Self, RequestError> {
         let base = url.trim_end_matches('/').to_owned();
         let is_url = (base.starts_with("https://") || base.starts_with("http://")) && base.parse::<http::Uri>().is_ok();
@@ -129,7 +129,7 @@ impl OpenSearch {
         if index.is_empty() || index.starts_with(['-', '_', '.']) || !index.chars().all(is_name) {
             return Err(RequestError::Invalid(index.to_owned()));
         }
-        // An error says that a provider is installed already.
+        // An error means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .timeout(TIMEOUT)
@@ -176,7 +176,7 @@ impl OpenSearch {
         serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))
     }
 
-    /// Creates the index with its mapping, unless there is one of its name.
+    /// Creates the index with its mapping, unless it exists.
     pub async fn create(&self) -> Result<Created, RequestError> {
         match self.json(Method::PUT, "", &mapping()).await {
             Ok(_) => Ok(Created::Created),
@@ -187,13 +187,13 @@ impl OpenSearch {
         }
     }
 
-    /// Applies actions over older versions, each independently. Returns an outcome for each, in their order; an error means that no
-    /// outcome is known.
+    /// Applies actions over older versions, each independently. Returns an outcome for each, in order; an error means that no outcome
+    /// is known.
     pub async fn bulk(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
         self.bulk_over("external", actions).await
     }
 
-    /// The same over the same version, too: a rebuild.
+    /// Does the same, but also over equal versions, for a rebuild.
     pub(crate) async fn bulk_again(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
         self.bulk_over("external_gte", actions).await
     }
@@ -220,7 +220,7 @@ impl OpenSearch {
         }
         let answer: BulkAnswer =
             serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))?;
-        // Answers come in the order of the actions; one that does not is no answer to them.
+        // Items come in the order of the actions; if not, the answer is invalid.
         let items: Vec<(String, BulkItem)> = answer.items.into_iter().filter_map(|mut item| item.pop_first()).collect();
         let fits = items.len() == actions.len()
             && items.iter().zip(actions).all(|((_, item), action)| item.id == action.head().1);
@@ -307,11 +307,11 @@ impl Action {
         };
         match item.status {
             200..=299 => Applied::Done,
-            // Something as new or newer is there.
+            // The stored version is as new or newer.
             409 => Applied::Done,
-            // There was nothing to delete; the version is remembered all the same.
+            // There was nothing to delete, but the version is still remembered.
             404 if matches!(self, Self::Delete { .. }) => Applied::Done,
-            // The index is missing: somebody has to create it.
+            // A 404 means that the index is missing, and has to be created.
             404 | 408 | 429 | 500.. => Applied::Later(reason()),
             _ => Applied::Rejected(reason()),
         }

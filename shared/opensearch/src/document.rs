@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::REMEMBERED;
 
-/// Follows the text of an address in `starts`, so that its end can be searched for.
+/// Ends the text of an address in `starts`, so that a search can match its end.
 pub(crate) const END: char = '\u{2}';
-/// The most beginnings of segments, and of words, that are kept of one address.
+/// The maximum number of entries in `starts`, and in `words`, of one address.
 const MAX_STARTS: usize = 64;
 
-/// What can be found of a record, and what a hit shows of it. Secrets are not in it.
+/// The searchable text of a record, and what a hit shows of it, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// `name:branch`.
@@ -25,26 +25,26 @@ pub struct Document {
     pub state: String,
     /// Soft-deleted.
     pub retracted: bool,
-    /// The position of the feed that it includes at least: its version.
+    /// The version: a position of the feed that the document includes, or more.
     pub position: u64,
     /// The address, folded.
     pub text: String,
-    /// What names it wholly, folded: the address, and of a `main` branch the name.
+    /// The texts that name the record in full, folded: the address, and for a `main` branch also the name.
     pub whole: Vec<String>,
-    /// The folded address from the beginning of each segment on, ended.
+    /// The folded address from the beginning of each segment onwards, with `END` appended.
     pub starts: Vec<String>,
-    /// The folded address from the beginning of each word within a segment on.
+    /// The folded address from the beginning of each word within a segment onwards.
     pub words: Vec<String>,
     /// The type, folded.
     pub type_text: String,
     /// The state, folded.
     pub state_text: String,
-    /// What can be found of the configuration, folded.
+    /// The searchable text of the configuration, folded.
     pub config_text: String,
 }
 
 impl Document {
-    /// Returns the document of a record at a position of the feed that it includes.
+    /// Returns the document of a record that was read at this position of the feed or later.
     pub fn of(record: &Record, position: u64) -> Self {
         let text = fold(record.address.as_str());
         let mut whole = vec![text.clone()];
@@ -80,7 +80,7 @@ impl Document {
         }
     }
 
-    /// Returns the kind; `None` of a document that this crate has not written.
+    /// Returns the kind; `None` for a document that this crate has not written.
     pub(crate) fn kind(&self) -> Option<RecordKind> {
         self.kind.parse().ok()
     }

@@ -1,13 +1,13 @@
 //! The search of the nameservice in an OpenSearch index: its mapping, the document of a record, bulk writes under external
 //! versions, and the query that answers `GET /v1/search`.
 //!
-//! **The version of a document is a position of the feed.** It is written over older versions alone (`version_type: external`),
-//! so what is delivered again, late, or by several writers at once leaves the same documents.
+//! **The version of a document is a position of the feed.** A document is only written over older versions
+//! (`version_type: external`), so repeated, late and concurrent deliveries leave the same documents.
 //!
-//! **A document follows from its record, not from the change.** A writer reads the record and writes it under the position of
-//! a change that the read includes. A record that is gone is deleted under such a position. The index remembers deleted
-//! versions for [`REMEMBERED`], and a writer gives a read up long before that ([`MAX_READ_AGE`]): no late write brings a
-//! deleted document back.
+//! **A document depends on its record, not on the change.** A writer reads the record and writes it under the position of
+//! a change that the read includes. The document of a record that is gone is deleted under such a position. The index
+//! remembers deleted versions for [`REMEMBERED`], and a writer discards a read long before that ([`MAX_READ_AGE`]), so no
+//! late write brings a deleted document back.
 
 mod client;
 mod deployed;

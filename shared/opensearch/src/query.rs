@@ -1,6 +1,6 @@
-//! The query of a search, and what its answer means.
+//! The query of a search, and the conversion of its answer.
 //!
-//! A hit's score is the sum over its words of how well each fits, so that sorting by score is sorting by rank.
+//! A hit's score is the sum over the words of how well each matches, so that sorting by score is sorting by rank.
 
 use nameservice_model::{Address, Hit, Page, RecordKind, Result, SearchField, SearchQuery, Visible, Within, fold};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::document::{Document, END};
 
-/// What a word scores where it fits best. Where it fits worse by one rank, it scores one less.
+/// The score of a word that matches best. A match that is worse by one rank scores one less.
 const BEST: u16 = 7;
 
 /// Returns the body of a `_search` for at most `size` hits after a hit.
@@ -34,7 +34,7 @@ pub(crate) fn body(query: &SearchQuery, within: Option<&Within>, size: usize, af
     body
 }
 
-/// A word fits as well as its best place.
+/// Scores a word by its best match.
 fn of_word(word: &str) -> Value {
     let scores = |fit: u16, queries: Vec<Value>| {
         let query = json!({ "bool": { "should": queries, "minimum_should_match": 1 } });
@@ -55,16 +55,16 @@ fn of_word(word: &str) -> Value {
     ] } })
 }
 
-/// The addresses that the caller may see, as the query's own filter: nothing else is counted, ranked or paged over.
+/// Filters the query by the addresses that the caller may see, so that nothing else is counted, ranked or paged over.
 fn of_addresses(within: &Within) -> Value {
     let addresses: Vec<&str> = within.addresses.iter().map(Address::as_str).collect();
     let mut should = vec![json!({ "terms": { "address": addresses } })];
-    // A glob and a wildcard have the same two signs.
+    // Globs and wildcard queries have the same two metacharacters.
     should.extend(within.globs.iter().map(|glob| json!({ "wildcard": { "address": { "value": glob.as_str() } } })));
     json!({ "bool": { "should": should, "minimum_should_match": 1 } })
 }
 
-/// A word in which nothing is a sign of a wildcard.
+/// Escapes the metacharacters of a wildcard query in a word.
 fn escaped(word: &str) -> String {
     let mut escaped = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -76,7 +76,7 @@ fn escaped(word: &str) -> String {
     escaped
 }
 
-/// Returns what a page after this cursor comes after.
+/// Returns the `search_after` values for the cursor of a query.
 pub(crate) fn search_after(query: &SearchQuery) -> Option<Value> {
     let cursor = query.cursor.as_ref()?;
     Some(json!([score(query, cursor.rank().unwrap_or(0)), cursor.kind().as_str(), cursor.after()]))
@@ -115,7 +115,7 @@ pub(crate) struct Found {
 pub(crate) fn page(query: &SearchQuery, visible: Visible<'_>, found: Vec<Found>) -> Result<Page<Hit>> {
     let limit = query.limit.get();
     let more = found.len() > limit;
-    // The page ends with what was looked at, also where the caller may not see that.
+    // The cursor names the last hit that the caller may see.
     let mut cursor = None;
     let mut items = Vec::new();
     for found in found.into_iter().take(limit) {
@@ -135,7 +135,7 @@ fn hit(query: &SearchQuery, document: &Document, rank: u16) -> Option<Hit> {
     let texts = [&document.text, &document.type_text, &document.state_text, &document.config_text];
     let mut is_matched = [false; 4];
     for word in query.words.words() {
-        // The first field that has it.
+        // The first field that contains the word.
         if let Some(at) = texts.iter().position(|text| text.contains(word.as_str()))
             && let Some(is_matched) = is_matched.get_mut(at)
         {

@@ -1,4 +1,4 @@
-//! All documents at once, beside whatever changes meanwhile.
+//! Rebuilds all documents while records change.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use nameservice_model::{Address, ChangeFeed, Cursor, Error, Limit, NameService, 
 use crate::{Action, Applied, Document, OpenSearch, RequestError};
 
 const OPERATION: &str = "write the search index";
-/// How many records are read and written together: with their documents far below the size that a request may have.
+/// How many records are read and written together. Their documents are far below the maximum size of a request.
 const PAGE: Limit = match Limit::new(200) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
 
-/// What a rebuild has done.
+/// The result of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuilt {
     /// Every document includes the change at this position.
@@ -22,7 +22,7 @@ pub struct Rebuilt {
     pub records: u64,
     /// How many documents of records that are gone were removed.
     pub removed: u64,
-    /// The records whose documents the index rejects, with its reasons.
+    /// The records whose documents the index rejected, with its reasons.
     pub rejected: Vec<(Address, String)>,
 }
 
@@ -34,7 +34,7 @@ pub async fn rebuild(
     feed: &dyn ChangeFeed,
     observe: Observer<'_>,
 ) -> Result<Rebuilt> {
-    // Before the first page: what changes while the pages are read follows it. No document has the version 0.
+    // Taken before the first page, so that changes made while the pages are read follow it. No document has the version 0.
     let position = feed.position().await?.max(1);
     let mut done = Rebuilt { position, ..Rebuilt::default() };
     let mut cursor: Option<Cursor> = None;
@@ -49,7 +49,7 @@ pub async fn rebuild(
             break;
         }
     }
-    // What the snapshot did not show, and what the index does not take, is all that is older now.
+    // All documents that are older now are of records that the snapshot lacks, or that the index rejected.
     loop {
         index.refresh().await.map_err(of)?;
         let rejected: BTreeSet<&Address> = done.rejected.iter().map(|(address, _)| address).collect();

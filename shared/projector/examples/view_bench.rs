@@ -1,5 +1,5 @@
-//! Prints how long a push takes to be in a row of the read model, and what a rebuild beside pushes costs; looks at rows all the
-//! while, and fails where one is wrong.
+//! Prints how long a push takes to reach a row of the read model, and the cost of a rebuild during pushes. It reads rows all the
+//! while, and fails if one is wrong.
 //!
 //! ```text
 //! cargo view-bench                  # 100,000 records, 100 pushes a second
@@ -37,7 +37,7 @@ const WRITERS: usize = 64;
 /// How long they push.
 const AT_FULL_SPEED: Duration = Duration::from_secs(4);
 
-/// A ledger, and how far its writer has come.
+/// A ledger, and the progress of its writer.
 struct Ledger {
     address: Address,
     /// The last `t` that a push was begun for.
@@ -102,7 +102,7 @@ impl Ground {
         }
     }
 
-    /// Pushes so often, until it is stopped, each time to another ledger. Returns how long each took to be in its row.
+    /// Pushes at this rate until it is stopped, each time to another ledger. Returns how long each push took to reach its row.
     async fn push_at(self: Arc<Self>, rate: u64, stop: Arc<AtomicBool>) -> Result<Vec<Duration>, Failure> {
         let mut due = interval(Duration::from_secs(1) / u32::try_from(rate)?);
         due.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -117,7 +117,7 @@ impl Ground {
         pushes.join_all().await.into_iter().collect()
     }
 
-    /// Looks at lists until it is stopped. Returns how many rows it has seen; an error where one is wrong.
+    /// Reads lists until it is stopped. Returns how many rows it has seen, or an error if one is wrong.
     async fn look(self: Arc<Self>, stop: Arc<AtomicBool>) -> Result<u64, Failure> {
         let mut seen = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -138,7 +138,7 @@ impl Ground {
         };
         let expected: Vec<&Ledger> = self.ledgers[from + 1..].iter().take(query.limit.get()).collect();
         let done: Vec<i64> = expected.iter().map(|ledger| ledger.done.load(Ordering::SeqCst)).collect();
-        // What a list of a service waits for.
+        // As a list of a service does.
         self.rows.reached(self.names.position().await?).await;
         let page = self.rows.records(&query, &|_| true).await?;
         if page.rows.len() != expected.len() {
@@ -156,7 +156,7 @@ impl Ground {
         Ok(page.rows.len() as u64)
     }
 
-    /// Pushes as fast as it can for a while. Returns how many pushes there were a second.
+    /// Pushes as fast as it can for a while. Returns the number of pushes per second.
     async fn full_speed(self: &Arc<Self>) -> Result<f64, Failure> {
         let (count, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let mut writers = tokio::task::JoinSet::new();
@@ -226,7 +226,7 @@ async fn main() -> Result<(), Failure> {
     report(&format!("the same beside {} rebuilds", rebuilds.len()), pushes.await??, looks.await??);
     println!("a rebuild beside them: {}", percentiles(rebuilds).map(shown).join(" / "));
     follower.abort();
-    // In the end each row is its record.
+    // At the end each row matches its record.
     while !projector.catch_up(None).await?.is_complete {}
     for ledger in &ground.ledgers {
         let (t, row) = (ledger.done.load(Ordering::SeqCst), ground.rows.get(&ledger.address));

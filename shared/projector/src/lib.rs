@@ -1,21 +1,21 @@
 //! Read models that follow the change feed.
 //!
-//! A [`Projection`] says which row a record has. A [`Projector`] keeps those rows as far as the feed has come: it reads changes
+//! A [`Projection`] defines the row of a record. A [`Projector`] keeps those rows up to date with the feed: it reads changes
 //! through the traits of the model, so it runs over every backend, reads each changed record once, and writes its row
-//! with the position of the change as the row's version. [`Rows`] is where they are: in memory ([`MemoryRows`]), in a table
-//! of DynamoDB (`TableRows`, feature `table`), or wherever a user of this crate keeps them.
+//! with the position of the change as the row's version. [`Rows`] is where they are kept: in memory ([`MemoryRows`]), in a
+//! table of DynamoDB (`TableRows`, feature `table`), or wherever a user of this crate wants them.
 //!
-//! - **Idempotent.** A row is written over older versions only. What is delivered again, late, or by two projectors at the
-//!   same time leaves the same rows.
-//! - **Resumable.** The [`Checkpoint`] is kept with the rows and written after them: what was cut off is done again.
+//! - **Idempotent.** A row is written over older versions only. Repeated, late and concurrent deliveries leave the same
+//!   rows.
+//! - **Resumable.** The [`Checkpoint`] is kept with the rows and written after them: interrupted work is done again.
 //! - **Rebuilt beside live changes.** [`Projector::rebuild`] reads a snapshot and writes each row under the snapshot's
-//!   position: rows of later changes stay. Removed rows leave a mark with their version, so that no late write brings
-//!   them back.
+//!   position, so rows of later changes stay. Removed rows leave a tombstone with their version, so that no late write
+//!   brings them back.
 //!
-//! A row follows from its record alone, and not from the change, so that a rebuild makes the same rows. What a row shows, the
-//! record had at the row's version or later; once the feed is read to its end, each row shows the record.
+//! A row depends on its record alone, and not on the change, so that a rebuild makes the same rows. A row shows the record as
+//! of the row's version or later; once the feed is read to its end, each row shows the current record.
 //!
-//! [`records`] is the read model of all records: by kind, state, type, holder of a lease, prefix, and where an index is due.
+//! [`records`] is the read model of all records: by kind, state, type, holder of a lease, prefix, and due index.
 
 mod memory;
 mod projector;
@@ -35,7 +35,7 @@ pub use rows::{Checkpoint, Over, RowWrite, Rows};
 #[cfg(feature = "table")]
 pub use table::{CHECKPOINT, TableRows, VERSION};
 
-/// Which row a record has in a read model.
+/// Defines the row of a record in a read model.
 pub trait Projection: Send + Sync + 'static {
     /// The row.
     type Row: Row;
@@ -43,13 +43,13 @@ pub trait Projection: Send + Sync + 'static {
     /// Returns the name of the read model, for metrics and logs.
     fn name(&self) -> &str;
 
-    /// Returns the row of a record as it is now; `None` where it has none. The same record always has the same row.
+    /// Returns the row of a record; `None` if it has none. Must be deterministic: the same record always has the same row.
     fn row(&self, record: &Record) -> Option<Self::Row>;
 }
 
 /// A row of a read model: whatever can be stored.
 pub trait Row: Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// Returns under which values of which indexes the row is found.
+    /// Returns the indexes and values under which the row is found.
     fn keys(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }

@@ -20,7 +20,7 @@ const OUTDATED: usize = 1_000;
 #[derive(Debug)]
 pub struct MemoryRows<R> {
     table: RwLock<Table<R>>,
-    /// The position of the checkpoint, for those who wait for it; `None` before the first.
+    /// The position of the checkpoint, for tasks that wait for it; `None` before the first.
     moved: watch::Sender<Option<u64>>,
 }
 
@@ -29,7 +29,7 @@ struct Table<R> {
     rows: BTreeMap<Address, Stored<R>>,
     /// By index and value: the records that have it.
     indexes: BTreeMap<(&'static str, String), BTreeSet<Address>>,
-    /// Which rows were removed when, the oldest first.
+    /// The removed rows with the time of removal and version, oldest first.
     removed: VecDeque<(Instant, Address, u64)>,
     checkpoint: Option<Checkpoint>,
 }
@@ -95,7 +95,7 @@ impl<R: Row> MemoryRows<R> {
 
     /// Waits until everything up to a position of the feed is in the rows.
     pub async fn reached(&self, position: u64) {
-        // The sender is kept here, so this ends by the condition alone.
+        // Cannot fail, since the sender is kept in `self`.
         let _ = self.moved.subscribe().wait_for(|here| here.is_some_and(|here| here >= position)).await;
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Checkpoint, Over, Projection, RowWrite, Rows};
 
-/// How many changes are taken together.
+/// How many changes are processed together.
 const RUN: Limit = match Limit::new(500) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -27,14 +27,14 @@ const WAIT: Duration = Duration::from_secs(20);
 /// Delays after failures: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// What a projector has done.
+/// The progress of a projector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How far the rows have come.
+    /// The position of the feed that the rows include.
     pub position: u64,
-    /// How many changes were taken.
+    /// How many changes were processed.
     pub changes: u64,
-    /// How many rows were written for them, or found to be there.
+    /// How many rows were written for them, or were already stored.
     pub rows: u64,
     /// Whether the rows were read from a snapshot first.
     pub rebuilt: bool,
@@ -45,7 +45,7 @@ pub struct Progress {
 /// How far a read model is behind its feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// How far the rows have come.
+    /// The position of the feed that the rows include.
     pub position: u64,
     /// The last position of the feed.
     pub end: u64,
@@ -53,8 +53,8 @@ pub struct Lag {
     pub behind: Duration,
 }
 
-/// Keeps the rows of a read model as far as the feed has come. Any number of them may work on the same rows: they do the
-/// same work, and the rows are the same.
+/// Keeps the rows of a read model up to date with the feed. Any number of projectors may work on the same rows: they
+/// repeat each other's work, and the rows are the same.
 pub struct Projector<P: Projection> {
     projection: Arc<P>,
     names: Arc<dyn NameService>,
@@ -75,13 +75,13 @@ impl<P: Projection> std::fmt::Debug for Projector<P> {
     }
 }
 
-/// What came of a run of changes.
+/// The outcome of processing a run of changes.
 enum Taken {
-    /// These were taken.
+    /// These were processed.
     Some { checkpoint: Checkpoint, changes: u64, rows: u64 },
     /// There are none yet.
     None,
-    /// What follows is not in the feed.
+    /// The feed does not hold what follows.
     Gone,
 }
 
@@ -96,8 +96,8 @@ impl<P: Projection> Projector<P> {
         Self { projection: Arc::new(projection), names, feed, rows }
     }
 
-    /// Takes what follows the checkpoint, up to the end of the feed, or until this time. Rows without a checkpoint, and those
-    /// whose next change the feed no longer holds, are read from a snapshot first.
+    /// Processes the changes after the checkpoint, up to the end of the feed, or until this time. If there is no checkpoint, or
+    /// the feed no longer holds the next change, the rows are rebuilt from a snapshot first.
     pub async fn catch_up(&self, until: Option<Instant>) -> Result<Progress> {
         let mut progress = Progress::default();
         let mut checkpoint = match self.rows.checkpoint().await? {
@@ -130,7 +130,7 @@ impl<P: Projection> Projector<P> {
         }
     }
 
-    /// Follows the feed until the future is dropped. Failures are logged, and tried again after a while.
+    /// Follows the feed until the future is dropped. Failures are logged and retried with backoff.
     pub async fn run(self) {
         let delays = || {
             let builder = ExponentialBuilder::default().with_min_delay(DELAYS.0).with_max_delay(DELAYS.1);
@@ -161,19 +161,19 @@ impl<P: Projection> Projector<P> {
         }
     }
 
-    /// Writes the row of every record, from a snapshot, beside whatever changes meanwhile, and removes the rows of those that
-    /// are gone. Returns the position from which the feed continues.
+    /// Writes the row of every record, from a snapshot, while records change, and removes the rows of records that are gone.
+    /// Returns the position from which the feed continues.
     pub async fn rebuild(&self) -> Result<Checkpoint> {
-        // Before the position: another projector of these rows may come further than it meanwhile.
+        // Read before the position, since another projector of these rows may advance beyond it meanwhile.
         let before = self.rows.checkpoint().await?;
-        // Before the first page: what changes while the pages are read follows it.
+        // Taken before the first page, so that changes made while the pages are read follow it.
         let position = self.feed.position().await?;
         let checkpoint = Checkpoint { position, recorded_at: now() };
         if before.is_some_and(|before| before.position > position) {
             tracing::warn!(
                 projection = self.projection.name(),
                 position,
-                "the feed is another one: its rows begin anew"
+                "the feed was replaced: the rows are rebuilt"
             );
             self.rows.clear().await?;
         }
@@ -206,7 +206,7 @@ impl<P: Projection> Projector<P> {
         Ok(checkpoint)
     }
 
-    /// Returns how far the rows are behind the feed, and shows it as metrics. `None` before the first rows.
+    /// Returns how far the rows are behind the feed, and records it as metrics. `None` before the first rows.
     pub async fn lag(&self) -> Result<Option<Lag>> {
         let Some(checkpoint) = self.rows.checkpoint().await? else { return Ok(None) };
         let end = self.feed.position().await?;
@@ -244,7 +244,7 @@ impl<P: Projection> Projector<P> {
         Ok(Taken::Some { checkpoint, changes, rows })
     }
 
-    /// The rows of the records that changed, each read once, after its last change in the run.
+    /// Returns the rows of the records that changed. Each record is read once, after its last change in the run.
     async fn writes(&self, changes: &[Change]) -> Result<Vec<RowWrite<P::Row>>> {
         let mut versions: BTreeMap<&Address, u64> = BTreeMap::new();
         for change in changes {

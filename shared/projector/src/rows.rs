@@ -2,12 +2,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use nameservice_model::{Address, Result};
 
-/// How far a read model has come.
+/// The progress of a read model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Everything up to this position of the feed is in the rows.
     pub position: u64,
-    /// When the change at this position was recorded; of a snapshot, when it was begun.
+    /// When the change at this position was recorded, or the snapshot was begun.
     pub recorded_at: Timestamp,
 }
 
@@ -16,35 +16,35 @@ pub struct Checkpoint {
 pub struct RowWrite<R> {
     /// The record.
     pub address: Address,
-    /// The position of the feed that the row includes at least.
+    /// A position of the feed that the row includes.
     pub version: u64,
     /// The row; `None` removes it.
     pub row: Option<R>,
 }
 
-/// Over which stored versions a row is written.
+/// Which stored versions a row may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Only over older ones: a change.
+    /// Only older ones: for a change.
     Older,
-    /// Over the same, too: a rebuild.
+    /// Also an equal one: for a rebuild.
     SameOrOlder,
 }
 
-/// Where the rows of a read model are kept, with its checkpoint.
+/// A store for the rows of a read model, with its checkpoint.
 #[async_trait]
 pub trait Rows<R>: Send + Sync {
-    /// Returns how far the rows have come; `None` where none were written yet.
+    /// Returns the checkpoint; `None` before the first.
     async fn checkpoint(&self) -> Result<Option<Checkpoint>>;
 
-    /// Notes how far the rows have come. It never goes back.
+    /// Stores the checkpoint, which never goes back.
     async fn advance(&self, checkpoint: &Checkpoint) -> Result<()>;
 
-    /// Writes rows, each over older versions of it alone. A row that is removed keeps its version for a time that is longer
-    /// than a rebuild takes.
+    /// Writes rows, each only over the versions that `over` allows. The version of a removed row is kept for longer than a
+    /// rebuild takes.
     async fn write(&self, writes: Vec<RowWrite<R>>, over: Over) -> Result<()>;
 
-    /// Returns some of the records that have a row of a version below this one; nothing once there are no more.
+    /// Returns some of the records that have a row of a version below this one; none once there are no more.
     async fn older_than(&self, version: u64) -> Result<Vec<Address>>;
 
     /// Removes all rows, versions and the checkpoint: they belong to a feed that is gone.

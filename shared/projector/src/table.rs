@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Checkpoint, Over, Row, RowWrite, Rows};
 
-/// The attribute of a row that has its version: a number.
+/// The attribute of a row with its version: a number.
 pub const VERSION: &str = "version";
-/// The key of the row that has the checkpoint. No record has it: an address has a `:` and no `#`.
+/// The key of the row with the checkpoint. No record has this key: an address has a `:` and no `#`.
 pub const CHECKPOINT: &str = "#checkpoint";
 /// How long the version of a removed row is kept: longer than a rebuild takes.
 const REMOVED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How many rows are written at the same time.
 const TOGETHER: usize = 32;
 
-/// Rows in a table of DynamoDB: one item a record, whose partition key is the address. The table has no sort key, and a TTL.
+/// Rows in a table of DynamoDB: one item per record, whose partition key is the address. The table has a TTL and no sort key.
 #[derive(Clone)]
 pub struct TableRows<R> {
     view: View,
@@ -44,7 +44,7 @@ struct Stored<'a, R> {
     row: &'a R,
 }
 
-/// What remains of a removed row.
+/// The tombstone of a removed row.
 #[derive(Serialize)]
 struct Removed<'a> {
     address: &'a str,
@@ -61,7 +61,7 @@ struct StoredCheckpoint {
     recorded_at: i64,
 }
 
-/// Anything in the table, without its row.
+/// Any item of the table, without its row.
 #[derive(Deserialize)]
 struct Versioned {
     address: String,
@@ -70,7 +70,7 @@ struct Versioned {
     removed: bool,
 }
 
-/// Anything in the table. Only what is no row of this read model has none.
+/// Any item of the table. `row` is `None` if it cannot be read as a row of this read model.
 #[derive(Deserialize)]
 struct Found<R> {
     #[serde(flatten)]
@@ -80,7 +80,7 @@ struct Found<R> {
 }
 
 impl<R> Found<R> {
-    /// The row with its address and version; `None` of what remains of removed rows, and of the checkpoint.
+    /// Returns the row with its address and version; `None` for tombstones and the checkpoint.
     fn into_row(self) -> Result<Option<(Address, u64, R)>> {
         let Versioned { address, version, removed } = self.versioned;
         match self.row {
@@ -213,7 +213,7 @@ impl<R: Row> Rows<R> for TableRows<R> {
     }
 
     async fn clear(&self) -> Result<()> {
-        // The checkpoint first: what is cut off begins anew.
+        // The checkpoint first: if this is interrupted, the rows are rebuilt.
         self.view.delete(&RowKey::new(CHECKPOINT)).await?;
         let mut next = None;
         loop {

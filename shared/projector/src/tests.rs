@@ -1,4 +1,4 @@
-//! Rows against a scan of the records, whatever fails on the way.
+//! Compares rows with a scan of the records, whatever fails on the way.
 
 use std::{
     collections::BTreeMap,
@@ -79,7 +79,7 @@ async fn write(names: &Embedded, rng: &mut StdRng) {
     }
 }
 
-/// What a scan gives.
+/// The rows that a scan of the records gives.
 async fn scanned(names: &Embedded) -> BTreeMap<Address, RecordRow> {
     let page = names.snapshot(Limit::MAX, None, &|_| true).await.unwrap();
     let row = |record: Record| Some((record.address.clone(), Records.row(&record)?));
@@ -90,7 +90,7 @@ fn stored(rows: &MemoryRows<RecordRow>) -> BTreeMap<Address, RecordRow> {
     rows.all().into_iter().map(|(address, _, row)| (address, RecordRow::clone(&row))).collect()
 }
 
-/// Rows whose writes are cut off, fail after they were done, and come again later.
+/// Rows whose writes are cut off, fail after they were applied, and arrive again later.
 struct Flaky {
     rows: Arc<MemoryRows<RecordRow>>,
     rng: Mutex<StdRng>,
@@ -126,7 +126,7 @@ impl Rows<RecordRow> for Flaky {
 
     async fn write(&self, mut writes: Vec<RowWrite<RecordRow>>, over: Over) -> Result<()> {
         self.sent.lock().unwrap().extend(writes.iter().cloned());
-        // Something that was sent long ago arrives now.
+        // A write that was sent earlier arrives again.
         let late = {
             let sent = self.sent.lock().unwrap();
             (!sent.is_empty() && self.below(2) == 0).then(|| sent[self.below(sent.len())].clone())
@@ -167,7 +167,7 @@ async fn rows_are_what_a_scan_gives_whatever_was_cut_off_and_came_again() {
         for step in 0..200 {
             write(&names, &mut rng).await;
             match rng.random_range(0..12) {
-                // One that is cut off, and does not try again at once.
+                // A projector that is cut off, and does not retry at once.
                 0..=2 => drop(projectors[0].catch_up(None).await),
                 3 if step > 100 => drop(projectors[0].rebuild().await),
                 4 if step > 100 => drop(projectors[1].catch_up(None).await.unwrap()),
@@ -183,7 +183,7 @@ async fn rows_are_what_a_scan_gives_whatever_was_cut_off_and_came_again() {
     }
 }
 
-/// Every list of the read model against the rows of a scan.
+/// Compares every list of the read model with the rows of a scan.
 async fn assert_pages(names: &Embedded, rows: &MemoryRows<RecordRow>) {
     let scanned = scanned(names).await;
     let seen = |address: &Address| address.name() != "c";
@@ -300,7 +300,7 @@ async fn a_rebuild_beside_live_pushes_shows_no_wrong_row_at_any_time() {
     assert_eq!(stored(&rows), scanned(&names).await);
 }
 
-/// A feed whose end is reached by another projector, after a further change, before its answer arrives.
+/// A feed that answers with its position only after a further change, which another projector has processed by then.
 struct Overtaken {
     names: Embedded,
     other: Projector<Records>,
@@ -364,7 +364,7 @@ async fn a_late_write_does_not_bring_a_removed_row_back() {
     assert!(rows.records(&RecordQuery::new(By::Kind(RecordKind::Ledger)), &|_| true).await.unwrap().rows.is_empty());
 }
 
-/// A clock that is set.
+/// A manual clock.
 fn clock() -> (Arc<AtomicI64>, impl Fn() -> SystemTime + Send + Sync + 'static) {
     let seconds = Arc::new(AtomicI64::new(1_800_000_000));
     let read = seconds.clone();
@@ -398,7 +398,7 @@ async fn rows_of_a_feed_that_is_gone_begin_anew() {
     let rows = Arc::new(MemoryRows::new());
     let mut rng = StdRng::seed_from_u64(9);
     for writes in [300, 20] {
-        // The second one has nothing of the first, and is behind it.
+        // The second nameservice is unrelated to the first, and its feed is behind.
         let names = Embedded::memory(Options::default()).unwrap();
         for _ in 0..writes {
             write(&names, &mut rng).await;

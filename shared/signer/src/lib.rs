@@ -1,4 +1,4 @@
-//! Signatures of requests to services of AWS that are called without an SDK (AWS Signature Version 4).
+//! Signs requests to AWS services that are called without an SDK (AWS Signature Version 4).
 
 use std::time::SystemTime;
 
@@ -35,7 +35,7 @@ impl Signer {
 
     fn settings(&self) -> SigningSettings {
         let mut settings = SigningSettings::default();
-        // S3 takes paths as they are, and wants to see the digest of what is sent.
+        // S3 takes paths unnormalised, and requires the digest of the payload.
         if self.service == "s3" {
             settings.percent_encoding_mode = PercentEncodingMode::Single;
             settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// Signs as the examples of S3's documentation do: their key, on 24 May 2013.
+    /// Signs as in the examples of S3's documentation: with their key, on 24 May 2013.
     async fn signature(request: http::request::Builder, body: &str) -> String {
         let key = Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None, None, "");
         let signer = Signer::new(SharedCredentialsProvider::new(key), "us-east-1", "s3");

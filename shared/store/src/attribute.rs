@@ -9,9 +9,9 @@ use nameservice_model::RecordKind;
 pub enum Shape {
     /// A string.
     Text,
-    /// A watermark, a counter or a time: an integer of 64 bits that is not negative.
+    /// A watermark, a counter or a time: a non-negative 64-bit integer.
     Count,
-    /// A truth value.
+    /// A boolean.
     Truth,
     /// A map.
     Map,
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// Formats the type for those who read images of items.
+    /// Returns the name of the type for readers of item images.
     pub(crate) const fn in_image(self) -> &'static str {
         match self {
             Self::Count => "N (i64)",
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// Returns whether a value is one that a writer of the layout writes.
+    /// Returns whether a value is valid for a writer of this layout.
     pub(crate) fn fits(self, value: &AttributeValue) -> bool {
         match self {
             Self::Count => as_integer(value).is_some_and(|count| count >= 0),
@@ -59,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Formats it for a sentence.
+    /// Formats the type for a sentence.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Text => "a string",
@@ -76,7 +76,7 @@ impl Shape {
 pub enum Owner {
     /// Fluree reads and writes it too: its name and type are fixed.
     Shared,
-    /// An addition of ours, which Fluree ignores.
+    /// Our own addition, which Fluree ignores.
     Ours,
 }
 
@@ -91,10 +91,10 @@ pub struct Attribute {
     pub owner: Owner,
     /// The kind of record that has it; `None` where both have it.
     pub only: Option<RecordKind>,
-    /// Whether an item that we have written may lack it. One that others have written may lack any.
+    /// Whether an item that we have written may lack it. Items that others have written may lack any attribute.
     pub nullable: bool,
-    /// Whether an image with another type cannot be read as a change. Reads of records take such an attribute for absent,
-    /// but a change that is taken for nothing would be lost in silence.
+    /// Whether an image in which it has another type cannot be read as a change. Reads of records treat such an
+    /// attribute as absent, but a feed that did so would lose the change silently.
     pub strict: bool,
 }
 

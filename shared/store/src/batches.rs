@@ -1,4 +1,4 @@
-//! Many items in few requests: batches of the size that DynamoDB allows, in parallel, and never an item dropped.
+//! Many items in few requests: batches of the size that DynamoDB allows, in parallel, without dropping an item.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The most keys of one BatchGetItem.
 pub(crate) const GET_BATCH: usize = 100;
-/// How many batches are under way at once.
+/// How many batches are in flight at once.
 const PARALLEL: usize = 8;
 
 /// A record to be read: its address, and its kind where it is known.
@@ -24,8 +24,7 @@ pub(crate) type Wanted = (Address, Option<RecordKind>);
 
 impl Store {
     /// Reads records whole, consistently, in the order given, and stops once `budget` bytes have come (always after at
-    /// least one batch). Records that are gone meanwhile are left out. The second value is how many of `wanted`
-    /// were looked at.
+    /// least one batch). Records that no longer exist are left out. The second value is how many of `wanted` were read.
     pub(crate) async fn read_records(
         &self,
         operation: &'static str,
@@ -57,7 +56,7 @@ impl Store {
         Ok((in_order.map(RecordItems::new).collect(), batch.len()))
     }
 
-    /// One BatchGetItem, repeated for what DynamoDB left unprocessed.
+    /// Sends one BatchGetItem, and repeats it for the keys that DynamoDB left unprocessed.
     pub(crate) async fn get_all(&self, operation: &'static str, keys: Vec<Key>) -> Result<Vec<Item>> {
         let mut left: Vec<Item> = keys.iter().map(Key::item).collect();
         let mut found = Vec::with_capacity(left.len());
@@ -72,7 +71,7 @@ impl Store {
             let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
             found.extend(output.responses.unwrap_or_default().into_values().flatten());
             left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
-            // An answer without some of the items would be a wrong answer: better none.
+            // An incomplete answer would be a wrong one: fail instead.
             if !left.is_empty() && !backoff.pause().await {
                 return Err(Error::Unavailable { operation, source: Some("keys were left unprocessed".into()) });
             }
@@ -95,14 +94,14 @@ impl Store {
     }
 }
 
-/// The items of a record: those that its kind has, or all that there are.
+/// Returns the keys of a record's items: those of its kind, or all if the kind is not known.
 fn record_keys(address: &Address, kind: Option<RecordKind>) -> Vec<Key> {
     let concerns = kind.map_or(&ConcernKind::ALL[..], concerns_of);
     let concerns = concerns.iter().map(|concern| sk_of(*concern));
     std::iter::once(SK_META).chain(concerns).map(|sk| Key::new(address, sk)).collect()
 }
 
-/// Splits so that each batch has as many records as fit the keys of one request.
+/// Splits the records so that each batch has as many as fit the key limit of one request.
 fn batches_of(wanted: &[Wanted]) -> Vec<&[Wanted]> {
     let (mut batches, mut start, mut keys) = (Vec::new(), 0, 0);
     for (i, (_, kind)) in wanted.iter().enumerate() {
@@ -119,7 +118,7 @@ fn batches_of(wanted: &[Wanted]) -> Vec<&[Wanted]> {
     batches
 }
 
-/// A key as DynamoDB's `ExclusiveStartKey` wants it: the index's own keys and the table's.
+/// Returns a key for `ExclusiveStartKey`, which needs the keys of the index and those of the table.
 pub(crate) fn start_key(hash: Option<(&str, &str)>, pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
     let mut key = Key::new(pk, sk).item();
     if let Some((attribute, value)) = hash {
@@ -135,7 +134,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Takes the next item, and gives the record before it if this item begins another.
+    /// Adds the next item. Returns the previous record if this item begins another.
     pub(crate) fn push(&mut self, item: Item) -> Option<RecordItems> {
         let (pk, sk) = (items::pk(&item).to_owned(), items::sk(&item).to_owned());
         match &mut self.current {
@@ -151,7 +150,7 @@ impl Assembly {
         }
     }
 
-    /// Gives the last record.
+    /// Returns the last record.
     pub(crate) fn finish(&mut self) -> Option<RecordItems> {
         self.current.take().map(|(_, items)| RecordItems { items })
     }

@@ -1,8 +1,8 @@
 //! The changes between the before and after images of items: the only reader of stream records.
 //!
-//! A change is any difference in id, watermark, `rev`, named graphs, payload or `retracted` (docs/specification.md, Change
-//! feed). Counters, request ids, write times and the rows beside a record (`commit#`, `backref#`) are not changes. Fluree's
-//! writes and ours look alike here.
+//! A change is any difference in id, watermark, `rev`, named graphs, payload or `retracted` (docs/specification.md,
+//! Change feed). Counters, request ids, write times and the rows beside a record (`commit#`, `backref#`) are not
+//! changes. Fluree's writes and ours are treated alike.
 
 use std::collections::HashMap;
 
@@ -22,12 +22,12 @@ use crate::{
     schema::*,
 };
 
-/// One record of the table's stream, whichever way it came.
+/// One record of the table's stream, whichever way it was delivered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamRecord {
-    /// Names this very record, however often it is delivered.
+    /// Identifies this record, however often it is delivered.
     pub event_id: String,
-    /// Its place in its shard: a number of up to 40 digits.
+    /// Its position in its shard: a number of up to 40 digits.
     pub sequence_number: String,
     /// About when it was written, by the stream's clock; whole seconds.
     pub written_at: Timestamp,
@@ -39,16 +39,16 @@ pub struct StreamRecord {
     pub new: HashMap<String, AttributeValue>,
 }
 
-/// A stream record that says what cannot be: no change can be read from it.
+/// The error for a stream record that is invalid, so that no change can be read from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It has no key of this table.
     #[error("the record has no `{0}` of type S")]
     NoKey(&'static str),
-    /// An attribute that this part of a record has is of another type.
+    /// An attribute of this part of a record has the wrong type.
     #[error("`{attribute}` is not of type {expected}")]
     WrongType {
-        /// Which attribute of the new image.
+        /// The attribute of the new image.
         attribute: &'static str,
         /// The types it may have.
         expected: &'static str,
@@ -60,15 +60,15 @@ pub enum Unreadable {
 pub struct Difference {
     /// Which record.
     pub address: Address,
-    /// What of it.
+    /// Which part of it.
     pub part: ChangedPart,
     /// How it has changed.
     pub kind: ChangeKind,
-    /// The watermark now.
+    /// The current watermark.
     pub watermark: i64,
-    /// The watermark before, where there was one.
+    /// The previous watermark, if there was one.
     pub previous: Option<i64>,
-    /// What is there now.
+    /// The current value.
     pub payload: ChangePayload,
     /// When the writer wrote it.
     pub occurred_at: Timestamp,
@@ -92,19 +92,21 @@ impl StreamRecord {
         }))
     }
 
-    /// What the record says of the kind of a nameservice record: nothing, unless it is about a meta item.
+    /// Returns what the stream record says about the kind of a nameservice record; `None` unless it is about a meta
+    /// item.
     pub fn identities(&self) -> Option<Identities> {
         let (address, ChangedPart::Meta) = self.part().ok()?? else { return None };
         Some(Identities { address, before: identity(&self.old), after: identity(&self.new) })
     }
 
-    /// Returns the call that wrote it, where that has left its id: of a concern, and not of a writer of others' or of a deletion.
+    /// Returns the call that wrote it. Only our writes of concern items have one: other programs and deletions leave no
+    /// new id.
     pub fn call(&self) -> Option<RequestId> {
         let [old, new] = [&self.old, &self.new].map(|image| items::text(image, ATTR_REQUEST_IDS[0]));
         new.filter(|id| Some(*id) != old).map(RequestId::stored)
     }
 
-    /// Which part of which record the item is; `None` for an item that is no part of one.
+    /// Returns which part of which record the item is; `None` for an item that is not part of a record.
     fn part(&self) -> Result<Option<(Address, ChangedPart)>, Unreadable> {
         let key = |attribute| items::text(&self.keys, attribute).ok_or(Unreadable::NoKey(attribute));
         let (pk, sk) = (key(ATTR_PK)?, key(ATTR_SK)?);
@@ -115,8 +117,8 @@ impl StreamRecord {
         Ok(part.map(|part| (Address::stored(pk), part)))
     }
 
-    /// The time that the writer left in the item; of a deletion, or of a writer that leaves none, the stream's. RFC 3339
-    /// has no years before the first: a number that is no time of writing is not taken for one.
+    /// Returns the write time that the writer stored in the item. For a deletion, or a writer that stores none, it is
+    /// the stream's. A number that cannot be a time of writing is ignored: RFC 3339 has no years before 1.
     fn occurred_at(&self) -> Timestamp {
         let [old, new] = [&self.old, &self.new].map(|image| items::integer(image, ATTR_UPDATED_AT_MS));
         new.filter(|milliseconds| new != old && *milliseconds >= 0)
@@ -125,23 +127,23 @@ impl StreamRecord {
     }
 }
 
-/// What a record of a meta item says of the nameservice record before and after it.
+/// What the stream record of a meta item says about the nameservice record before and after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identities {
     /// Which record.
     pub address: Address,
     /// What it was; `None` where there was none.
     pub before: Option<Identity>,
-    /// What it is; `None` where there is none any more.
+    /// What it is; `None` where there no longer is one.
     pub after: Option<Identity>,
 }
 
-/// What a record is, and since when.
+/// What a record is, and when it was created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// What it is.
     pub identity: Identity,
-    /// When it was created, in whole seconds; `None` where its writer left no time.
+    /// When it was created, in whole seconds; `None` if its writer stored no time.
     pub created_at: Option<Timestamp>,
 }
 
@@ -150,8 +152,8 @@ fn identity(meta: &Item) -> Option<Identity> {
 }
 
 impl Store {
-    /// What the records of these addresses are, by one batched consistent read of their meta items per hundred.
-    /// Addresses without a record are left out.
+    /// Returns what the records of these addresses are, by one consistent batch read of the meta items for every
+    /// hundred. Addresses without a record are left out.
     pub async fn identities(&self, addresses: &[Address]) -> Result<HashMap<Address, Known>> {
         let mut known = HashMap::new();
         for batch in addresses.chunks(GET_BATCH) {
@@ -166,7 +168,7 @@ impl Store {
     }
 }
 
-/// One side of a difference. Nothing and unborn are the same.
+/// One side of a difference. Absent and unborn are the same.
 struct State {
     watermark: i64,
     payload: Option<Value>,
@@ -174,7 +176,7 @@ struct State {
 }
 
 impl State {
-    /// What an image holds; `None` where that is nothing, and nothing is marked in it.
+    /// Reads an image; `None` if it is empty, or a meta without a kind.
     fn of(part: ChangedPart, item: &Item) -> Option<Self> {
         if item.is_empty() {
             return None;
@@ -182,7 +184,7 @@ impl State {
         let retracted = items::flag(item, ATTR_RETRACTED);
         let (watermark, payload) = match part {
             ChangedPart::Meta => {
-                // A meta without a kind makes no record.
+                // A meta without a kind is not a record.
                 items::kind(item)?;
                 (0, Some(meta_payload(item, retracted)))
             }
@@ -236,7 +238,7 @@ fn index_payload(t: i64, root: &IndexRoot) -> Value {
     payload
 }
 
-/// How one state became the other; `None` where nothing has changed.
+/// Returns how one state became the other; `None` if nothing has changed.
 fn kind_of(part: ChangedPart, before: Option<&State>, after: Option<&State>) -> Option<ChangeKind> {
     let born = |state: Option<&State>| state.is_some_and(|state| !state.is_unborn());
     let marked = |state: Option<&State>| state.is_some_and(|state| state.retracted);
@@ -273,7 +275,8 @@ fn carried(payload: Option<Value>) -> ChangePayload {
     }
 }
 
-/// Reads are tolerant of what other programs write; a feed is not: what it took for nothing would be lost in silence.
+/// Rejects attributes of the wrong type. Reads of records treat those as absent, but a feed that did so would lose
+/// changes silently.
 fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
     let sk = match part {
         ChangedPart::Meta => SK_META,
@@ -302,7 +305,7 @@ mod tests {
         let id = |id: &str| json!({"request_id": id});
         assert_eq!(call(json!({}), id("a")).as_deref(), Some("a"));
         assert_eq!(call(id("a"), id("b")).as_deref(), Some("b"));
-        // Another program has written beside it.
+        // Another program has written the item, and left our id in it.
         assert_eq!(call(id("a"), id("a")), None);
         assert_eq!(call(id("a"), json!({})), None);
     }

@@ -1,5 +1,5 @@
-//! The store's own expressions and actions as requests. How they are sent, and what a lost answer means, is
-//! `nameservice_dynamo`'s.
+//! Sends the store's own expressions and actions as requests. Retries, and the meaning of a lost answer, belong to
+//! `nameservice_dynamo`.
 
 pub(crate) use nameservice_dynamo::{Attempts, Failed, Outcome, Sender};
 use nameservice_model::{Error, Result};
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Store {
-    /// Sends a conditional update. A rejection has the item as it is stored.
+    /// Sends a conditional update. A rejection contains the stored item.
     pub(crate) async fn update(
         &self,
         operation: &'static str,
@@ -40,11 +40,11 @@ impl Store {
     }
 }
 
-/// How often a write is planned anew from what a rejection has shown, before it gives up.
+/// How often a write is planned again from the items that a rejection returned, before it gives up.
 pub(crate) const MAX_PLANS: usize = 8;
 
-/// The error of a call whose idempotency key was used for another request. Nothing was written, unless by an attempt of
-/// unknown outcome.
+/// Returns the error for a call whose idempotency key was used for another request. Nothing was written, unless by an
+/// attempt of unknown outcome.
 pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
     match attempts.uncertain {
         true => Error::OutcomeUnknown { operation, source: None },
@@ -52,7 +52,8 @@ pub(crate) fn key_reused(operation: &'static str, attempts: Attempts) -> Error {
     }
 }
 
-/// Others were faster every time: nothing was written, unless by an attempt of unknown outcome.
+/// Returns the error for a record that other writers changed at every attempt. Nothing was written, unless by an
+/// attempt of unknown outcome.
 pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
     let source = Some("the record changed at every attempt".into());
     match attempts.uncertain {
@@ -61,7 +62,7 @@ pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
     }
 }
 
-/// Returns the error of the nameservice that the error of a request is.
+/// Converts the error of a request to one of the nameservice.
 pub(crate) fn of_table(error: nameservice_dynamo::Error) -> Error {
     use nameservice_dynamo::Error as Failure;
     match error {
@@ -73,7 +74,7 @@ pub(crate) fn of_table(error: nameservice_dynamo::Error) -> Error {
     }
 }
 
-/// Rejections as outcomes of the nameservice.
+/// Converts rejections to outcomes of the nameservice.
 pub(crate) trait Reject {
     /// Returns a rejection as the outcome, unless an attempt of unknown outcome came before it.
     fn reject<T>(self, operation: &'static str, outcome: T) -> Result<T>;

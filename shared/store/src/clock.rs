@@ -1,4 +1,4 @@
-//! The clock that leases run by.
+//! The clock that times leases.
 
 use std::{
     fmt,

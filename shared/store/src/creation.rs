@@ -1,4 +1,4 @@
-//! Creating records: what a new one is made of, and the one transaction that puts it.
+//! Creating records: the items of a new one, and the one transaction that puts them.
 
 use nameservice_model::{Address, Call, ConcernKind, RecordKind, Result};
 
@@ -21,14 +21,14 @@ pub(crate) struct NewLedger<'a> {
 }
 
 impl<'a> NewLedger<'a> {
-    /// A ledger without data.
+    /// Returns a ledger without data.
     pub(crate) fn new(address: &'a Address, call: &'a Call, now: i64) -> Self {
         let concern = |concern| items::new_concern(address, concern, &call.request_id, now);
         let meta = items::new_meta(address, RecordKind::Ledger, now);
         Self { address, call, items: std::iter::once(meta).chain(ConcernKind::ALL.map(concern)).collect() }
     }
 
-    /// Sets the branch that it is made from.
+    /// Sets the branch that it is created from.
     pub(crate) fn branch_of(mut self, source: &str) -> Self {
         self.item(SK_META, |meta| {
             meta.insert(ATTR_BP_SOURCE.to_owned(), string(source));
@@ -48,7 +48,7 @@ impl<'a> NewLedger<'a> {
         }
     }
 
-    /// The actions of the transaction that creates it.
+    /// Returns the actions of the transaction that creates it.
     pub(crate) fn actions(&self, orphans: Orphans) -> Vec<(Part, Action)> {
         let mut actions = put_new(&self.items, self.call, orphans);
         actions.push((Part::Log, no_log(self.address)));
@@ -60,17 +60,17 @@ impl<'a> NewLedger<'a> {
     }
 }
 
-/// What a creation does about concern items that lie under no record.
+/// What a creation does about concern items without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orphans {
-    /// Be rejected by them. A rejection by an existing record then brings back all of it.
+    /// They reject it. A rejection by an existing record then returns all items of that record.
     Reject,
-    /// Put over them.
+    /// It overwrites them.
     Overwrite,
 }
 
-/// Puts of a new record's items, the meta where there is no record. Every condition also recognises this very call: a
-/// repetition that the engine has forgotten is then distinguished from a record that another caller made.
+/// Returns puts of a new record's items, on the condition that there is no record. The conditions also recognise this
+/// call: that distinguishes a repetition that the engine has forgotten from a record that another caller created.
 pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
     all.iter()
         .map(|item| {
@@ -96,9 +96,9 @@ pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part,
 impl Store {
     /// Sends the transaction of a creation. A rejection names each action that failed.
     ///
-    /// Over nothing this is one request. Leftovers of an earlier life reject the first one: they show that Fluree's
-    /// commit log may have outlived its ledger, so it is swept while there is still no record, and the next transaction
-    /// puts over the items. Whoever is interrupted in between has created nothing.
+    /// This is one request if nothing is stored under the address. Leftovers of an earlier record reject that request:
+    /// they show that Fluree's commit log may have outlived its ledger, so it is swept while there is still no record,
+    /// and the next transaction overwrites the items. An interruption in between leaves no record.
     pub(crate) async fn create(
         &self,
         operation: &'static str,
@@ -123,7 +123,7 @@ impl Store {
     }
 }
 
-/// Whether nothing rejects a creation but what an earlier life has left under no record.
+/// Returns whether a creation was rejected only by leftovers of an earlier record.
 fn by_leftovers_alone(failed: &[(Part, Failed)], call: &Call) -> bool {
     let reuses_key =
         |Failed(item): &Failed| item.as_ref().is_some_and(|item| items::reuses_key(item, &call.request_id));

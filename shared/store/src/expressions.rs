@@ -20,7 +20,7 @@ use crate::{
 /// The value of a request-id slot that no call has filled.
 const NO_REQUEST: &str = "-";
 
-/// A condition and an update in the making.
+/// A condition and an update that are being built.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expression {
     names: HashMap<String, String>,
@@ -57,7 +57,7 @@ impl Expression {
     }
 
     fn name(&mut self, attribute: &str) -> String {
-        // Rows of others may have attributes with names that no alias can have.
+        // Rows of other programs may have attribute names that are not valid in an alias.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if attribute.starts_with('_') || !attribute.bytes().all(plain) {
             return self.numbered(attribute);
@@ -67,7 +67,7 @@ impl Expression {
         alias
     }
 
-    /// An alias for any name. It cannot clash with those made from names, which do not begin with `_`.
+    /// Returns an alias for any name. It cannot clash with the aliases made from names, which do not begin with `_`.
     fn numbered(&mut self, name: &str) -> String {
         if let Some((alias, _)) = self.names.iter().find(|(alias, of)| alias.starts_with("#_") && *of == name) {
             return alias.clone();
@@ -77,7 +77,7 @@ impl Expression {
         alias
     }
 
-    /// A path into a map whose member is named by a caller: that name needs an alias that cannot clash.
+    /// Returns a path into a map. The member is named by a caller, so its alias must not clash with any other.
     fn member(&mut self, attribute: &str, member: &str) -> String {
         let (map, alias) = (self.name(attribute), self.numbered(member));
         format!("{map}.{alias}")
@@ -101,7 +101,7 @@ impl Expression {
         self.removes.push(name);
     }
 
-    /// Sets, or removes where there is nothing to set: an absent value is an absent attribute.
+    /// Sets the attribute, or removes it for `None`: an absent value is an absent attribute.
     pub(crate) fn put(&mut self, attribute: &str, value: Option<AttributeValue>) {
         match value {
             Some(value) => self.set(attribute, value),
@@ -109,12 +109,12 @@ impl Expression {
         }
     }
 
-    /// Counts up or down from what is there, from 0 where nothing is.
+    /// Adds to a counter, which starts at 0 if it is absent.
     pub(crate) fn add(&mut self, attribute: &str, by: i64) {
         self.add_from(attribute, 0, by);
     }
 
-    /// Counts from another start where nothing is.
+    /// Adds to a counter, which starts at `start` if it is absent.
     pub(crate) fn add_from(&mut self, attribute: &str, start: i64, by: i64) {
         let name = self.name(attribute);
         let (start, by) = (self.value(number(start)), self.value(number(by)));
@@ -127,20 +127,20 @@ impl Expression {
         self.sets.push(format!("{path} = {value}"));
     }
 
-    /// What every write of every item carries.
+    /// Sets the attributes that every write of every item sets.
     pub(crate) fn touch(&mut self, now_ms: i64) {
         self.set(ATTR_SCHEMA, number(SCHEMA_VERSION));
         self.set(ATTR_UPDATED_AT_MS, number(now_ms));
     }
 
-    /// Remembers this call in the item and the three before it, and rejects a call whose key is remembered.
+    /// Remembers this call and the three before it in the item, and rejects a call whose key is remembered.
     pub(crate) fn by_call(&mut self, request_id: &RequestId) {
         let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
         let this = self.value(string(request_id.as_str()));
         let none = self.value(string(NO_REQUEST));
         self.sets.push(format!("{} = {this}", ids[0]));
         for pair in ids.windows(2) {
-            // Right-hand sides read the item as it was: the update shifts all at once.
+            // Right-hand sides read the item as it was before the update, so that all ids shift by one.
             self.sets.push(format!("{} = if_not_exists({}, {none})", pair[1], pair[0]));
         }
         self.not_by_call(request_id);
@@ -152,8 +152,8 @@ impl Expression {
         self.conditions.push(condition);
     }
 
-    /// The condition half of [`Self::by_call`]: none of the calls that the item remembers has the caller and the key
-    /// of this one. Whether it was this very call or another request is decided from the item that comes back.
+    /// Adds the condition of [`Self::by_call`]: none of the calls that the item remembers has the caller and the key of
+    /// this one. Whether it was this call or another request is decided from the item that a rejection returns.
     pub(crate) fn not_by_call(&mut self, request_id: &RequestId) {
         let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
         let prefix = self.value(string(request_id.prefix()));
@@ -192,7 +192,7 @@ impl Expression {
         self.equals(ATTR_RETRACTED, AttributeValue::Bool(true));
     }
 
-    /// A record exists here (a meta item without `kind` is none).
+    /// A record exists here (a meta item without `kind` is not one).
     pub(crate) fn record_exists(&mut self) {
         self.exists(ATTR_KIND);
     }
@@ -206,7 +206,7 @@ impl Expression {
         self.require(format!("{name} = {value}"));
     }
 
-    /// Equal to the value, or, where that is the attribute's default, absent. A NULL counts as absent.
+    /// Equal to the value or absent, for a value that is the attribute's default. A NULL counts as absent.
     pub(crate) fn equals_or_absent(&mut self, attribute: &str, value: AttributeValue) {
         let absent = self.absent(attribute);
         let (name, value) = (self.name(attribute), self.value(value));
@@ -224,20 +224,20 @@ impl Expression {
         }
     }
 
-    /// The attribute is absent or NULL, as a piece of a condition.
+    /// Returns the condition that the attribute is absent or NULL, as text.
     pub(crate) fn absent(&mut self, attribute: &str) -> String {
         let (name, null) = (self.name(attribute), self.value(string("NULL")));
         format!("(attribute_not_exists({name}) OR attribute_type({name}, {null}))")
     }
 
-    /// A number that is below the bound, or absent.
+    /// Below the bound, or absent.
     pub(crate) fn below(&mut self, attribute: &str, bound: i64) {
         let absent = self.absent(attribute);
         let (name, bound) = (self.name(attribute), self.value(number(bound)));
         self.require(format!("({name} < {bound} OR {absent})"));
     }
 
-    /// A number that is at least the bound.
+    /// At least the bound.
     pub(crate) fn at_least(&mut self, attribute: &str, bound: i64) {
         let (name, bound) = (self.name(attribute), self.value(number(bound)));
         self.require(format!("{name} >= {bound}"));
@@ -249,20 +249,20 @@ impl Expression {
         self.require(format!("{name} <= {bound}"));
     }
 
-    /// A counter of references that is 0 or was never needed.
+    /// The counter of references is 0, or was never needed.
     pub(crate) fn no_references(&mut self, attribute: &str) {
         let absent = self.absent(attribute);
         let (name, zero) = (self.name(attribute), self.value(number(0)));
         self.require(format!("({name} <= {zero} OR {absent})"));
     }
 
-    /// Not both of these at once: the value that is about to be written is not stored already.
+    /// Not both of these: the value that is about to be written is not stored already.
     pub(crate) fn not_both(&mut self, a: (&str, AttributeValue), b: (&str, AttributeValue)) {
         let [a, b] = [a, b].map(|(attribute, value)| format!("{} = {}", self.name(attribute), self.value(value)));
         self.require(format!("NOT ({a} AND {b})"));
     }
 
-    /// The default context of a ledger, whichever attribute speaks for it (see [`crate::items`]).
+    /// The default context of a ledger is this one, whichever attribute holds it (see [`crate::items`]).
     pub(crate) fn default_context_is(&mut self, id: Option<&str>) {
         let [deployed, guide, ours] =
             [ATTR_DEFAULT_CONTEXT_ADDRESS, ATTR_DEFAULT_CONTEXT_ID, ATTR_REQUEST_IDS[0]].map(|a| self.name(a));
@@ -281,7 +281,7 @@ impl Expression {
         }
     }
 
-    /// `rev` either speaks of this index or has never been set, so that it can be counted on from.
+    /// `rev` either belongs to this index or was never set, so that it can be incremented.
     pub(crate) fn rev_speaks_of(&mut self, id: &str) {
         let [rev, rev_id] = [ATTR_REV, ATTR_REV_ID].map(|attribute| self.name(attribute));
         let id = self.value(string(id));
@@ -294,7 +294,7 @@ impl Expression {
         self.require(format!("attribute_type({graphs}, {map})"));
     }
 
-    /// This named graph has no index, or one at a lower `t` (`t` given) .
+    /// This named graph has no index, or one at a lower `t`.
     pub(crate) fn graph_below(&mut self, graph: &str, t: i64) {
         let path = self.member(ATTR_GRAPHS, graph);
         let at = self.name(MEMBER_T);
@@ -317,7 +317,7 @@ impl Expression {
         }
     }
 
-    /// Of these named graphs, at least one is absent or has an index.
+    /// At least one of these named graphs is absent or has an index.
     pub(crate) fn any_graph_is_not_null(&mut self, graphs: &[&str]) {
         let null = self.value(string("NULL"));
         let nulls = graphs.iter().map(|graph| format!("attribute_type({}, {null})", self.member(ATTR_GRAPHS, graph)));
@@ -340,7 +340,7 @@ impl Expression {
         self.require(format!("({absent} OR {expires} <= {now} OR {held_by} = {holder})"));
     }
 
-    /// This very token is the current one, and its lease is this one.
+    /// The claimed token is the current one, and belongs to the claimed lease.
     pub(crate) fn lease_is(&mut self, claim: &LeaseClaim) {
         let [name, holder] = [MEMBER_LEASE_NAME, MEMBER_LEASE_HOLDER].map(|member| self.member(ATTR_LEASE, member));
         let (lease, map) = (self.name(ATTR_LEASE), self.value(string("M")));
@@ -378,7 +378,7 @@ impl Expression {
         (!self.names.is_empty()).then(|| self.names.clone())
     }
 
-    /// As a request of its own, answering with the item as it was written.
+    /// Returns a request of its own, which returns the item as it was written.
     pub(crate) fn into_update_item(
         self,
         sender: &Sender,
@@ -397,7 +397,7 @@ impl Expression {
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
     }
 
-    /// As an update within a transaction.
+    /// Returns an update within a transaction.
     pub(crate) fn into_update(self, key: &Key) -> Action {
         Action::Update(
             Update::builder()
@@ -410,7 +410,7 @@ impl Expression {
         )
     }
 
-    /// As the condition of a put within a transaction.
+    /// Returns a put within a transaction, on this condition.
     pub(crate) fn into_put(self, item: Item) -> Action {
         Action::Put(
             Put::builder()
@@ -422,7 +422,7 @@ impl Expression {
         )
     }
 
-    /// As the condition of a deletion within a transaction.
+    /// Returns a deletion within a transaction, on this condition.
     pub(crate) fn into_delete(self, key: &Key) -> Action {
         Action::Delete(
             Delete::builder()
@@ -434,7 +434,7 @@ impl Expression {
         )
     }
 
-    /// As a check within a transaction.
+    /// Returns a check within a transaction.
     pub(crate) fn into_check(self, key: &Key) -> Action {
         Action::Check(
             ConditionCheck::builder()
@@ -447,7 +447,7 @@ impl Expression {
     }
 }
 
-/// One action of a transaction, still without its table.
+/// One action of a transaction, without the table yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Update(UpdateBuilder),

@@ -18,15 +18,15 @@ const PUBLISH: &str = "publish a graph source";
 
 /// The outcome of an attempt to create a graph source.
 enum Creation {
-    /// The publication is answered.
+    /// The publication has its outcome.
     Answered(Published),
     /// The address is taken by this record.
     Taken(RecordItems),
 }
 
 impl Store {
-    /// Creates in one transaction. One that is rejected because the record exists brings it back whole, and a second
-    /// transaction replaces its config and dependencies.
+    /// Creates the graph source in one transaction. If that is rejected because the record exists, the rejection
+    /// returns the whole record, and a second transaction replaces its config and dependencies.
     pub(crate) async fn publish_graph_source_record(
         &self,
         call: &Call,
@@ -83,7 +83,7 @@ impl Store {
         Err(contended(PUBLISH, *attempts))
     }
 
-    /// Replaces config and dependencies of what was found. `None`: it has changed meanwhile.
+    /// Replaces the config and dependencies of the record that was found. Returns `None` if it has changed meanwhile.
     async fn republish(
         &self,
         call: &Call,
@@ -150,7 +150,7 @@ impl Store {
     }
 }
 
-/// What a republication has made of the items that it was planned from.
+/// Applies a republication to the items that it was planned from.
 fn apply(items: &mut RecordItems, publication: &GraphSourcePublication, v: i64, now: i64) {
     items.patch(SK_META, |meta| {
         meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(publication.source_type()));
@@ -195,13 +195,13 @@ fn config_text(publication: &GraphSourcePublication) -> aws_sdk_dynamodb::types:
     string(Value::Object(publication.config().clone()).to_string())
 }
 
-/// The meta of a new graph source always makes a record of its items.
+/// Returns the record of the new items, which the meta of a new graph source always makes.
 fn created(all: Vec<Item>) -> Result<Published> {
-    let none = || Error::Store { operation: PUBLISH, source: "the items of a new record make no record".into() };
+    let none = || Error::Store { operation: PUBLISH, source: "the items of a new record do not form a record".into() };
     RecordItems::new(all).record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
 }
 
-/// On the condition that what the plan was made from is unchanged.
+/// Returns the update of the meta, on the condition that what the plan was made from is unchanged.
 fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
     let mut meta = Expression::new();
     meta.kind_is(RecordKind::GraphSource);

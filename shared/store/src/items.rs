@@ -1,7 +1,7 @@
 //! Conversion between items and values.
 //!
-//! Reading is tolerant, because other programs write this table, too (docs/specification.md, Table): anything but keys may be
-//! missing, a NULL is an absent attribute, and an attribute of an unexpected type is read as absent. Writing is exact.
+//! Reading is tolerant, because other programs write this table too (docs/specification.md, Table): anything but keys
+//! may be missing, and a NULL, or an attribute of an unexpected type, is read as absent. Writing is exact.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::schema::*;
 
-/// The member of a ledger's config payload that has attributes of its own.
+/// The member of a ledger's config payload that is stored in attributes of its own.
 const DEFAULT_CONTEXT_ID: &str = ATTR_DEFAULT_CONTEXT_ID;
 
 // ---- single attributes ----
@@ -41,7 +41,7 @@ pub(crate) fn flag(item: &Item, attribute: &str) -> bool {
     matches!(item.get(attribute), Some(AttributeValue::Bool(true)))
 }
 
-/// A number as the watermarks and counters have it. `None` where it is absent or no integer of 64 bits.
+/// Returns a watermark or a counter; `None` if it is absent or not a 64-bit integer.
 pub(crate) fn integer(item: &Item, attribute: &str) -> Option<i64> {
     as_integer(item.get(attribute)?)
 }
@@ -51,7 +51,7 @@ pub(crate) fn list_of_strings(item: &Item, attribute: &str) -> Vec<String> {
     values.into_iter().flatten().filter_map(|value| value.as_s().ok().cloned()).collect()
 }
 
-/// An attribute that is there and not NULL.
+/// Returns an attribute that is present and not NULL.
 pub(crate) fn present<'a>(item: &'a Item, attribute: &str) -> Option<&'a AttributeValue> {
     item.get(attribute).filter(|value| !matches!(value, AttributeValue::Null(_)))
 }
@@ -64,7 +64,7 @@ pub(crate) fn sk(item: &Item) -> &str {
     text(item, ATTR_SK).unwrap_or_default()
 }
 
-/// About how many bytes an item has in JSON: enough to bound memory and pages.
+/// Returns about how many bytes an item has in JSON: precise enough to bound memory and pages.
 pub(crate) fn weight(item: &Item) -> usize {
     fn of(value: &AttributeValue) -> usize {
         match value {
@@ -120,7 +120,7 @@ pub(crate) fn index(item: &Item) -> Index {
     let v = integer(item, ATTR_INDEX_T).unwrap_or(0);
     let payload = text(item, ATTR_INDEX_ID).map(|id| IndexRoot {
         id: ContentId::stored(id),
-        // Fluree replaces the index and leaves our `rev` behind: then it speaks of another one.
+        // When Fluree replaces the index it leaves our `rev` as it is, which then belongs to another index.
         rev: if text(item, ATTR_REV_ID) == Some(id) { integer(item, ATTR_REV).unwrap_or(0) } else { 0 },
         graphs: graphs(item),
     });
@@ -223,8 +223,8 @@ pub(crate) fn config(item: &Item) -> Config {
     ConcernValue::stored(v, payload)
 }
 
-/// Deployed servers write and remove `default_context_address` alone. The guide's name counts only where none of
-/// ours has written, for else it may be what a server has since removed (docs/specification.md, Table).
+/// Deployed servers write and remove `default_context_address` alone. The guide's name counts only if we never wrote
+/// the item: otherwise it may be a value that a server has since removed (docs/specification.md, Table).
 fn default_context(item: &Item) -> Option<&str> {
     text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| {
         let ours = item.contains_key(ATTR_REQUEST_IDS[0]);
@@ -232,30 +232,30 @@ fn default_context(item: &Item) -> Option<&str> {
     })
 }
 
-/// A ledger's config payload as its attributes: the default context, and the rest.
+/// Splits a ledger's config payload into its attributes: the default context, and the rest.
 pub(crate) fn split_config(payload: &Value) -> (Option<&str>, Object) {
     let mut rest = payload.as_object().cloned().unwrap_or_default();
     rest.remove(DEFAULT_CONTEXT_ID);
     (payload.get(DEFAULT_CONTEXT_ID).and_then(Value::as_str), rest)
 }
 
-/// Whether the item belongs to a graph source: only those keep their config as text.
+/// Returns whether the item belongs to a graph source: only those keep their config as text.
 pub(crate) fn is_graph_source_config(item: &Item) -> bool {
     present(item, ATTR_CONFIG_JSON).is_some()
 }
 
-/// Whether the item remembers this call.
+/// Returns whether the item remembers this call.
 pub(crate) fn remembers(item: &Item, request_id: &RequestId) -> bool {
     ATTR_REQUEST_IDS.iter().any(|attribute| text(item, attribute) == Some(request_id.as_str()))
 }
 
-/// Whether the item remembers another request under the key of this call.
+/// Returns whether the item remembers another request under the key of this call.
 pub(crate) fn reuses_key(item: &Item, request_id: &RequestId) -> bool {
     let ids = ATTR_REQUEST_IDS.iter().filter_map(|attribute| text(item, attribute));
     !remembers(item, request_id) && ids.into_iter().any(|id| request_id.shares_key_with(id))
 }
 
-/// Whether this call was the last of ours to write the item.
+/// Returns whether this call was the last one of ours to write the item.
 pub(crate) fn written_last_by(item: &Item, request_id: &RequestId) -> bool {
     text(item, ATTR_REQUEST_IDS[0]) == Some(request_id.as_str())
 }
@@ -273,7 +273,7 @@ impl RecordItems {
         Self { items: items.into_iter().map(|item| (sk(&item).to_owned(), item)).collect() }
     }
 
-    /// The item that makes a record: a meta with a kind.
+    /// Returns the item that makes the record exist: a meta with a kind.
     pub(crate) fn meta(&self) -> Option<(&Item, RecordKind)> {
         let meta = self.items.get(SK_META)?;
         Some((meta, kind(meta)?))
@@ -283,17 +283,17 @@ impl RecordItems {
         self.items.get(sk_of(concern))
     }
 
-    /// The concern's item, empty where it is missing: reading that gives the unborn value.
+    /// Returns the concern's item; an empty one, which reads as the unborn value, if it is missing.
     pub(crate) fn concern_or_empty(&self, concern: ConcernKind) -> Item {
         self.concern(concern).cloned().unwrap_or_default()
     }
 
-    /// Follows a write that was made: changes an item, which is made where it was missing.
+    /// Applies a write that was made to the item, which is created if it was missing.
     pub(crate) fn patch(&mut self, sk: &str, change: impl FnOnce(&mut Item)) {
         change(self.items.entry(sk.to_owned()).or_default());
     }
 
-    /// `None` where there is no record: no meta, or one without a kind.
+    /// Returns the record; `None` if there is no meta, or one without a kind.
     pub(crate) fn record(&self) -> Option<Record> {
         let (meta, kind) = self.meta()?;
         let summary = summary(meta, kind);
@@ -327,7 +327,7 @@ pub(crate) fn kind(meta: &Item) -> Option<RecordKind> {
     text(meta, ATTR_KIND)?.parse().ok()
 }
 
-/// Returns what a meta item, or its projection into an index, says of its record.
+/// Returns what a meta item, or its projection into an index, says about its record.
 pub(crate) fn summary(meta: &Item, kind: RecordKind) -> Summary {
     Summary {
         address: Address::stored(pk(meta)),
@@ -363,7 +363,7 @@ pub(crate) fn new_meta(address: &Address, kind: RecordKind, now_ms: i64) -> Item
     meta
 }
 
-/// A concern item of a new record, without data, remembering the call that creates it.
+/// Returns a concern item of a new record: without data, and remembering the call that creates it.
 pub(crate) fn new_concern(address: &Address, concern: ConcernKind, request_id: &RequestId, now_ms: i64) -> Item {
     let mut item = base(address, sk_of(concern), now_ms);
     item.insert(ATTR_REQUEST_IDS[0].to_owned(), string(request_id.as_str()));
@@ -378,7 +378,7 @@ pub(crate) fn new_concern(address: &Address, concern: ConcernKind, request_id: &
         ConcernKind::Status => item.extend([
             (ATTR_STATUS.to_owned(), string(StatusPayload::READY)),
             (ATTR_STATUS_V.to_owned(), number(1)),
-            // Shows that the item belongs to a record: only under one is it ever made.
+            // Shows that the item belongs to a record, because it is only ever set under one.
             (ATTR_LEASE_TOKEN.to_owned(), number(0)),
         ]),
     }

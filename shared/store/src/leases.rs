@@ -67,8 +67,8 @@ impl Store {
         Err(contended(ACQUIRE, attempts))
     }
 
-    /// The first lease of a status item that none of ours has made, or that is missing: it may lie under no record, so
-    /// a transaction checks the meta too. `None`: something has changed meanwhile.
+    /// Acquires the first lease on a status item that is missing, or that we did not create. There may be no record, so
+    /// a transaction checks the meta too. Returns `None` if something has changed meanwhile.
     async fn acquire_first(
         &self,
         call: &Call,
@@ -133,7 +133,7 @@ impl Store {
         match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
             Outcome::Applied(item) => held(REFRESH, &item),
             Outcome::Rejected(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
-                // Whoever has written since: the lease is as this call has left it, or was extended further.
+                // No matter who has written since: the lease is as this call left it, or was extended further.
                 Some(held) if held.token == token => Ok(Leased::Held(held)),
                 _ => repeated(&item, call, REFRESH),
             },
@@ -151,8 +151,8 @@ impl Store {
         }
     }
 
-    /// Releases a lease. The state becomes `ready` where it is still the lease's: that is what the first request
-    /// expects, and the item that comes back with its failure shows whether a second one may leave the state alone.
+    /// Releases a lease. The state becomes `ready` if it is still the one of the lease. The first request expects that;
+    /// the item that its rejection returns shows whether a second request may leave the state alone.
     pub(crate) async fn release(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
         let now = self.now_ms();
         let mut attempts = Attempts::default();
@@ -207,7 +207,7 @@ fn status_key(address: &Address) -> Key {
     Key::new(address, sk_of(ConcernKind::Status))
 }
 
-/// The update that takes a lease, and shows it in the state. The token is the caller's to set.
+/// Returns the update that takes a lease and shows it in the state. The caller sets the token.
 fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64) -> Expression {
     let mut take = Expression::new();
     take.set(ATTR_LEASE, items::lease_attribute(lease));
@@ -220,15 +220,15 @@ fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64) -> Express
     take
 }
 
-/// Sets the status's metadata that a request brings.
+/// Sets the status's metadata if the request has any.
 fn put_meta(expression: &mut Expression, request: &LeaseRequest) {
     if let Some(meta) = request.meta() {
         expression.put(ATTR_STATUS_META, (!meta.is_empty()).then(|| items::map(meta)));
     }
 }
 
-/// The condition that a lease can be had. What cannot be read as a lease is none: it cannot be claimed, and the next
-/// token fences whoever wrote it. That is known only of an item that was seen.
+/// Adds the condition that the lease is free. A lease attribute that cannot be read as a lease counts as free: it
+/// cannot be claimed, and the next token fences off whoever wrote it. This is known only if the item was seen.
 fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now: i64) {
     match seen.filter(|item| items::present(item, ATTR_LEASE).is_some() && items::lease(item).is_none()) {
         Some(item) => as_seen(expression, item, &[ATTR_LEASE]),
@@ -236,12 +236,12 @@ fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now:
     }
 }
 
-/// The same of a lease that was read.
+/// Returns the same for a lease that was read.
 fn is_free(lease: &Lease, holder: &str, now: i64) -> bool {
     lease.expires_at <= now.div_euclid(1000) || lease.holder == holder
 }
 
-/// When a lease ends, in whole seconds, rounded up, so that a lease never ends early.
+/// Returns when a lease ends, in whole seconds, rounded up so that it never ends early.
 fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
     -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
 }
@@ -250,7 +250,8 @@ fn held(operation: &'static str, item: &Item) -> Result<Leased> {
     items::held(item).map(Leased::Held).ok_or_else(|| unreadable(operation))
 }
 
-/// The item remembers this call. Its token is the one that this call was given only if no other has written since.
+/// Returns the outcome of a call that the item remembers. The item's token is the one that this call was given only if
+/// no other call has written since.
 fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
     if items::written_last_by(item, &call.request_id) {
         return held(operation, item);

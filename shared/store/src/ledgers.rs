@@ -98,12 +98,12 @@ impl Store {
         attempts.reject(BRANCH, rejection)
     }
 
-    /// Resets a ledger. Fluree's indexer takes its commit log for the truth where it reaches the head without a gap, so
-    /// none of its rows may stay above the target: they go before the reset, so that an interruption leaves a gap and no
-    /// contradiction, and once more after it, for the commits that were pushed in between.
+    /// Resets a ledger. Fluree's indexer trusts the commit log if it reaches the head without a gap, so no row may stay
+    /// above the target. Rows are deleted before the reset, so that an interruption leaves a gap and no contradiction,
+    /// and again after it, for commits that were pushed in between.
     pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
         let log = self.commits_above(RESET, address, to.head_t()).await?;
-        // A protected record keeps its log, too: the reset is going to be rejected.
+        // A protected record keeps its log too: the reset is going to be rejected.
         if !log.is_protected {
             self.delete_all(RESET, log.rows).await?;
         }
@@ -129,7 +129,7 @@ impl Store {
         index.set(ATTR_INDEX_T, number(to.index().map_or(0, NewIndex::t)));
         index.put(ATTR_REV, id.as_ref().map(|_| number(0)));
         index.put(ATTR_REV_ID, id);
-        // Indexes of named graphs may lie beyond the point that is returned to.
+        // Indexes of named graphs may lie beyond the target.
         index.set(ATTR_GRAPHS, graphs_attribute(&Default::default()));
         let mut actions = vec![(Part::Meta, check.into_check(&Key::meta(address)))];
         for (concern, mut update) in [(ConcernKind::Head, head), (ConcernKind::Index, index)] {
@@ -167,8 +167,9 @@ fn reset_index(index: &NewIndex) -> Index {
     Index::new(index.t(), IndexRoot { id: index.id().clone(), rev: 0, graphs: Default::default() })
 }
 
-/// The record of the items that were put. They always make one: anything else would be a bug of [`items::new_meta`].
+/// Returns the record of the items that were put. They always make one: anything else would be a bug in
+/// [`items::new_meta`].
 fn put_record(operation: &'static str, items: &RecordItems) -> Result<Box<Record>> {
-    let none = || Error::Store { operation, source: "the items of a new record make no record".into() };
+    let none = || Error::Store { operation, source: "the items of a new record do not form a record".into() };
     items.record().map(Box::new).ok_or_else(none)
 }

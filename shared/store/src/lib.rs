@@ -1,4 +1,5 @@
-//! The nameservice on one DynamoDB table: the one crate that knows its items, and a library of its own.
+//! The nameservice on one DynamoDB table. Only this crate knows the items of the table. It can be used as a library on
+//! its own.
 //!
 //! ```no_run
 //! use nameservice_model::{Address, Call, NameService, Publisher};
@@ -14,8 +15,8 @@
 //! ```
 //!
 //! Where to look: the table and its names in [`schema`]; conditions and updates in `expressions`; items and values in
-//! `items`; requests in `client` (their repetition and outcome in the crate `nameservice-dynamo`); the one path
-//! of all pushes in `push`, and what is particular to each concern in `concern`; then one file a noun.
+//! `items`; requests in `client` (their retries and outcomes in the crate `nameservice-dynamo`); the one path of all
+//! pushes in `push`, and what is particular to each concern in `concern`; then one file per noun.
 
 mod attribute;
 mod batches;
@@ -76,16 +77,16 @@ use crate::{
 pub struct Store {
     sender: Sender,
     clock: Clock,
-    /// The table was found to lack the indexes by type and by state.
+    /// Whether the table was found to lack the indexes by type and by state.
     only_kind_index: Arc<AtomicBool>,
 }
 
 impl Store {
-    /// The name of the table where none is configured.
+    /// The default name of the table.
     pub const DEFAULT_TABLE: &'static str = "fluree-nameservice";
 
-    /// Over this table of this client. The client must not retry: those of [`endpoint_client`],
-    /// [`lambda_client`] and [`sdk_client`] do not.
+    /// Returns the nameservice over a table. The client must have its own retries turned off, as the clients of
+    /// [`endpoint_client`], [`lambda_client`] and [`sdk_client`] have.
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>) -> Self {
         let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());
         Self { sender, clock: Clock::default(), only_kind_index: Arc::default() }
@@ -98,14 +99,14 @@ impl Store {
         self
     }
 
-    /// The same by another clock than the system's: it times leases and stamps items.
+    /// Sets another clock than the system's. It times leases and stamps items.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Clock::of(clock);
         self
     }
 
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &str {
         self.sender.table()
     }
@@ -147,7 +148,7 @@ impl NameService for Store {
     }
 
     async fn ping(&self) -> Result<()> {
-        // No address is blank: the item is never there, and the read costs half a unit.
+        // No address is blank, so there is no such item, and the read costs half a unit.
         self.get_item("ping the store", &Key::meta(" ")).await.map(drop)
     }
 }

@@ -23,7 +23,7 @@ const DEPENDENTS: &str = "list dependents";
 /// A page ends once it has about this many bytes: answers stay below 4 MiB and memory below a small function's.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
-/// How many branches are looked at in one go when dependents are listed.
+/// How many branches are read per page when dependents are listed.
 const BRANCHES_PAGE: usize = 1_000;
 
 /// What the keys of virtual graphs begin with.
@@ -34,12 +34,12 @@ const VIRTUAL_GRAPHS_PAGE: usize = 500;
 /// Sorts after every sort key of a record.
 const AFTER_ALL_SKS: &str = "~";
 
-/// One run through an index.
+/// A query of one partition of an index.
 #[derive(Clone, Debug)]
 struct Run {
     index: SecondaryIndex,
     hash: String,
-    /// The kind of all that it finds; `None` where the index does not say.
+    /// The kind of all records that it finds; `None` if the index does not tell.
     kind: Option<RecordKind>,
     /// The sort key of the items that it finds.
     sk: &'static str,
@@ -65,7 +65,7 @@ impl Store {
         let mut runs = self.runs(query);
         let mut next = begin(&runs, start.as_ref());
         while let Some(run) = runs.get(next).cloned() {
-            // One more than wanted shows whether more follow.
+            // One entry more than wanted shows whether more follow.
             let limit = query.limit.get() - page.items.len() + 1;
             let Some(hits) = self.query_index(&run, &beginning, start.as_ref(), limit).await? else {
                 // A table without that index (one that Fluree made): filter the lists by kind instead.
@@ -97,8 +97,8 @@ impl Store {
         Ok(page)
     }
 
-    /// Returns the keys of graph sources that are no addresses: `vg:NAME:BRANCH`, virtual graphs of an older layout. Lists
-    /// and snapshots leave them out.
+    /// Returns the keys of graph sources that are not addresses: `vg:NAME:BRANCH`, virtual graphs of an older layout.
+    /// Lists and snapshots leave them out.
     pub async fn virtual_graphs(&self) -> Result<Vec<Address>> {
         let run = Run::by_kind(RecordKind::GraphSource);
         let (mut found, mut start) = (Vec::new(), None);
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// The runs that together find what the query asks for, fewest first.
+    /// Returns the runs that together find what the query asks for, through the most selective index of the table.
     fn runs(&self, query: &ListQuery) -> Vec<Run> {
         let kinds = || RecordKind::ALL.into_iter().filter(|kind| query.kind.is_none_or(|wanted| wanted == *kind));
         if !self.only_kind_index.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ impl Store {
         kinds().map(Run::by_kind).collect()
     }
 
-    /// One page of an index; `None` where the table has no such index.
+    /// Reads one page of an index; `None` if the table has no such index.
     async fn query_index(
         &self,
         run: &Run,
@@ -140,7 +140,7 @@ impl Store {
         limit: usize,
     ) -> Result<Option<Hits>> {
         let mut start = start;
-        // A cursor of another list may be outside of this one's addresses, where DynamoDB takes no start.
+        // The cursor of another list may be outside the addresses of this one. DynamoDB rejects such a start key.
         if let Some(cursor) = start.filter(|cursor| !cursor.after().starts_with(beginning)) {
             if cursor.after() > beginning {
                 return Ok(Some(Hits { items: Vec::new(), more: false }));
@@ -176,7 +176,8 @@ impl Store {
         }
     }
 
-    /// What a page of an index comes to: filtered, and read whole where the query needs more than the index has.
+    /// Returns the entries of a page of an index: filtered, and read whole if the query needs more than the index
+    /// carries.
     async fn entries(&self, run: &Run, query: &ListQuery, hits: &[Item], visible: Visible<'_>) -> Result<Entries> {
         let matches = |summary: &Summary| {
             query.kind.is_none_or(|kind| kind == summary.kind)
@@ -209,7 +210,7 @@ impl Store {
             query.state.as_deref().is_none_or(|wanted| Some(wanted) == state)
         };
         let (mut listed, mut looked_at) = (Vec::new(), 0);
-        // A cut page names the last record it holds, from which the next continues: it must hold one.
+        // A page that is cut short must hold at least one record, because the next page continues after its last one.
         while looked_at < wanted.len() && listed.is_empty() {
             let (records, count) = self.read_records(LIST, &wanted[looked_at..], PAGE_BYTES).await?;
             looked_at += count;
@@ -250,7 +251,7 @@ impl Store {
                 .await
                 .map_err(of_table)?;
             start = page.last_evaluated_key.filter(|key| !key.is_empty());
-            // After the last item, the end completes the last record.
+            // The end of the scan completes the last record.
             let end = start.is_none().then_some(None);
             for item in page.items.unwrap_or_default().into_iter().map(Some).chain(end) {
                 let done = match item {
@@ -305,7 +306,7 @@ impl Store {
     }
 }
 
-/// The run in which a cursor stands; the first without one.
+/// Returns the run that a cursor is in; the first one without a cursor.
 fn begin(runs: &[Run], cursor: Option<&Cursor>) -> usize {
     let Some(cursor) = cursor else { return 0 };
     runs.iter().position(|run| run.kind.is_none_or(|kind| kind == cursor.kind())).unwrap_or(runs.len())
@@ -313,11 +314,11 @@ fn begin(runs: &[Run], cursor: Option<&Cursor>) -> usize {
 
 struct Entries {
     listed: Vec<Listed>,
-    /// Not all of the hits were looked at.
+    /// Whether some of the hits were left out, to be read by the next page.
     cut: bool,
 }
 
-/// DynamoDB has no error code of its own for a missing index.
+/// Returns whether the table lacks the index. DynamoDB has no error code of its own for that.
 fn lacks_index(error: &Error) -> bool {
     use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
     let Error::Store { source, .. } = error else { return false };

@@ -11,16 +11,16 @@ use crate::{
 
 /// An operation, whichever concern it is about, with its values as `V`.
 pub(crate) trait Planned<V>: Send + Sync {
-    /// Adds its conditions and updates; gives what it counts on to have found.
+    /// Adds its conditions and updates. Returns the item that the plan relies on to be stored.
     fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item;
     fn judge(&self, item: &Item) -> Judgement;
     fn read(&self, item: &Item) -> V;
     fn written(&self, found: &Item) -> V;
-    /// The value that it has left on an item that no other push of ours has written since.
+    /// Returns the value that it left on an item that no other push of ours has written since.
     fn left_by(&self, item: &Item) -> V;
-    /// The condition that the concern is as it is on this item.
+    /// Adds the condition that the concern is unchanged since this item.
     fn unchanged(&self, expression: &mut Expression, item: &Item);
-    /// Whether it cannot be planned without knowing the item.
+    /// Returns whether it cannot be planned without knowing the item.
     fn requires_read(&self) -> bool;
     fn foreign(&self, item: &Item) -> bool;
     fn not_foreign(&self, expression: &mut Expression);
@@ -57,8 +57,8 @@ impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
     }
 
     fn left_by(&self, item: &Item) -> V {
-        // A transaction does not answer with the items that it has written, and so with no lease beside a status: neither
-        // does its repetition.
+        // A transaction does not return the items that it has written, and so no lease beside a status. Its repetition
+        // must give the same answer.
         let mut item = item.clone();
         item.remove(ATTR_LEASE);
         (self.value)(C::left_by(&item, self.push))
@@ -95,7 +95,7 @@ struct Checking<C: Concern>(ConcernValue<C::Payload>);
 impl<C: Concern> Planned<ConcernState> for Checking<C> {
     fn plan(&self, expression: &mut Expression, seen: Option<&Item>) -> Item {
         match seen {
-            // One value can be written in more ways than the expectation of it knows.
+            // A value can be stored in more forms than the expected value matches.
             Some(item) => self.unchanged(expression, item),
             None => C::expect(expression, &self.0),
         }

@@ -1,4 +1,4 @@
-//! Protecting records, and taking the protection away.
+//! Protecting records, and removing the protection.
 
 use nameservice_model::{Address, Call, Protection, Result};
 
@@ -15,8 +15,8 @@ const PROTECT: &str = "protect a record";
 const UNPROTECT: &str = "unprotect a record";
 
 impl Store {
-    /// One conditional update of the meta item. It remembers no call: what is asked for is a state, so that its
-    /// repetition finds it there.
+    /// Sends one conditional update of the meta item. No call is remembered: the operation is idempotent, and a
+    /// repetition finds the mark as requested.
     pub(crate) async fn protect_record(&self, _call: &Call, address: &Address, protected: bool) -> Result<Protection> {
         let operation = if protected { PROTECT } else { UNPROTECT };
         let mut mark = Expression::new();
@@ -33,7 +33,7 @@ impl Store {
         match self.update(operation, mark, &Key::meta(address), &mut attempts).await? {
             Outcome::Applied(_) => Ok(Protection::Set),
             Outcome::Rejected(Some(meta)) if items::kind(&meta).is_some() => match attempts.uncertain {
-                // By an attempt whose answer was lost.
+                // Set by an attempt whose answer was lost.
                 true => Ok(Protection::Set),
                 false => Ok(Protection::Already),
             },

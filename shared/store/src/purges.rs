@@ -1,4 +1,4 @@
-//! Purging records, and what interrupted purges have left.
+//! Purging records, and the remains of interrupted purges.
 
 use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
@@ -52,7 +52,7 @@ impl Store {
             let items = self.read_record(PURGE, address).await?;
             let Some((meta, _)) = items.meta() else {
                 return match dropped_from.filter(|_| attempts.uncertain) {
-                    // An attempt whose answer was lost has dropped it.
+                    // It was dropped by an attempt whose answer was lost.
                     Some(parent) => self.dropped(&parent).await,
                     None => Ok(Dropped::Unknown),
                 };
@@ -104,7 +104,7 @@ impl Store {
                 return Ok(meta.as_ref().and_then(held).unwrap_or(Attempted::Changed));
             }
             if rejected_at(&failed, &Part::Parent).is_some() {
-                // The parent is gone, or has never counted this branch.
+                // The parent is gone, or never counted this branch.
                 parent = None;
             }
             references.learn(&failed);
@@ -112,7 +112,7 @@ impl Store {
         Err(contended(PURGE, *attempts))
     }
 
-    /// Deletes what lies under an address without a record: concern items and commit log. True if there was anything.
+    /// Deletes the concern items and the commit log under an address without a record. Returns whether there were any.
     async fn sweep(&self, address: &Address, items: &RecordItems) -> Result<bool> {
         let orphans: Vec<&Item> = items.items.values().collect();
         if !orphans.is_empty() {
@@ -132,7 +132,7 @@ impl Store {
     }
 }
 
-/// What prevents the purge of a record with this meta item, if anything does.
+/// Returns what prevents the purge of a record with this meta item, if anything does.
 fn held(meta: &Item) -> Option<Attempted> {
     match (items::flag(meta, ATTR_PROTECTED), is_referenced(meta)) {
         (true, _) => Some(Attempted::Protected),
@@ -141,7 +141,7 @@ fn held(meta: &Item) -> Option<Attempted> {
     }
 }
 
-/// The record that a branch was made from.
+/// Returns the record that a branch was created from.
 fn parent(address: &Address, meta: &Item) -> Option<Address> {
     address.with_branch(items::text(meta, ATTR_BP_SOURCE)?).ok().filter(|parent| parent != address)
 }
@@ -151,7 +151,7 @@ fn delete_meta(address: &Address, seen: &Item) -> Action {
     delete.record_exists();
     delete.unprotected();
     require_unreferenced(&mut delete);
-    // What is uncounted below is what was counted when it was read.
+    // The references that this transaction uncounts are those that were read: they must not have changed.
     delete.is(ATTR_COUNTED, items::present(seen, ATTR_COUNTED).cloned());
     delete.into_delete(&Key::meta(address))
 }

@@ -1,7 +1,7 @@
 //! The one path by which a concern is read and pushed, whichever concern it is.
 //!
-//! A push is a single conditional update. What a rejected one means is judged from the item that comes back with the
-//! rejection: [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
+//! A push is a single conditional update. What a rejection means is judged from the item that it returns:
+//! [`Concern::judge`] expresses in Rust what [`Concern::plan`] expresses in conditions for DynamoDB.
 
 use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, RecordKind, Result};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Store {
-    /// Reads one concern: `None` where there is no record, or no such concern.
+    /// Reads one concern; `None` if there is no record, or no such concern.
     pub(crate) async fn get<C: Concern>(&self, address: &Address) -> Result<Option<ConcernValue<C::Payload>>> {
         let items = self.read_record("read a concern", address).await?;
         let Some((_, kind)) = items.meta() else { return Ok(None) };
@@ -79,8 +79,8 @@ impl Store {
         Err(contended(C::OPERATION, attempts))
     }
 
-    /// No item came back: there is no such record, or an old one lacks this row. Then the row is put by a transaction
-    /// that checks the record. `None`: the row has appeared meanwhile.
+    /// Handles a rejection without an item: there is no such record, or an old one lacks this row. In the latter case a
+    /// transaction that checks the record puts the row. Returns `None` if the row has appeared meanwhile.
     async fn push_missing_row<C: Concern>(
         &self,
         call: &Call,
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// A push that expects no record: it creates a ledger with what it brings.
+    /// Applies a push that expects no record: creates a ledger with the new value.
     async fn create_by_push<C: Concern>(
         &self,
         call: &Call,
@@ -148,7 +148,7 @@ impl Store {
             return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
         }
         check_key(C::OPERATION, &failed, call, attempts)?;
-        // Otherwise a meta item of an unknown kind is in the way, which is no record and cannot be replaced.
+        // Otherwise a meta item of an unknown kind occupies the address. It is not a record, and cannot be replaced.
         let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else {
             return Err(contended(C::OPERATION, attempts));
         };
@@ -166,8 +166,8 @@ impl Store {
     }
 }
 
-/// What a rejected push comes to; `None` where it may be planned anew from the item. `planned` is the item that the
-/// rejected plan was made for, where it was made for one.
+/// Returns the outcome of a rejected push; `None` if it may be planned again from the item. `planned` is the item that
+/// the rejected plan was made for, if there was one.
 fn rejected<C: Concern>(
     item: &Item,
     call: &Call,
@@ -182,7 +182,7 @@ fn rejected<C: Concern>(
         let value = if items::written_last_by(item, &call.request_id) {
             C::left_by(item, push)
         } else {
-            // Others have written since; what this call had written follows from what it was applied to.
+            // Others have written since. What this call wrote follows from the value that it was applied to.
             match planned.cloned().or_else(|| C::assumed_previous(push)) {
                 Some(before) => C::written(&before, push),
                 None => return Err(Error::OutcomeUnknown { operation: C::OPERATION, source: None }),

@@ -11,14 +11,14 @@ use crate::{
     schema::*,
 };
 
-/// Which part of a transaction an action is, to name what rejected it.
+/// The part of a transaction that an action belongs to, so that a rejection can be attributed to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The record's own meta item.
     Meta,
     /// One of its concerns.
     Concern(ConcernKind),
-    /// The meta item of the record it was branched from.
+    /// The meta item of the record that it was branched from.
     Parent,
     /// The meta item of a record it depends on.
     Target(Address),
@@ -29,13 +29,13 @@ pub(crate) enum Part {
 }
 
 impl Store {
-    /// All items of a record in one consistent Query (more only past 1 MB).
+    /// Reads all items of a record with one consistent Query (more only past 1 MB).
     pub(crate) async fn read_record(&self, operation: &'static str, address: &Address) -> Result<RecordItems> {
         let items = self.query_partition(operation, address, "#sk >= :from", SK_FIRST_OF_RECORD, None).await?;
         Ok(RecordItems::new(items))
     }
 
-    /// A consistent Query of one partition, all pages.
+    /// Queries one partition consistently, and reads all pages.
     pub(crate) async fn query_partition(
         &self,
         operation: &'static str,
@@ -72,7 +72,7 @@ impl Store {
         }
     }
 
-    /// One item, consistent; empty where there is none.
+    /// Reads one item consistently; empty if there is none.
     pub(crate) async fn get_item(&self, operation: &'static str, key: &Key) -> Result<Item> {
         let request = self
             .sender
@@ -86,14 +86,14 @@ impl Store {
     }
 }
 
-/// The record whose items rejected a creation; `None` where no record did.
+/// Returns the record whose items rejected a creation; `None` if no record did.
 pub(crate) fn found(failed: &[(Part, Failed)]) -> Option<RecordItems> {
     let items = failed.iter().filter(|(part, _)| matches!(part, Part::Meta | Part::Concern(_)));
     let items = RecordItems::new(items.filter_map(|(_, Failed(item))| item.clone()));
     items.meta().is_some().then_some(items)
 }
 
-/// Whether any of the items that rejected shows that this call had been there before.
+/// Returns whether any of the items that rejected the transaction remembers this call.
 pub(crate) fn any_remembers(failed: &[(Part, Failed)], call: &Call) -> bool {
     failed.iter().any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)))
 }
@@ -109,7 +109,7 @@ pub(crate) fn check_key<L>(
     if failed.iter().any(|(_, failed)| reused(failed)) { Err(key_reused(operation, attempts)) } else { Ok(()) }
 }
 
-/// How a part of a transaction was rejected, if it was.
+/// Returns how a part of a transaction was rejected, if it was.
 pub(crate) fn rejected_at<'a>(failed: &'a [(Part, Failed)], part: &Part) -> Option<&'a Failed> {
     failed.iter().find(|(at, _)| at == part).map(|(_, failed)| failed)
 }

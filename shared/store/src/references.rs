@@ -17,15 +17,15 @@ use crate::{
 /// What a transaction does about one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Count it and put the row: the target must be live.
+    /// Count it and put the row; the target must be live.
     Count,
-    /// It is counted: only check that the target is live.
+    /// It is counted already: only check that the target is live.
     AlreadyCounted,
-    /// The row outlived its target, which has come back without a count: count it again.
+    /// The row outlived its target, which was created again without the count: count it again.
     CountAgain,
     /// Uncount it and delete the row.
     Uncount,
-    /// The target is gone or was never counted up: only delete the row.
+    /// The target is gone, or its counter was never incremented: only delete the row.
     DropRow,
 }
 
@@ -40,7 +40,7 @@ impl References {
         Self { steps: targets.iter().map(|target| (target.clone(), Step::Count)).collect() }
     }
 
-    /// From the targets counted so far to those that shall be.
+    /// Returns the steps from the targets that are counted now to those that should be.
     pub(crate) fn change(counted: &[Address], wanted: &[Address]) -> Self {
         let kept = |target: &Address| counted.contains(target);
         let mut steps: BTreeMap<_, _> = wanted
@@ -96,8 +96,8 @@ impl References {
         actions
     }
 
-    /// Learns from a rejection: what is gone need not be uncounted, what is counted need not be counted. Answers the
-    /// targets that are missing or retracted, all of them.
+    /// Adjusts the steps after a rejection: targets that are gone need not be uncounted, and those that are counted
+    /// need not be counted again. Returns all targets that are missing or retracted.
     pub(crate) fn learn(&mut self, failed: &[(Part, Failed)]) -> Vec<Address> {
         let mut missing = Vec::new();
         for (part, Failed(item)) in failed {
@@ -108,7 +108,7 @@ impl References {
                     Some(Step::DropRow) | None => {}
                 },
                 Part::Backref(target) => match self.steps.get_mut(target) {
-                    // The row is there, from an earlier life of the dependent or of the target.
+                    // The row exists, left by an earlier record at the address of the dependent or of the target.
                     Some(step @ Step::Count) if item.is_some() => *step = Step::AlreadyCounted,
                     // No row, so nothing is counted.
                     Some(Step::Uncount | Step::DropRow) => {
@@ -124,7 +124,7 @@ impl References {
 }
 
 impl Store {
-    /// Where a row was found that the plan wanted to put: looks whether the target's counter knows of it.
+    /// For each row that the plan wanted to put and that exists, checks whether the target's counter includes it.
     pub(crate) async fn check_found_rows(
         &self,
         operation: &'static str,
@@ -144,7 +144,7 @@ impl Store {
         Ok(())
     }
 
-    /// The records that depend on this one, by the rows in its partition.
+    /// Returns the records that depend on this one, from the rows in its partition.
     pub(crate) async fn backrefs(&self, operation: &'static str, target: &Address) -> Result<Vec<Address>> {
         let rows = self.query_partition(operation, target, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
         Ok(rows.iter().filter_map(|row| items::text(row, ATTR_DEPENDENT)).map(Address::stored).collect())
@@ -158,7 +158,7 @@ fn live_record() -> Expression {
     expression
 }
 
-/// The targets that a dependent's meta says are counted. Only well-formed ones were ever counted.
+/// Returns the targets that a dependent's meta lists as counted. Only well-formed addresses are ever counted.
 pub(crate) fn counted(meta: &Item) -> Vec<Address> {
     items::list_of_strings(meta, ATTR_COUNTED).iter().filter_map(|target| Address::parse(target).ok()).collect()
 }
@@ -169,7 +169,7 @@ pub(crate) fn require_unreferenced(expression: &mut Expression) {
     expression.no_references(ATTR_DEPENDENTS);
 }
 
-/// The same of an item.
+/// Returns whether any record depends on the one with this meta item.
 pub(crate) fn is_referenced(meta: &Item) -> bool {
     [ATTR_BRANCHES, ATTR_DEPENDENTS].iter().any(|counter| items::integer(meta, counter).unwrap_or(0) > 0)
 }

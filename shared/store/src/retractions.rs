@@ -31,7 +31,7 @@ impl Store {
         for _ in 0..MAX_PLANS {
             let mut items = self.read_record(RETRACT, address).await?;
             let Some((meta, kind)) = items.meta() else { return Ok(Retracted::Unknown) };
-            // Fluree retracts by the meta alone; then the marks are still to be set.
+            // Fluree marks only the meta: then the other marks still have to be set.
             if items::flag(meta, ATTR_RETRACTED) && unmarked(&items, kind).is_empty() {
                 let by_this_call = status_remembers(&items, call);
                 return outcome(RETRACT, &items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
@@ -63,7 +63,7 @@ impl Store {
                     return outcome(RETRACT, &items, Retracted::Retracted);
                 }
                 Outcome::Rejected(failed) => {
-                    // A record that is protected meanwhile is found so by the next reading.
+                    // If the record was protected meanwhile, the next read shows that.
                     if let Some(Failed(Some(meta))) = rejected_at(&failed, &Part::Meta)
                         && !items::flag(meta, ATTR_PROTECTED)
                         && is_referenced(meta)
@@ -99,7 +99,7 @@ impl Store {
             let mut actions = vec![(Part::Meta, restore.into_update(&Key::meta(address)))];
             let v = status_v(&items) + 1;
             let status = ConcernValue::new(v, StatusPayload::state(StatusPayload::READY));
-            // A concern without a row has no mark to take away.
+            // A concern without a row has no mark to remove.
             let present =
                 |concern: &&ConcernKind| **concern == ConcernKind::Status || items.concern(**concern).is_some();
             for concern in concerns_of(kind).iter().filter(present) {
@@ -117,7 +117,7 @@ impl Store {
     }
 }
 
-/// The concerns that lack the mark of a retraction, or the item to carry it.
+/// Returns the concerns that lack the mark of a retraction, or the item to carry it.
 pub(crate) fn unmarked(items: &RecordItems, kind: RecordKind) -> Vec<ConcernKind> {
     let marked = |concern: &ConcernKind| items.concern(*concern).is_some_and(|item| items::flag(item, ATTR_RETRACTED));
     concerns_of(kind).iter().copied().filter(|concern| !marked(concern)).collect()
@@ -140,8 +140,8 @@ pub(crate) fn set_marks(
     concerns_of(kind).iter().map(mark).collect()
 }
 
-/// Changes the mark of a concern, and with it the state of the status, on the condition that the status is as it was
-/// read: its counter goes up by one.
+/// Changes the mark of a concern. For the status it also changes the state and increments the counter, on the condition
+/// that the status is as it was read.
 pub(crate) fn concern_action(
     address: &Address,
     items: &RecordItems,
@@ -162,7 +162,7 @@ pub(crate) fn concern_action(
     (Part::Concern(concern), expression.into_update(&Key::new(address, sk_of(concern))))
 }
 
-/// The status shows that an earlier attempt of this call has done it.
+/// Returns whether the status shows that an earlier attempt of this call has done it.
 fn status_remembers(items: &RecordItems, call: &Call) -> bool {
     items.concern(ConcernKind::Status).is_some_and(|item| items::remembers(item, &call.request_id))
 }
@@ -187,7 +187,7 @@ pub(crate) fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i
     ConcernValue::new(status_v(items) + 1, StatusPayload { state: StatusPayload::RETRACTED.to_owned(), meta })
 }
 
-// What the transaction has made of the items that it was planned from.
+// These apply the transaction to the items that it was planned from.
 
 fn mark_item(item: &mut Item, retracted: bool, now: i64) {
     item.insert(ATTR_RETRACTED.to_owned(), boolean(retracted));
@@ -202,7 +202,7 @@ fn put_status(item: &mut Item, status: &Status) {
     }
 }
 
-/// The record of these items, as an outcome of the operation.
+/// Returns the record of these items as an outcome of the operation.
 fn outcome<T>(
     operation: &'static str,
     items: &RecordItems,

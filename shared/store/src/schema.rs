@@ -19,8 +19,8 @@
 //! state-index        status → pk         status items (KEYS_ONLY)
 //! ```
 //!
-//! A record is read as one Query `sk >= "config"`: what sorts before is not part of it. See
-//! docs/specification.md, Table.
+//! A record is read as one Query `sk >= "config"`: what sorts before that is not part of it. See docs/specification.md,
+//! Table.
 
 use nameservice_model::{ConcernKind, RecordKind};
 
@@ -35,13 +35,13 @@ pub const ATTR_SCHEMA: &str = "schema";
 /// Last write of the item (N), epoch milliseconds.
 pub const ATTR_UPDATED_AT_MS: &str = "updated_at_ms";
 
-/// meta: `ledger` or `graph_source` (S). An item without it is no record.
+/// meta: `ledger` or `graph_source` (S). An item without it is not a record.
 pub const ATTR_KIND: &str = "kind";
 /// meta: the part of the address before the colon (S).
 pub const ATTR_NAME: &str = "name";
 /// meta: the part of the address after the colon (S).
 pub const ATTR_BRANCH: &str = "branch";
-/// meta: soft-deleted (BOOL). On concern items a mark that rejects pushes in their single request.
+/// meta: soft-deleted (BOOL). On concern items it is a mark by which a push is rejected in its single request.
 pub const ATTR_RETRACTED: &str = "retracted";
 /// meta of a branch: the branch it was created from (S).
 pub const ATTR_BP_SOURCE: &str = "bp_source";
@@ -71,7 +71,7 @@ pub const ATTR_INDEX_ID: &str = "index_id";
 pub const ATTR_INDEX_T: &str = "index_t";
 /// index, ours: how often this `t` was indexed again (N). Counts only while `rev_id` equals `index_id`.
 pub const ATTR_REV: &str = "rev";
-/// index, ours: the index that `rev` speaks of (S).
+/// index, ours: the index that `rev` belongs to (S).
 pub const ATTR_REV_ID: &str = "rev_id";
 /// index, ours: named graph → `{id, t, rev}` or NULL (M).
 pub const ATTR_GRAPHS: &str = "graphs";
@@ -103,7 +103,7 @@ pub const ATTR_STATUS_META: &str = "status_meta";
 pub const ATTR_LEASE: &str = "lease";
 /// status, ours: the fencing token (N).
 pub const ATTR_LEASE_TOKEN: &str = "lease_token";
-/// Member of `lease` (S): which of the three leases it is.
+/// Member of `lease` (S): the name of the lease.
 pub const MEMBER_LEASE_NAME: &str = "name";
 /// Member of `lease` (S): who holds it.
 pub const MEMBER_LEASE_HOLDER: &str = "holder";
@@ -128,14 +128,14 @@ pub const ATTR_REQUEST_IDS: [&str; 4] = ["request_id", "request_id_1", "request_
 
 /// Sort key of the item that makes a record exist.
 pub const SK_META: &str = "meta";
-/// A record is everything from here on.
+/// The lowest sort key of a record: everything from here on belongs to it.
 pub const SK_FIRST_OF_RECORD: &str = "config";
 /// Sort keys of back references start with this.
 pub const SK_BACKREF_PREFIX: &str = "backref#";
 /// Sort keys of Fluree's commit log start with this.
 pub const SK_COMMIT_PREFIX: &str = "commit#";
 
-/// Lists records by kind. Every table has it: Fluree makes it too.
+/// Lists records by kind. Every table has it: Fluree creates it too.
 pub const GSI_KIND: &str = "gsi1-kind";
 /// Lists graph sources by type.
 pub const GSI_SOURCE_TYPE: &str = "source-type-index";
@@ -170,7 +170,7 @@ pub fn sk_backref(dependent: &str) -> String {
     format!("{SK_BACKREF_PREFIX}{dependent}")
 }
 
-/// The concerns that a kind of record has.
+/// Returns the concerns that a kind of record has.
 pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
     match kind {
         RecordKind::Ledger => &ConcernKind::ALL,
@@ -178,20 +178,20 @@ pub const fn concerns_of(kind: RecordKind) -> &'static [ConcernKind] {
     }
 }
 
-/// A group of attributes that items have together.
+/// A group of attributes that occur together on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What every item has.
+    /// The attributes that every item has.
     All,
     /// The item that makes a record exist.
     Meta,
     /// The value of a concern.
     Concern(ConcernKind),
-    /// What every item of a concern has beside its value.
+    /// The attributes that every concern item has besides its value.
     Concerns,
     /// The lease on the status item.
     Lease,
-    /// A row of a dependent.
+    /// The row of a dependent.
     Backref,
     /// A row of Fluree's commit log.
     Commit,
@@ -221,7 +221,8 @@ pub struct Layout {
     pub attributes: &'static [Attribute],
 }
 
-/// Every attribute of the table: what changes, doctor and tests know of one, they read here.
+/// Every attribute of the table. The change feed, the doctor and the tests take what they know about attributes from
+/// here.
 pub const LAYOUT: &[Layout] = &[
     Layout {
         part: Part::All,
@@ -337,7 +338,7 @@ pub struct SecondaryIndex {
     pub name: &'static str,
     /// Its partition key; its sort key is always [`ATTR_PK`].
     pub hash: &'static str,
-    /// What it carries beside keys; empty for KEYS_ONLY.
+    /// The attributes that it carries besides the keys; empty for KEYS_ONLY.
     pub include: &'static [&'static str],
 }
 

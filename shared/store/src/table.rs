@@ -27,7 +27,8 @@ const fn described(index: SecondaryIndex) -> Index {
 pub struct TableReport {
     /// Whether this call created the table.
     pub created: bool,
-    /// What the table lacks, in sentences for an operator. It can serve all the same: see docs/specification.md, Table.
+    /// What the table lacks, in sentences for an operator. The table can be used nevertheless: see
+    /// docs/specification.md, Table.
     pub lacks: Vec<String>,
 }
 
@@ -43,8 +44,8 @@ impl From<Report> for TableReport {
 }
 
 impl Store {
-    /// Creates the table (on demand, stream, TTL, point-in-time recovery) and waits until it is active. One that exists
-    /// is left as it is; the report says what it lacks.
+    /// Creates the table (on demand, stream, TTL, point-in-time recovery) and waits until it is active. An existing
+    /// table is not changed; the report says what it lacks.
     ///
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
@@ -52,7 +53,7 @@ impl Store {
         Ok(self.sender.ensure_table(&TABLE).await.map_err(of_table)?.into())
     }
 
-    /// Says what the table lacks; an error where there is none.
+    /// Returns what the table lacks; an error if there is no table.
     pub async fn check_table(&self) -> Result<TableReport> {
         Ok(self.sender.check_table(&TABLE).await.map_err(of_table)?.into())
     }

@@ -1,8 +1,8 @@
 //! Transactions of several operations (docs/specification.md, Operations), and pushes under a lease, which are transactions of
 //! a single one.
 //!
-//! Operations on the same item are merged into one action. A rejected transaction returns the items whose conditions failed;
-//! each operation is then judged like a push of its own, and planned again where its plan was too narrow.
+//! Operations on the same item are merged into one action. A rejected transaction returns the items whose conditions
+//! failed; each operation is then judged like a single push, and planned again if its conditions were too strict.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ use crate::{
     schema::*,
 };
 
-/// What is known of an operation's item, from rejection to rejection.
+/// What is known about an operation's item after the rejections so far.
 #[derive(Clone, Debug)]
 enum Stage {
     /// Nothing.
     Unseen,
-    /// It looks like this, and the operation may be applied to it.
+    /// The stored item, to which the operation may be applied.
     Seen(Item),
-    /// It looks like this, and holds already what the operation would bring.
+    /// The stored item, which already has the value that the operation would write.
     Current(Item),
-    /// The record is of this kind, and lacks the item.
+    /// The record has this kind, and lacks the item.
     Missing(RecordKind),
 }
 
-/// What a transaction comes to for one operation.
+/// The result of a transaction for one operation.
 enum Verdict<V> {
     /// It does not reject the transaction: it wrote nothing, or can be planned again.
     Passed,
@@ -78,7 +78,7 @@ impl From<Verdict<ConcernState>> for OperationOutcome {
     }
 }
 
-/// An operation of a transaction that is being made.
+/// An operation of a transaction that is being planned.
 struct Pending<'a, V> {
     address: &'a Address,
     concern: ConcernKind,
@@ -86,7 +86,7 @@ struct Pending<'a, V> {
     lease: Option<&'a LeaseClaim>,
     planned: Box<dyn Planned<V> + 'a>,
     stage: Stage,
-    /// What the plan counts on to find, once it is made.
+    /// The item that the plan relies on to be stored, once there is a plan.
     found: Item,
 }
 
@@ -105,7 +105,7 @@ impl<'a, V> Pending<'a, V> {
     }
 }
 
-/// All that is asked of one item.
+/// Everything that a transaction does to one item.
 #[derive(Default)]
 struct Slot {
     expression: Expression,
@@ -120,7 +120,7 @@ fn slot<'a>(slots: &'a mut Slots, key: &Key) -> &'a mut Slot {
 }
 
 impl Store {
-    /// Commits operations on different concerns. The caller has checked that they are.
+    /// Commits operations. The caller has checked that they are about different concerns.
     pub(crate) async fn commit_operations(
         &self,
         name: &'static str,
@@ -138,7 +138,7 @@ impl Store {
         })
     }
 
-    /// A push under a lease: a transaction that checks the token, too.
+    /// Applies a push under a lease: a transaction that also checks the token.
     pub(crate) async fn push_fenced<C: Concern>(
         &self,
         call: &Call,
@@ -203,8 +203,8 @@ impl Store {
         Err(contended(name, attempts))
     }
 
-    /// What a rejected transaction means for one operation; [`Verdict::Passed`] where it does not reject it, perhaps
-    /// after it is planned anew.
+    /// Returns what a rejected transaction means for one operation: [`Verdict::Passed`] if the operation is not a
+    /// reason for the rejection. It may have to be planned again.
     async fn judge_operation<V: Send>(
         &self,
         name: &'static str,
@@ -215,7 +215,7 @@ impl Store {
         let at = |key: Key| failed.iter().find(|(at, _)| *at == key).map(|(_, failed)| failed);
         let address = pending.address;
         let own = at(pending.key());
-        // The status item rejects for the lease as well as for a status push.
+        // The status item can reject because of the lease or because of a status push.
         if let Some(claim) = pending.lease
             && let Some(Failed(status)) = at(Key::new(address, sk_of(ConcernKind::Status)))
         {
@@ -233,7 +233,7 @@ impl Store {
                 if !current {
                     return Ok(Verdict::LeaseLost { lease: held.map(|held| held.lease) });
                 }
-                // Another operation has rejected, or this one for another reason.
+                // Another operation was rejected, or this one for another reason.
             } else {
                 let known = self.read_record(name, address).await?.meta().is_some();
                 return Ok(if known { Verdict::LeaseLost { lease: None } } else { Verdict::Unknown });
@@ -242,7 +242,7 @@ impl Store {
         match own {
             None => {
                 if at(Key::meta(address)).is_some() {
-                    // The record has changed under a plan for its missing item.
+                    // The record has changed since the plan for its missing item was made.
                     pending.stage = Stage::Unseen;
                 }
                 Ok(Verdict::Passed)
@@ -267,7 +267,7 @@ impl Store {
     }
 }
 
-/// Merges all operations into one action an item.
+/// Merges all operations into one action per item.
 fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
     let mut slots = Slots::new();
     for pending in pending {
@@ -297,7 +297,7 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
             pending.planned.not_foreign(expression);
         }
         pending.found = match &pending.stage {
-            // What always rejects brings the item to look at.
+            // A condition that always fails, so that the rejection returns the item.
             Stage::Unseen if pending.planned.requires_read() => {
                 expression.not_exists(ATTR_PK);
                 Item::new()
@@ -319,7 +319,7 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
     slots
 }
 
-/// The outcome of an operation of a committed transaction.
+/// Returns the outcome of an operation of a committed transaction.
 fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
     match (&pending.stage, pending.planned.writes()) {
         (_, false) => Verdict::Passed,
@@ -328,10 +328,10 @@ fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
     }
 }
 
-/// The outcome of an operation of a transaction that an earlier attempt, or an earlier call of the same identity, had
-/// committed.
+/// Returns the outcome of an operation of a transaction that an earlier attempt, or an earlier call with the same
+/// identity, has committed.
 fn repeated<V>(pending: &Pending<'_, V>, failed: &[(Key, Failed)], call: &Call, attempts: Attempts) -> Verdict<V> {
-    // An operation that an attempt of this call had found to be current has written nothing that could be recognised.
+    // An operation that this call found to be current has written nothing that could be recognised.
     if !pending.planned.writes() || matches!(pending.stage, Stage::Current(_)) {
         return done(pending);
     }

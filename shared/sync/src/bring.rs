@@ -1,8 +1,8 @@
-//! Brings one record of a backend to what it is elsewhere, by the operations that every writer uses.
+//! Brings one record of a backend up to its state elsewhere, with the operations that every writer uses.
 //!
-//! Each write is a compare-and-set on the value that was judged: where another writer was faster, nothing is written and
-//! the record is judged again. So no value that is newer than the source's is ever replaced, at any moment a copy is cut
-//! off at.
+//! Each write is a compare-and-set on the value that was judged: if another writer was faster, nothing is written and
+//! the record is judged again. So a value that is newer than the source's is never replaced, even if a copy is
+//! interrupted.
 
 use nameservice_model::{
     Address, Backend, BranchCreated, Call, ChangedPart, ConcernKind, Config, ConfigPush, Created, Error,
@@ -14,19 +14,19 @@ use serde_json::Value;
 
 use crate::judge::{Difference, Verdict, payload};
 
-/// A token that may not write a record is not shown the secrets of its config, which a copy must not replace.
+/// A token without write access to a record sees its config without the secrets. A copy must not replace those.
 const REDACTED_CONFIG: &str = "its config is shown without its secrets: read it with a token that may write it";
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Brought {
-    /// Everything that was to be written is.
+    /// Everything that had to be written was written.
     Done,
-    /// Something else was written meanwhile: judge it again.
+    /// The record was changed meanwhile: judge it again.
     Again,
-    /// The target does not take it, for this reason.
+    /// The target rejects it, for this reason.
     Rejected(String),
-    /// These records must be there first.
+    /// These records must exist at the target first.
     Needs(Vec<Address>),
 }
 
@@ -72,8 +72,8 @@ pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought,
     .await
 }
 
-/// Writes the parts of a record that are to be taken. Those that are newer at the target, or differ at the same
-/// watermark, are set back where they are taken.
+/// Writes the parts of a record for which `takes` holds. If it holds for a part that is newer at the target, or differs
+/// at the same watermark, that part is set back.
 pub(crate) async fn update(
     to: &dyn Backend,
     source: &Record,
@@ -104,7 +104,7 @@ async fn create_ledger(to: &dyn Backend, source: &Record) -> Step<Record> {
 async fn create_branch(to: &dyn Backend, source: &Record, parent: &str) -> Step<Record> {
     let parent = match source.address.with_branch(parent) {
         Ok(parent) => parent,
-        Err(error) => return rejected(format!("the branch that it was made from has no address: {error}")),
+        Err(error) => return rejected(format!("the address of its source branch is not valid: {error}")),
     };
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
     match to.create_branch(&Call::fresh(), &source.address, &parent, head.as_ref()).await? {
@@ -121,14 +121,14 @@ async fn publish(to: &dyn Backend, source: &Record, expected_v: Option<i64>) -> 
         Some(config) if is_redacted(config) => return rejected(REDACTED_CONFIG),
         Some(Value::Object(config)) => config.clone(),
         None => Object::new(),
-        Some(_) => return rejected("its config is no JSON object"),
+        Some(_) => return rejected("its config is not a JSON object"),
     };
     let mut dependencies = Vec::with_capacity(source.dependencies.len());
     for text in &source.dependencies {
         match Address::parse(text) {
             Ok(address) if dependencies.contains(&address) => {}
             Ok(address) => dependencies.push(address),
-            Err(error) => return rejected(format!("it depends on what has no address: {error}")),
+            Err(error) => return rejected(format!("one of its dependencies is not a valid address: {error}")),
         }
     }
     let source_type = source.source_type.clone().unwrap_or_default();
@@ -166,7 +166,7 @@ async fn write(
     if target.retracted {
         target = restore(to, source, target, status.is_some()).await?;
     }
-    // What a push rejects, a reset sets: a value that the source has gone back to, or one that is forced.
+    // Values that a push would reject are set by a reset: one that the source has gone back to, or one that is forced.
     let t = |head: &Option<Head>| head.as_ref().map_or(0, |head| head.v);
     let resets_head = head.is_some() && t(&source.head) <= t(&target.head);
     let resets_index = index.is_some_and(|verdict| {
@@ -184,7 +184,8 @@ async fn write(
             push_index(to, source, &target.index).await?;
         }
     }
-    // A config that is written last shows that everything is (see `lazy`); a retracted record takes none.
+    // The config is written last, as a sign that everything is written (see `lazy`). It comes first only before a
+    // retraction, because a retracted record takes no config.
     if config.is_some() && source.retracted {
         push_config(to, source, &target).await?;
     }
@@ -197,14 +198,17 @@ async fn write(
     Ok(())
 }
 
-/// A record that is retracted takes no pushes: it is live while they are made.
+/// Restores a retracted record, because it takes no pushes while it is retracted.
 async fn restore(to: &dyn Backend, source: &Record, target: Record, takes_status: bool) -> Step<Record> {
-    // Restoring makes the status `ready` and adds 1 to it, and retracting adds 1 again: the source must be further ahead, or just
-    // there, or the copy would be ahead of it or hold something else.
+    // Restoring sets the status to `ready` and adds 1 to its `v`, and retracting adds 1 again. The status of the source
+    // must be ahead of the restored one, or equal to it: otherwise the copy would overtake the source or differ from
+    // it.
     let restored_v = target.status.v.saturating_add(1);
     let is_there = || !source.retracted && payload(&source.status) == StatusPayload::state(StatusPayload::READY);
     if !takes_status || source.status.v < restored_v || (source.status.v == restored_v && !is_there()) {
-        return rejected("it is retracted there, and its status is about as new as the source's");
+        return rejected(
+            "it is retracted at the target, and the source's status is not far enough ahead to restore it",
+        );
     }
     match to.restore(&Call::fresh(), &source.address).await? {
         Restored::Restored(record) => Ok(*record),
@@ -219,7 +223,7 @@ async fn push_head(to: &dyn Backend, source: &Record, target: &Record) -> Step {
     pushed(to.push_head(&Call::fresh(), &source.address, &push).await?)
 }
 
-/// Brings an index, and the named graphs that are newer at the source, as many in one push as it may have.
+/// Pushes an index and the named graphs that are newer at the source, with as many graphs per push as are allowed.
 async fn push_index(to: &dyn Backend, source: &Record, target: &Index) -> Step {
     let Some(root) = &source.index.payload else { return Ok(()) };
     let there = target.payload.as_ref();
@@ -269,7 +273,7 @@ fn newer_graphs<'a>(
     })
 }
 
-/// Sets head and index to those of the source, backwards too, and then the named graphs, which a reset removes.
+/// Sets head and index to those of the source, even backwards, and then the named graphs, which a reset removes.
 async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, index: bool) -> Step {
     let chosen_head = if head { source.head.as_ref() } else { target.head.as_ref() };
     let chosen_index = if index { &source.index } else { &target.index };
@@ -293,16 +297,16 @@ async fn push_config(to: &dyn Backend, source: &Record, target: &Record) -> Step
         return publish(to, source, Some(target.config.v)).await.map(|_| ());
     }
     let v = source.config.v.max(target.config.v.saturating_add(1));
-    // Where the source has none, an empty one is the nearest that can be written.
+    // If the source has none, an empty config is the closest that can be written.
     let config = Config::stored(v, source.config.payload.clone().or_else(|| Some(Value::Object(Object::new()))));
     let Some(new) = new_config(&config)? else { return Ok(()) };
     let push = ConfigPush::cas(target.config.clone(), new);
     pushed(to.push_config(&Call::fresh(), &source.address, &push).await?)
 }
 
-/// `judged_v` is the watermark that was judged, before a restoration has moved it.
+/// Pushes the status. `judged_v` is the watermark that was judged, before a restoration moved it.
 async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_v: i64) -> Step {
-    // Leases come and go without a copy: the watermark alone is compared, which every writer moves.
+    // Only the watermark is compared, which every writer moves: leases are not copied, and may change meanwhile.
     let expected = |v: i64| Status::stored(v, None);
     let next = target.status.v.saturating_add(1);
     if source.retracted {
@@ -320,20 +324,22 @@ async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_
         return match to.retract(&Call::fresh(), &source.address, reason.as_deref()).await? {
             Retracted::Retracted(_) | Retracted::Already(_) => Ok(()),
             Retracted::Protected => rejected("it is retracted at the source, and protected at the target"),
-            Retracted::HasDependents => rejected("it is retracted at the source, and others depend on it there"),
+            Retracted::HasDependents => {
+                rejected("it is retracted at the source, and other records depend on it at the target")
+            }
             _ => again(),
         };
     }
     let v = if source.status.v > judged_v { source.status.v } else { next };
     if v <= target.status.v {
-        // A restoration has brought it there already.
+        // The restoration has brought it there already.
         return Ok(());
     }
     let new = NewStatus::new(payload(&source.status))?.with_v(v)?;
     pushed(to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new)).await?)
 }
 
-/// A state that a push may bring, for the moment before a retraction.
+/// Returns a state that a push may set, for the moment before a retraction.
 fn live_state(record: &Record) -> String {
     let state = payload(&record.status).state;
     if state == StatusPayload::RETRACTED { StatusPayload::READY.to_owned() } else { state }
@@ -356,6 +362,6 @@ fn new_config(config: &Config) -> Step<Option<NewConfig>> {
         None => Ok(None),
         Some(payload) if is_redacted(payload) => rejected(REDACTED_CONFIG),
         Some(Value::Object(payload)) => Ok(Some(NewConfig::new(payload.clone())?.with_v(config.v.max(1))?)),
-        Some(_) => rejected("its config is no JSON object"),
+        Some(_) => rejected("its config is not a JSON object"),
     }
 }

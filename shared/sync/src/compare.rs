@@ -1,4 +1,4 @@
-//! Comparing two places.
+//! Compares two places.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,7 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{BackendSource, Found, Result, Source, SyncError, judge::judge, report::Comparison};
 
-/// Compares the records of a source with those of a backend. `everything` looks for those that the backend alone has, too.
+/// Compares the records of a source with those of a backend. With `everything`, it also looks for records that only the
+/// backend has.
 pub async fn compare(
     source: &dyn Source,
     target: &Arc<dyn Backend>,
@@ -55,7 +56,7 @@ async fn compare_page(target: &dyn NameService, records: &[Record], comparison: 
     Ok(())
 }
 
-/// The records of these addresses at the target.
+/// Returns the records of these addresses at the target.
 pub(crate) async fn lookup(
     target: &dyn NameService,
     addresses: Vec<Address>,
@@ -64,7 +65,7 @@ pub(crate) async fn lookup(
     Ok(found.into_iter().map(|record| (record.address.clone(), record)).collect())
 }
 
-/// Stands for an address in a set.
+/// Returns a hash that represents an address in a set.
 pub(crate) fn fingerprint(address: &Address) -> [u8; 16] {
     let mut print = [0; 16];
     print.copy_from_slice(&Sha256::digest(address.as_str())[..16]);

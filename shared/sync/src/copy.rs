@@ -1,4 +1,4 @@
-//! Copying records from one place to another.
+//! Copies records from one place to another.
 
 use std::{
     sync::{
@@ -24,11 +24,11 @@ use crate::{
 
 /// How many records are written at a time.
 const TOGETHER: usize = 16;
-/// How often a record is judged again that others write meanwhile.
+/// How often a record is judged again if others write it meanwhile.
 const ATTEMPTS: u32 = 8;
-/// How far records may depend on each other.
+/// The longest chain of dependencies between records.
 const MAX_DEPTH: usize = 64;
-/// A target that rejects so many records and takes none would reject them all.
+/// A target that rejects this many records and takes none would reject them all.
 const MAX_REJECTED: u64 = 20;
 
 /// How to copy.
@@ -37,10 +37,10 @@ const MAX_REJECTED: u64 = 20;
 pub struct CopyOptions {
     /// Write nothing, and report what would be written.
     pub dry_run: bool,
-    /// Of records whose addresses match one of these, take what is newer at the target or differs, too.
+    /// For records whose addresses match one of these, also replace what is newer at the target or differs.
     pub force: Vec<AddressGlob>,
-    /// Set a head or an index back where the source was set back from that very value. A reset compares nothing: it must
-    /// not meet other writers of the same records at the target.
+    /// Set a head or an index back if the source was set back from exactly that value. A reset compares nothing, so no
+    /// other writer may write the same records at the target.
     pub resets: bool,
 }
 
@@ -52,14 +52,14 @@ impl CopyOptions {
         self
     }
 
-    /// Sets a head or an index back where the source was set back from that very value.
+    /// Sets a head or an index back if the source was set back from exactly that value.
     #[must_use]
     pub const fn resets(mut self, resets: bool) -> Self {
         self.resets = resets;
         self
     }
 
-    /// Of records whose addresses match one of these, takes what is newer at the target or differs, too.
+    /// For records whose addresses match one of these, also replaces what is newer at the target or differs.
     #[must_use]
     pub fn force(mut self, force: Vec<AddressGlob>) -> Self {
         self.force = force;
@@ -67,7 +67,7 @@ impl CopyOptions {
     }
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyProgress {
@@ -75,15 +75,15 @@ pub struct CopyProgress {
     pub read: u64,
     /// How many were written.
     pub written: u64,
-    /// The copy is done, and both sides are compared.
+    /// Whether the copy is done, and both sides are being compared.
     pub is_comparing: bool,
 }
 
 /// Receives the progress of a copy after each page.
 pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) + Send + Sync);
 
-/// Copies what is missing or older at the target: branches after what they were made from, graph sources after what they
-/// depend on. It can be cut off at any point and repeated.
+/// Copies what is missing or older at the target: branches after their sources, graph sources after their dependencies.
+/// A copy can be interrupted at any point and repeated.
 pub async fn copy(
     source: &dyn Source,
     target: &Arc<dyn Backend>,
@@ -132,14 +132,14 @@ pub(crate) struct Copier<'a> {
     rejected: AtomicU64,
 }
 
-/// What became of a record.
+/// The outcome for a record.
 enum Outcome {
     Same,
-    /// Written, but for these parts.
+    /// Written, except for these parts.
     Written(Vec<Difference>),
     Left(Vec<Difference>),
     Rejected(String),
-    /// Others have written it again and again.
+    /// Others wrote it at every attempt.
     Contended,
 }
 
@@ -176,7 +176,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Brings one record, and reports what became of it.
+    /// Copies one record, and reports the outcome.
     async fn record(&self, record: &Record, there: Option<Option<Record>>, depth: usize) -> Result<()> {
         let outcome = self.bring(record, there, depth).await?;
         let address = &record.address;
@@ -189,7 +189,7 @@ impl<'a> Copier<'a> {
             }
             Outcome::Left(differences) => self.left(address, &differences),
             Outcome::Contended => self.note(|report| {
-                report.behind.add_reason(address, "it is written all the time: copy it again");
+                report.behind.add_reason(address, "other writers changed it at every attempt: copy it again");
             }),
             Outcome::Rejected(reason) => {
                 self.note(|report| report.rejected.add_reason(address, reason.clone()));
@@ -273,7 +273,7 @@ impl<'a> Copier<'a> {
     /// Decides what an error of a write means: try again, leave this record, or give up.
     async fn failed(&self, error: BackendError, attempt: u32) -> Result<Option<Outcome>> {
         match error {
-            // What is stored shows whether it was applied.
+            // The stored record shows whether the write was applied.
             BackendError::OutcomeUnknown { .. } | BackendError::Unavailable { .. } if attempt + 1 < ATTEMPTS => {
                 tokio::time::sleep(Duration::from_millis(50 << attempt.min(6))).await;
                 Ok(None)
@@ -285,14 +285,14 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// A value that the source has moved on from is behind, whatever its watermark.
+    /// Treats a value that the source had earlier as older, whatever its watermark.
     async fn consult_history(&self, record: &Record, there: &Record, differences: &mut [Difference]) {
         let Some(feed) = self.source.feed() else { return };
         for difference in differences.iter_mut().filter(|difference| difference.verdict != Verdict::Older) {
             let ChangedPart::Concern(concern @ (ConcernKind::Head | ConcernKind::Index)) = difference.part else {
                 continue;
             };
-            // An index can be made again at its `t`, by a compare-and-set like any other.
+            // An index at the same `t` can be replaced by a compare-and-set like any other; the rest needs a reset.
             let is_pushed = concern == ConcernKind::Index && record.index.v == there.index.v;
             if !is_pushed && !self.options.resets {
                 continue;
@@ -305,7 +305,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Brings what a record was branched from and what it depends on, where the target lacks it.
+    /// Copies the source of a branch and the dependencies of a graph source if the target lacks them.
     async fn bring_parents(&self, record: &Record, depth: usize) -> Result<()> {
         let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
         let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
@@ -325,10 +325,10 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// A future without an end in its type: parents have parents. What becomes of the parent is reported in its own turn.
+    /// Copies a parent. The future is boxed because it is recursive: parents have parents.
     fn parent(&self, parent: Record, depth: usize) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            // Where it needs no write, or is not taken, its own turn says so.
+            // Other outcomes are reported when it is the parent's own turn.
             if let Outcome::Written(_) = self.bring(&parent, None, depth).await? {
                 self.written.fetch_add(1, Ordering::Relaxed);
                 self.note(|report| report.copied.add_address(&parent.address));

@@ -12,7 +12,7 @@ pub enum SyncError {
     /// The target cannot be read or written.
     #[error("the target cannot be used")]
     Target(#[source] BackendError),
-    /// The target takes nothing: the first records that were to be written were all rejected.
+    /// The target takes nothing: it rejected all of the first records.
     #[error("the target took none of the first {count} records; the last reason: {reason}")]
     Rejected {
         /// How many.
@@ -20,7 +20,7 @@ pub enum SyncError {
         /// Why the last one was rejected.
         reason: String,
     },
-    /// A dump is not what was written: it was cut off, edited, or is none.
+    /// A dump is invalid: it was cut off or edited, or the file is not a dump.
     #[error("{place} is not a complete dump: {reason}")]
     Dump {
         /// Which.
@@ -40,7 +40,7 @@ pub enum SyncError {
     /// Standard input or output cannot be used.
     #[error("cannot use the stream")]
     Stream(#[source] std::io::Error),
-    /// What was asked for is not possible with these places.
+    /// The request is not possible with these places.
     #[error("{0}")]
     Unsupported(String),
     /// Something else.

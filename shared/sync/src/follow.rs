@@ -1,4 +1,4 @@
-//! Goes on with the changes of a source after a copy.
+//! Continues with the changes of a source after a copy.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,22 +18,22 @@ const PAGE: Limit = match Limit::new(500) {
 };
 /// How long one wait for changes lasts.
 const WAIT: Duration = Duration::from_secs(20);
-/// Pauses while a side cannot be used: the first, and the longest.
+/// The first and the longest pause while a side cannot be used.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
-/// What a mirror has done with a run of changes, or with all records.
+/// The result of a mirror for a run of changes, or for a copy of all records.
 #[derive(Clone, Debug)]
 pub struct Mirrored {
-    /// Everything up to this position of the source's feed was taken.
+    /// Everything up to this position of the source's feed was processed.
     pub position: u64,
     /// What was done.
     pub report: Report,
-    /// Records that were purged at the source and are left at the target.
+    /// Records that were purged at the source and still exist at the target.
     pub purged: Vec<Address>,
 }
 
-/// Copies, and then goes on with the changes of the source until `report` says so. Where the feed no longer holds what
-/// follows, everything is copied again. Records that are purged at the source stay at the target and are reported.
+/// Copies, and then continues with the changes of the source until `report` returns false. If the feed no longer holds
+/// what follows, everything is copied again. Records that are purged at the source stay at the target and are reported.
 pub async fn mirror(
     source: &dyn Source,
     target: &Arc<dyn Backend>,
@@ -59,7 +59,7 @@ pub async fn mirror(
                     return Ok(());
                 }
             }
-            // What follows is no longer there.
+            // What follows has expired.
             Ok(None) => position = None,
             Err(error @ (SyncError::Source(_) | SyncError::Target(_))) => {
                 tracing::warn!(error = nameservice_model::chain(&error), "the mirror waits and tries again");
@@ -84,7 +84,7 @@ async fn whole(
     Ok(Some(Mirrored { position, report, purged: Vec::new() }))
 }
 
-/// Takes what follows a position, or waits for it. `None` where that has expired.
+/// Processes the changes after a position, or waits for them. Returns `None` if they have expired.
 async fn run(
     source: &dyn Source,
     feed: &dyn nameservice_model::ChangeFeed,

@@ -1,19 +1,20 @@
-//! Whether a value stands in the history of a record: then whoever has it is behind, whatever the watermarks say.
+//! Checks whether a value is in the history of a record. If so, a place that has it is behind, whatever the watermarks
+//! say.
 
 use nameservice_model::{
     Address, ChangeFeed, ChangePayload, ChangedPart, ConcernKind, Error, HistoryQuery, Limit, Record, redact,
 };
 use serde_json::{Value, json};
 
-/// How many entries of a history are looked at in one request, and how many requests are made.
+/// How many entries of a history are read per request, and in how many requests at most.
 const PAGE: Limit = match Limit::new(500) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
 const PAGES: usize = 20;
 
-/// Whether a concern of a record at another place has the value that the feed shows as an earlier one of the record. A
-/// feed that no longer holds it, or does not show payloads of this size, does not know it.
+/// Returns whether the value of a concern at another place is an earlier value of the record according to the feed. A
+/// value is not found if the feed no longer holds it, or does not show payloads of its size.
 pub(crate) async fn has_passed(
     feed: &dyn ChangeFeed,
     address: &Address,
@@ -32,7 +33,7 @@ pub(crate) async fn has_passed(
     for _ in 0..PAGES {
         let history = feed.history(address, &query).await?;
         for change in &history.changes {
-            // The current value is the last: a match there is no earlier one.
+            // The last change is the current value: a match there is not an earlier value.
             if last_match {
                 return Ok(true);
             }
@@ -46,7 +47,7 @@ pub(crate) async fn has_passed(
     Ok(false)
 }
 
-/// The watermark and the content of a concern, as [`payload`] shows that of a change.
+/// Returns the watermark and the content of a concern, in the form in which [`payload`] returns that of a change.
 fn value(record: &Record, concern: ConcernKind) -> Option<(i64, Value)> {
     match concern {
         ConcernKind::Head => {

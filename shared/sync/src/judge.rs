@@ -1,4 +1,4 @@
-//! How a record at one place compares with the record of the same address at another.
+//! Compares a record at one place with the record of the same address at another.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::pending::{PENDING, is_pending};
 
-/// What a part of a record at the target is, beside the same part at the source.
+/// How a part of a record at the target compares with the same part at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -29,7 +29,7 @@ pub enum Verdict {
 pub struct Difference {
     /// Which part.
     pub part: ChangedPart,
-    /// What the target's is.
+    /// How the target's compares with the source's.
     pub verdict: Verdict,
     /// The value at the source, as JSON.
     pub source: Value,
@@ -37,8 +37,8 @@ pub struct Difference {
     pub target: Value,
 }
 
-/// Returns in which parts a record at the target differs from the source's. Counters, times and leases belong to the
-/// place that keeps them and are not compared; neither is how often an index was made again at the same `t`.
+/// Returns the parts in which a record at the target differs from the source's. Counters, times and leases belong to
+/// the place that keeps them and are not compared; neither is the revision of an index.
 pub fn judge(source: &Record, target: &Record) -> Vec<Difference> {
     if !is_same_identity(source, target) {
         return vec![Difference {
@@ -61,12 +61,12 @@ pub fn judge(source: &Record, target: &Record) -> Vec<Difference> {
         .collect()
 }
 
-/// Returns what the differences of one record come to, the most serious of them; `None` where there are none.
+/// Returns the most serious of the differences of one record; `None` if there are none.
 pub fn worst(differences: &[Difference]) -> Option<Verdict> {
     differences.iter().map(|difference| difference.verdict).max()
 }
 
-/// What never changes in the life of a record.
+/// Returns what never changes in the life of a record.
 fn identity(record: &Record) -> Value {
     json!({
         "kind": record.kind.as_str(),
@@ -75,17 +75,17 @@ fn identity(record: &Record) -> Value {
     })
 }
 
-/// Whether two records are of one kind, type and origin.
+/// Returns whether two records have the same kind, type and origin.
 pub(crate) fn is_same_identity(a: &Record, b: &Record) -> bool {
     (a.kind, &a.source_type, &a.source_branch) == (b.kind, &b.source_type, &b.source_branch)
 }
 
-/// Whether a concern holds the same at both places.
+/// Returns whether a concern is the same at both places.
 pub(crate) fn is_same(concern: ConcernKind, a: &Record, b: &Record) -> bool {
     verdict(concern, a, b).is_none() || verdict(concern, b, a).is_none()
 }
 
-/// What the concern of the target is, beside the source's; `None` where it is the same.
+/// Returns how the concern of the target compares with the source's; `None` if it is the same.
 fn verdict(concern: ConcernKind, source: &Record, target: &Record) -> Option<Verdict> {
     match concern {
         ConcernKind::Head => head(source, target),
@@ -120,7 +120,8 @@ fn index(source: &Index, target: &Index) -> Option<Verdict> {
     graphs(source, target)
 }
 
-/// The named graphs have watermarks of their own. One that is older there can be written, whatever the others are.
+/// Compares named graphs, which have watermarks of their own. A graph that is older at the target can be written,
+/// whatever the others are.
 fn graphs(source: &IndexRoot, target: &IndexRoot) -> Option<Verdict> {
     let verdicts = source.graphs.iter().filter_map(|(name, graph)| match (graph, target.graphs.get(name)) {
         (None, Some(None)) => None,
@@ -134,7 +135,7 @@ fn graphs(source: &IndexRoot, target: &IndexRoot) -> Option<Verdict> {
 }
 
 fn config(source: &Record, target: &Record) -> Option<Verdict> {
-    // The mark of a record that is being taken over is to go, whatever the watermarks say.
+    // The mark of a record that is being taken over has to be removed, whatever the watermarks say.
     if is_pending(target) && !target.retracted && !is_pending(source) {
         return Some(Verdict::Older);
     }
@@ -144,7 +145,7 @@ fn config(source: &Record, target: &Record) -> Option<Verdict> {
         if let Some(Value::Object(members)) = &mut config {
             members.remove(PENDING);
         }
-        // An empty one says no more than none.
+        // An empty config is equivalent to none.
         let config = config.filter(|config| config.as_object().is_none_or(|members| !members.is_empty()));
         (config, sorted(&record.dependencies))
     };
@@ -157,8 +158,8 @@ fn config(source: &Record, target: &Record) -> Option<Verdict> {
     by_content((source.config.v, (in_source, dependencies)), (target.config.v, (in_target, others)))
 }
 
-/// Of configs that differ in the addresses of an earlier layout alone, those addresses have watermarks of their own: the
-/// `t` of what they name. The config's own does not move with them.
+/// Compares configs that differ only in the addresses of an earlier layout. Those addresses have watermarks of their
+/// own, the `t` of what they name; the config's watermark does not move with them.
 fn by_kept_addresses(source: Option<&Value>, target: Option<&Value>) -> Option<Verdict> {
     let (source, target) = (source?.as_object()?, target?.as_object()?);
     let (kept, there) = (source.get(LEGACY_ADDRESS)?, target.get(LEGACY_ADDRESS)?);
@@ -185,7 +186,7 @@ fn sorted(texts: &[String]) -> Vec<String> {
     texts
 }
 
-/// A higher watermark over the same content is nothing that a copy could take away, or would have to bring.
+/// The same content at an equal or higher watermark of the target needs no copy.
 fn by_content<T: PartialEq>((source_v, source): (i64, T), (target_v, target): (i64, T)) -> Option<Verdict> {
     if source == target && target_v >= source_v {
         return None;
@@ -197,9 +198,9 @@ fn status(source: &Record, target: &Record) -> Option<Verdict> {
     let reason =
         |record: &Record| record.status.payload.as_ref().and_then(|payload| payload.meta.get("reason").cloned());
     match (source.retracted, target.retracted) {
-        // When it was retracted is the place's own.
+        // Each place has its own time of retraction.
         (true, true) if reason(source) == reason(target) => None,
-        // Retracted by a program that marks the record alone.
+        // Retracted by a program that marks only the record.
         (true, false) if source.status.v == target.status.v => Some(Verdict::Older),
         _ => by_content(
             (source.status.v, (source.retracted, payload(&source.status))),
@@ -208,13 +209,13 @@ fn status(source: &Record, target: &Record) -> Option<Verdict> {
     }
 }
 
-/// The payload of a status without leases.
+/// Returns the payload of a status without leases.
 pub(crate) fn payload(status: &Status) -> StatusPayload {
     let payload = status.payload.clone().unwrap_or_else(|| StatusPayload::state(StatusPayload::READY));
     payload.without_leases()
 }
 
-/// A concern as JSON, for reports.
+/// Returns a concern as JSON, for reports.
 fn shown(record: &Record, concern: ConcernKind) -> Value {
     match concern {
         ConcernKind::Head => json!(record.head.clone().map(api::Head::from)),

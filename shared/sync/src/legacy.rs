@@ -1,8 +1,8 @@
-//! Records of the two older table layouts: `v1` (one item a ledger, keyed by `ledger_alias` or `pk`) and the single item of
-//! `v = 2` that came before today's table.
+//! Records of the two older table layouts: `v1` (one item per ledger, keyed by `ledger_alias` or `pk`) and the single
+//! item of `v = 2` that preceded today's table.
 //!
-//! Old rows hold storage addresses where a record has content ids. An address that ends in a content id is converted. Any
-//! other is kept in the config, as `legacy_address`, and the id stays absent: it is never invented.
+//! Old rows hold storage addresses instead of content ids. An address that ends in a content id is converted. Any other
+//! is kept in the config, as `legacy_address`, and the id stays absent: it is never made up.
 
 use jiff::Timestamp;
 use nameservice_model::{
@@ -34,7 +34,7 @@ pub fn read_row(row: &Object) -> Found {
     }
 }
 
-/// Whether a record keeps addresses that have no content id.
+/// Returns whether a record keeps addresses that have no content id.
 pub fn keeps_addresses(record: &Record) -> bool {
     record.config.payload.as_ref().is_some_and(|config| config.get(LEGACY_ADDRESS).is_some())
 }
@@ -48,7 +48,7 @@ fn address_of(row: &Object, key: &str) -> Result<Address, String> {
     address.map_err(|error| error.to_string())
 }
 
-/// What a row comes to, before it is a record.
+/// The parts of a row, before they are a record.
 struct Parts {
     address: Address,
     kind: RecordKind,
@@ -72,7 +72,7 @@ impl Parts {
             let config = self.config.get_or_insert_default();
             config.insert(LEGACY_ADDRESS.to_owned(), Value::Object(self.legacy));
         }
-        // A config that is there has a version.
+        // A config that exists has a version of at least 1.
         let config = match self.config {
             Some(config) => Config::new(self.config_v.max(1), Value::Object(config)),
             None => Config::unborn(),
@@ -163,7 +163,7 @@ fn single_item(row: &Object, address: Address) -> Result<Record, String> {
     let config = match row.get("config") {
         Some(Value::Object(config)) => Some(config.clone()),
         Some(Value::Null) | None => source_type.is_some().then(Object::new),
-        Some(_) => return Err("its config is no map".to_owned()),
+        Some(_) => return Err("its config is not a map".to_owned()),
     };
     let dependencies = match row.get("deps") {
         Some(Value::Array(deps)) => deps.iter().filter_map(Value::as_str).map(dependency).collect::<Result<_, _>>()?,
@@ -189,7 +189,7 @@ fn single_item(row: &Object, address: Address) -> Result<Record, String> {
     .into_record())
 }
 
-/// The index of the graph `default` is the ledger's; the others keep their own.
+/// Reads the indexes of named graphs. That of the graph `default` is the ledger's; the others keep their own.
 fn named_graphs(index: &Object, legacy: &mut Map<String, Value>) -> Result<Index, String> {
     let mut lost = Map::new();
     let mut graphs = std::collections::BTreeMap::new();
@@ -207,7 +207,7 @@ fn named_graphs(index: &Object, legacy: &mut Map<String, Value>) -> Result<Index
                 }
             }
             Value::Null => None,
-            _ => return Err(format!("its index of the graph `{name}` is no map")),
+            _ => return Err(format!("its index of the graph `{name}` is not a map")),
         };
         if name == "default" {
             main = found;
@@ -216,7 +216,7 @@ fn named_graphs(index: &Object, legacy: &mut Map<String, Value>) -> Result<Index
         }
     }
     let Some(GraphIndex { id, t, rev }) = main else {
-        // Without an index of its own a ledger has no place for those of its graphs.
+        // A ledger without an index of its own has no place for those of its graphs.
         for (name, graph) in graphs {
             let graph = graph.map(|graph| json!({"address": graph.id.as_str(), "t": graph.t, "rev": graph.rev}));
             lost.insert(name, graph.unwrap_or(Value::Null));
@@ -232,7 +232,7 @@ fn named_graphs(index: &Object, legacy: &mut Map<String, Value>) -> Result<Index
     Ok(Index::new(t, IndexRoot { id, rev, graphs }))
 }
 
-/// A reference by address and `t`: with its content id where the address shows one.
+/// Reads a reference by address and `t`, with its content id if the address contains one.
 fn reference(
     address: Option<&Value>,
     t: Option<i64>,
@@ -242,7 +242,7 @@ fn reference(
     let address = match address {
         Some(Value::String(address)) if !address.is_empty() => address,
         Some(Value::Null | Value::String(_)) | None => return Ok(Head::unborn()),
-        Some(_) => return Err(format!("the address of its {what} is no text")),
+        Some(_) => return Err(format!("the address of its {what} is not text")),
     };
     match (content_id(address), t) {
         (Some(id), Some(t)) if t >= 1 => Ok(Head::new(t, id)),
@@ -253,7 +253,7 @@ fn reference(
     }
 }
 
-/// The content id that an address ends in, with or without an extension.
+/// Returns the content id that an address ends in, with or without an extension.
 fn content_id(address: &str) -> Option<ContentId> {
     let last = address.rsplit(['/', ':']).next()?;
     let stem = last.split('.').next()?;
@@ -268,7 +268,7 @@ fn with_context(mut config: Object, context: String) -> Object {
     config
 }
 
-/// The type of a graph source; one without a counterpart is kept.
+/// Returns today's type of a graph source; a type without a counterpart is kept.
 pub(crate) fn source_type(kind: &str) -> String {
     match kind {
         "vg:bm25" => "f:Bm25Index",

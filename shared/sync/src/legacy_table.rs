@@ -1,4 +1,4 @@
-//! A table of an older layout, to read from.
+//! Reads a table of an older layout.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -37,7 +37,7 @@ impl LegacyTable {
         Self { sender, prefix, key: OnceCell::new(), kept: Mutex::default() }
     }
 
-    /// The name of the key, of a table that is one of these.
+    /// Returns the name of the table's key; an error if it is not a table of an older layout.
     async fn key(&self) -> Result<&str> {
         let described = || async {
             let describe = || self.sender.client().describe_table().table_name(self.sender.table()).send();

@@ -4,10 +4,10 @@
 //! a backend, or a dump by [`export`].
 //!
 //! - [`copy`] writes what is missing or older at the target and leaves what is newer there or differs. Every write is a
-//!   compare-and-set, so a copy can be cut off and repeated at any point, beside writers on both sides.
-//! - [`compare`] says what differs; [`mirror`] goes on with the changes after a copy.
-//! - [`lazy`] takes the records of an older place over one by one, when they are first written.
-//! - [`export`] writes a dump, which is also how much of the source is read: its head names the position of the feed.
+//!   compare-and-set, so a copy can be interrupted and repeated at any point, with writers active on both sides.
+//! - [`compare`] reports what differs; [`mirror`] continues with the changes after a copy.
+//! - [`lazy`] takes over the records of an older place one by one, when they are first written.
+//! - [`export`] writes a dump. Its head contains the position of the source's feed.
 
 mod bring;
 mod compare;

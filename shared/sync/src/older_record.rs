@@ -1,4 +1,4 @@
-//! Records of other programs and earlier formats, in a form that every place takes.
+//! Converts records of other programs and earlier formats to a form that every place takes.
 
 use nameservice_model::{Address, Config, Head, Index, LEGACY_ADDRESS, Object, Record, RecordKind};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::{
     legacy::{dependency, source_type},
 };
 
-/// What the keys of virtual graphs begin with in older rows.
+/// The prefix of the keys of virtual graphs in older rows.
 pub(crate) const VIRTUAL_GRAPH: &str = "vg:";
 
-/// Returns a record under the address that it has everywhere, and without heads and indexes that have no id.
+/// Returns a record under its regular address, and without heads and indexes that have no id.
 pub(crate) fn mapped(record: Record) -> Found {
     let stored = record.address.as_str().to_owned();
     if record.address.is_well_formed() {
@@ -26,11 +26,11 @@ pub(crate) fn mapped(record: Record) -> Found {
     }
     unreadable(match Address::parse(&stored) {
         Err(error) => error.to_string(),
-        Ok(address) => format!("its address is written otherwise: {address}"),
+        Ok(address) => format!("its address is not in its normal form, {address}"),
     })
 }
 
-/// A graph source under the key of a virtual graph.
+/// Converts a graph source under the key of a virtual graph.
 fn virtual_graph(record: Record, name: &str) -> Result<Record, String> {
     let address = Address::parse(name).map_err(|error| error.to_string())?;
     if record.kind != RecordKind::GraphSource {
@@ -45,7 +45,7 @@ fn virtual_graph(record: Record, name: &str) -> Result<Record, String> {
     })
 }
 
-/// A watermark without an id cannot be stored elsewhere: it is kept in the config, with the address where that is known.
+/// Moves watermarks without an id, which cannot be stored elsewhere, to the config, with the address if that is known.
 fn without_lost_ids(mut record: Record) -> Record {
     let mut lost: Vec<(&str, i64)> = Vec::new();
     if let Some(head) = record.head.as_ref().filter(|head| head.payload.is_none() && head.v != 0) {

@@ -6,19 +6,19 @@ use serde_json::Value;
 /// The member of the config of a record that is being taken over. It is written with the record and removed last.
 pub const PENDING: &str = "legacy_pending";
 
-/// Whether a record carries the mark of one that is being taken over.
+/// Returns whether a record carries the mark.
 pub(crate) fn is_pending(record: &Record) -> bool {
     record.config.payload.as_ref().is_some_and(|config| config.get(PENDING).is_some())
 }
 
-/// Whether something of a record may still be at the older place alone. A branch has no config when it is created: as
-/// long as nothing but its head was ever written, that cannot be known.
+/// Returns whether part of a record may still exist only at the older place. A branch is created without a config, so
+/// as long as only its head was ever written, this is not known.
 pub(crate) fn is_unfinished(record: &Record) -> bool {
     let is_untouched = record.config.v == 0 && record.index.v == 0 && record.status.v <= 1;
     is_pending(record) || (record.source_branch.is_some() && is_untouched)
 }
 
-/// The record without the mark.
+/// Returns the record without the mark.
 pub(crate) fn without_mark(mut record: Record) -> Record {
     if let Some(Value::Object(config)) = &mut record.config.payload {
         config.remove(PENDING);

@@ -1,9 +1,9 @@
 //! A nameservice that is a copy of another one: it reads a snapshot, follows the changes under the upstream's positions,
 //! and answers reads from memory.
 //!
-//! What a replica has at a position is what the upstream had at it. While the upstream cannot be reached, reads go on, and
-//! [`Replica::age`] says how old they may be. A position that the upstream's feed no longer holds is replaced by a new
-//! snapshot.
+//! At a given position, a replica has what the upstream had there. While the upstream cannot be reached, reads
+//! continue, and [`Replica::age`] tells how old they may be. If the upstream's feed no longer holds what follows the
+//! replica's position, the replica reads a new snapshot.
 
 use std::{
     path::Path,
@@ -32,14 +32,15 @@ const PAGE: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// How many changes are taken together.
+/// How many changes are applied together.
 const BATCH: usize = 1024;
-/// Pauses while the upstream cannot be used: the first, and the longest.
+/// The first and the longest pause while the upstream cannot be used.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// The service writes to a stream at least every fifteen seconds: after so long without a sign the answer is unknown.
+/// The service writes to a stream at least every fifteen seconds. After this time without a sign of it, a replica no
+/// longer counts as fresh.
 const FRESH: Duration = Duration::from_secs(20);
 
-/// How a replica stands to its upstream.
+/// The state of a replica with respect to its upstream.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ReplicaState {
@@ -51,7 +52,7 @@ pub enum ReplicaState {
     Detached(String),
 }
 
-/// A replica that runs. It stops following when the last clone is dropped.
+/// A running replica. It stops following when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Replica {
     names: Embedded,
@@ -71,7 +72,7 @@ impl Drop for Task {
 #[derive(Debug)]
 struct Shared {
     state: watch::Sender<ReplicaState>,
-    /// When the upstream last gave a sign; at the start, when that is not known.
+    /// When the upstream was last heard from; `None` if not since the start.
     heard: Mutex<Option<Instant>>,
     is_ready: AtomicBool,
 }
@@ -95,8 +96,8 @@ impl Shared {
 }
 
 impl Replica {
-    /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps. What the
-    /// directory has is served at once, also while the upstream is away.
+    /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps. The
+    /// content of the directory is served at once, even while the upstream is unavailable.
     pub async fn open(
         directory: &Path,
         upstream: &str,
@@ -109,7 +110,7 @@ impl Replica {
         Ok(Self::start(names, client))
     }
 
-    /// Starts a replica of a service, in the memory of this process.
+    /// Starts a replica of a service in the memory of this process.
     pub fn in_memory(client: Client, options: Options) -> std::result::Result<Self, OpenError> {
         Ok(Self::start(Embedded::memory_replica(options)?, client))
     }
@@ -127,17 +128,17 @@ impl Replica {
         Self { names, shared, _task: task }
     }
 
-    /// Returns what the replica has: a backend to read from. It takes no writes.
+    /// Returns the backend of the replica, to read from. It takes no writes.
     pub fn names(&self) -> &Embedded {
         &self.names
     }
 
-    /// Returns how it stands to its upstream.
+    /// Returns its state with respect to the upstream.
     pub fn state(&self) -> ReplicaState {
         self.shared.state.borrow().clone()
     }
 
-    /// Whether it has records to answer from: those of its directory, or of the first snapshot.
+    /// Returns whether it has records to answer from: those of its directory, or of the first snapshot.
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::Acquire)
     }
@@ -145,23 +146,23 @@ impl Replica {
     /// Waits until it has records to answer from.
     pub async fn ready(&self) {
         let mut state = self.shared.state.subscribe();
-        // The sender is kept here, so this ends by the condition alone.
+        // `self` keeps the sender, so this ends only when the condition holds.
         let _ = state.wait_for(|_| self.is_ready()).await;
     }
 
-    /// Returns how long ago the upstream last gave a sign: what is read is at most so old, but for what is on its way.
-    /// `None` where it has given none since the start.
+    /// Returns how long ago the upstream was last heard from: reads are at most that old, apart from changes in
+    /// transit. `None` if it was not heard from since the start.
     pub fn age(&self) -> Option<Duration> {
         let heard = *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.map(|heard| heard.elapsed())
     }
 
-    /// Whether it follows its upstream without a long silence.
+    /// Returns whether it follows its upstream and has heard from it recently.
     pub fn is_fresh(&self) -> bool {
         self.state() == ReplicaState::Following && self.age().is_some_and(|age| age < FRESH)
     }
 
-    /// Waits until it has come to a position, or for the given time; returns whether it has.
+    /// Waits until it has reached a position, or for the given time. Returns whether it has.
     pub async fn reached(&self, position: u64, at_most: Duration) -> bool {
         let reach = async {
             loop {
@@ -177,18 +178,18 @@ impl Replica {
     }
 }
 
-/// Keeps the replica up with its upstream.
+/// Keeps the replica up to date with its upstream.
 struct Follower {
     names: Embedded,
     client: Client,
     shared: Arc<Shared>,
-    /// A snapshot comes first.
+    /// Whether a snapshot has to be read first.
     is_fresh: bool,
 }
 
 /// Why following has ended.
 enum End {
-    /// What follows is not in the feed.
+    /// The feed does not hold what follows.
     Gone,
     Failed(Error),
 }
@@ -217,7 +218,7 @@ impl Follower {
             };
             match end {
                 End::Gone => {
-                    tracing::info!("the upstream's feed does not hold what follows: reading a snapshot");
+                    tracing::info!("the upstream's feed no longer holds the next change: reading a snapshot");
                     self.is_fresh = true;
                     continue;
                 }
@@ -234,9 +235,9 @@ impl Follower {
         }
     }
 
-    /// Replaces everything by what the upstream has.
+    /// Replaces everything with a snapshot of the upstream.
     async fn snapshot(&mut self) -> Result<()> {
-        // Taken before the first page: what changes meanwhile is in the feed after it.
+        // Read before the first page, so that changes during the snapshot follow it in the feed.
         let position = self.client.position().await?;
         let mut records: Vec<Record> = Vec::new();
         let mut cursor: Option<Cursor> = None;
@@ -257,7 +258,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes changes as they come.
+    /// Applies changes as they arrive.
     async fn follow(&mut self) -> End {
         match self.check_position().await {
             Ok(()) => {}
@@ -302,7 +303,7 @@ impl Follower {
         }
     }
 
-    /// A position that the upstream has not reached is of a feed that was lost.
+    /// Checks the replica's position. One that the upstream has not reached belongs to a feed that was lost.
     async fn check_position(&self) -> std::result::Result<(), End> {
         let there = self.client.position().await?;
         self.shared.hear();
@@ -326,8 +327,8 @@ impl Follower {
         if taken.is_empty() { Ok(()) } else { self.names.replicate(taken).await }
     }
 
-    /// Reads what the change leaves out from the upstream's record. `None` where that has moved on: the change that says
-    /// so is on its way.
+    /// Reads a payload that the change does not carry in full from the upstream's record. Returns `None` if the record
+    /// has changed since: then a later change follows.
     async fn whole_payload(&self, change: &Change) -> Result<Option<Value>> {
         let ChangedPart::Concern(concern) = change.part else { return Ok(None) };
         let Some(record) = self.lookup(&change.address).await? else { return Ok(None) };
@@ -356,7 +357,7 @@ impl Follower {
     }
 }
 
-/// Whether the change does not carry its payload whole.
+/// Returns whether the change does not carry its full payload.
 fn needs_record(change: &Change) -> bool {
     match &change.payload {
         ChangePayload::Omitted => true,

@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use crate::Replica;
 
-/// How long a write waits until the replica shows it.
+/// How long a write waits for the replica to catch up.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// A replica and the way to its upstream: what is read comes from this process, what is written goes to the upstream and is
-/// read here as soon as it is answered.
+/// A replica and a client of its upstream. Reads are answered from this process. Writes go to the upstream, and are
+/// visible here by the time they are answered.
 #[derive(Clone, Debug)]
 pub struct ReplicaBackend {
     replica: Replica,
@@ -38,10 +38,11 @@ impl ReplicaBackend {
         &self.replica
     }
 
-    /// Waits until the replica has what the upstream has now: the write that was just answered is in it.
+    /// Waits until the replica has reached the current position of the upstream, which includes the write that was just
+    /// answered.
     async fn settled<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Ok(position) = self.client.position().await {
-            // One that is cut off from the feed shows it later; the write itself is done.
+            // A replica that is cut off from the feed shows it later; the write itself is done.
             self.replica.reached(position, SETTLE).await;
         }
         outcome

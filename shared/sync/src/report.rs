@@ -1,4 +1,4 @@
-//! What a copy or a comparison has found.
+//! Reports of copies and comparisons.
 
 use nameservice_model::ChangedPart;
 use serde::Serialize;
@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::judge::{Difference, Verdict};
 
-/// How many entries a list holds. More are counted only: a report stays small, however many records there are.
+/// How many entries a list holds. Further ones are only counted, so that a report stays small, however many records
+/// there are.
 pub const MAX_ENTRIES: usize = 1_000;
 
-/// Records of one outcome: how many, and the first of them.
+/// The records with one outcome: how many there are, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Records {
     /// How many.
@@ -37,7 +38,7 @@ pub struct Entry {
 pub struct Part {
     /// `meta`, or the concern.
     pub concern: &'static str,
-    /// What it is at the target.
+    /// How it compares at the target.
     pub target_is: Verdict,
     /// The value at the source.
     pub source: Value,
@@ -81,13 +82,13 @@ impl Records {
         self.add(Entry { address: address.to_string(), differences, reason: None });
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// How two places compare: of each record of the source, what the target has.
+/// How two places compare: for each record of the source, what the target has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// The position of the source's feed before the first record was read, where it has a feed.
@@ -103,14 +104,14 @@ pub struct Comparison {
     pub newer_there: Records,
     /// Records that differ at the same watermark.
     pub diverged: Records,
-    /// Records that the target alone has.
+    /// Records that only the target has.
     pub only_there: Records,
     /// What could not be read as a record.
     pub unreadable: Records,
 }
 
 impl Comparison {
-    /// Whether both places hold the same.
+    /// Returns whether both places hold the same.
     pub fn is_same(&self) -> bool {
         [&self.missing_there, &self.older_there, &self.newer_there, &self.diverged, &self.only_there, &self.unreadable]
             .iter()
@@ -132,7 +133,7 @@ impl Comparison {
     }
 }
 
-/// What a copy has done, and what both places hold after it.
+/// What a copy has done, and how the places compare after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The position of the source's feed before the first record was read, where it has a feed: the changes after it may
@@ -145,15 +146,15 @@ pub struct Report {
     pub copied: Records,
     /// How many records needed no write.
     pub already_there: u64,
-    /// Records of which a part is newer at the target. That part was left.
+    /// Records of which a part is newer at the target. That part was left unchanged.
     pub newer_there: Records,
-    /// Records that differ at the same watermark, and were left.
+    /// Records that differ at the same watermark, and were left unchanged.
     pub diverged: Records,
-    /// Records that are missing or older at the target after the copy: they changed while it ran, or were not taken.
+    /// Records that are missing or older at the target after the copy: they changed while it ran, or were not copied.
     pub behind: Records,
     /// What could not be read as a record.
     pub unreadable: Records,
-    /// Records that the target did not take, with its reason.
+    /// Records that the target rejected, with its reason.
     pub rejected: Records,
     /// Records of older tables that keep addresses without a content id, in their config.
     #[serde(skip_serializing_if = "Records::is_empty")]
@@ -161,7 +162,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the target holds what the source holds, as far as it could be read.
+    /// Returns whether the target holds what the source holds, as far as it could be read.
     pub fn is_complete(&self) -> bool {
         [&self.newer_there, &self.diverged, &self.behind, &self.unreadable, &self.rejected]
             .iter()

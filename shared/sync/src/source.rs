@@ -1,4 +1,4 @@
-//! What is copied from: a backend, or a stream of records.
+//! The places that can be copied from: a backend, or a stream of records.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,9 +23,9 @@ const PAGE: Limit = match Limit::new(500) {
 pub enum Found {
     /// A record.
     Record(Box<Record>),
-    /// Something that is no record that can be stored elsewhere.
+    /// Something that cannot be stored elsewhere as a record.
     Unreadable {
-        /// Its address, or where it stands.
+        /// Its address, or its location.
         place: String,
         /// What is wrong with it.
         reason: String,
@@ -38,13 +38,13 @@ pub trait Source: Send + Sync {
     /// Begins to read all records. A stream can be read once.
     async fn read(&self) -> Result<Box<dyn Reading + '_>>;
 
-    /// Returns records by their addresses; `None` where the place can be read in order only.
+    /// Returns records by their addresses; `None` if the place can only be read in order.
     async fn lookup_all(&self, addresses: &[Address]) -> Result<Option<Vec<Record>>>;
 
-    /// Whether records can be looked up by their addresses.
+    /// Returns whether records can be looked up by their addresses.
     fn finds(&self) -> bool;
 
-    /// Whether it can be read more than once.
+    /// Returns whether it can be read more than once.
     fn can_be_read_again(&self) -> bool;
 
     /// Returns which of the records that were read keep addresses that have no content id.
@@ -61,10 +61,10 @@ pub trait Source: Send + Sync {
 /// A pass through the records of a place.
 #[async_trait]
 pub trait Reading: Send {
-    /// Returns what follows; nothing at the end.
+    /// Returns the next records; an empty list at the end.
     async fn next(&mut self) -> Result<Vec<Found>>;
 
-    /// Returns the position of the place's feed before the first record was read, where it has one.
+    /// Returns the position of the place's feed before the first record was read, if it has a feed.
     fn position(&self) -> Option<u64>;
 }
 
@@ -74,7 +74,7 @@ pub struct BackendSource {
     backend: Arc<dyn Backend>,
     prefix: Option<String>,
     has_feed: bool,
-    /// Records under keys that are no addresses, which snapshots leave out.
+    /// Records under keys that are not addresses, which snapshots leave out.
     others: Vec<Address>,
     unreadable: Vec<Found>,
     kept: Arc<Mutex<Records>>,
@@ -99,7 +99,7 @@ impl BackendSource {
         self
     }
 
-    /// Takes these rows too, whose keys are no addresses: `vg:NAME:BRANCH`, virtual graphs of an older table.
+    /// Also takes these rows, whose keys are not addresses: `vg:NAME:BRANCH`, virtual graphs of an older table.
     #[must_use]
     pub fn with_others(mut self, others: Vec<Address>) -> Self {
         self.others = others;
@@ -113,14 +113,14 @@ impl BackendSource {
         self
     }
 
-    /// Leaves the change feed of the backend alone, which files begin when it is first asked for.
+    /// Does not use the change feed of the backend. The feed of a file storage is created by its first use.
     #[must_use]
     pub fn without_feed(mut self) -> Self {
         self.has_feed = false;
         self
     }
 
-    /// Whether a record has an address that is wanted.
+    /// Returns whether a record has an address that is wanted.
     fn is_wanted(&self, address: &Address) -> bool {
         self.prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix))
     }
@@ -140,7 +140,7 @@ impl BackendSource {
 impl Source for BackendSource {
     async fn read(&self) -> Result<Box<dyn Reading + '_>> {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Records::default();
-        // Taken before the first read: what changes during it is in the feed after this.
+        // Read before the first record, so that changes during the read follow it in the feed.
         let position = match self.has_feed {
             true => self.backend.position().await.map(Some).unwrap_or_else(|error| {
                 tracing::debug!(%error, "the source has no change feed");

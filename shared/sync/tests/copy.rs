@@ -1,4 +1,4 @@
-//! Copies between two backends: what is taken, what is left, and what holds whenever they are cut off.
+//! Copies between two backends: what is taken, what is left, and what holds whenever they are interrupted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -30,7 +30,7 @@ fn addresses(records: &nameservice_sync::report::Records) -> Vec<&str> {
     addresses
 }
 
-/// Records of every kind, in every state, with what they need after them in the order of a snapshot.
+/// Creates records of every kind, in every state. In the order of a snapshot, what they need comes after them.
 async fn everything(names: &Embedded) {
     ledger(names, "zoo", 7).await;
     for (branch, source) in [("zoo:dev", "zoo:main"), ("zoo:a", "zoo:dev"), ("zoo:gone", "zoo:main")] {
@@ -134,7 +134,7 @@ async fn a_dry_run_says_what_a_run_would_do() {
     assert_eq!(addresses(&dry.copied), addresses(&wet.copied));
 }
 
-/// A value that the source has replaced is behind, though its watermark is as high or higher.
+/// A value that the source has replaced is behind, even if its watermark is as high or higher.
 #[tokio::test]
 async fn a_reset_or_another_index_of_the_same_t_is_followed_where_the_history_shows_it() {
     let (from, to) = (memory(), memory());
@@ -155,7 +155,7 @@ async fn a_reset_or_another_index_of_the_same_t_is_followed_where_the_history_sh
     let mydb = found(&to, "mydb").await;
     assert_eq!((mydb.head.unwrap().v, mydb.index), (2, Index::unborn()));
     assert_eq!(found(&to, "again").await.index.payload.unwrap().id, id(8));
-    // What the source never had is no earlier value of it.
+    // A value that the source never had is not an earlier value of it.
     push_head(&to, "mydb", 30, 2).await;
     assert_eq!(addresses(&copied_with(&from, &to, &resets).await.newer_there), ["mydb:main"]);
 }
@@ -175,7 +175,7 @@ async fn records_that_cannot_be_there_are_reported_with_the_reason() {
     assert!(report.rejected.records[0].reason.as_ref().unwrap().contains("a:main"), "{report:#?}");
 }
 
-/// Restoring and retracting count the status: a copy restores only where it can end at the source's own.
+/// Restoring and retracting increment the status: a copy restores only if it can end at the source's own value.
 #[tokio::test]
 async fn what_is_retracted_at_the_target_is_restored_where_the_source_is_far_enough_ahead() {
     enum Source {
@@ -233,7 +233,7 @@ async fn a_config_without_its_secrets_is_not_copied() {
     assert!(to.lookup(&at("shown")).await.unwrap().is_none());
 }
 
-/// Writers on both sides, and copies that are cut off: no value that is newer is ever lost.
+/// Writers on both sides, and copies that are interrupted: a newer value is never lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_older_value_wins_under_writers_on_both_sides_and_kills() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -277,7 +277,7 @@ async fn no_older_value_wins_under_writers_on_both_sides_and_kills() {
     }
 }
 
-/// A copy that is cut off after any number of writes is finished by the next.
+/// A copy that is interrupted after any number of writes is finished by the next.
 #[tokio::test]
 async fn a_copy_that_is_cut_off_anywhere_is_finished_by_the_next() {
     let from = memory();
@@ -380,7 +380,7 @@ async fn a_mirror_goes_on_with_the_changes() {
     assert!(purged.len() <= 1);
 }
 
-/// A target that takes nothing ends the copy early, and says why.
+/// A target that takes nothing ends the copy early, with the reason.
 #[tokio::test]
 async fn a_target_that_rejects_every_write_ends_the_copy_with_its_reason() {
     let (from, to) = (memory(), Embedded::memory_replica(Options::default()).unwrap());
@@ -394,7 +394,8 @@ async fn a_target_that_rejects_every_write_ends_the_copy_with_its_reason() {
     assert!(to.view().is_empty());
 }
 
-/// A copy of a configuration that keeps addresses of an earlier layout follows them, though its watermark does not change.
+/// A copy of a configuration that keeps addresses of an earlier layout follows them, even though its watermark does not
+/// change.
 #[tokio::test]
 async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
     let (from, to) = (memory(), memory());
@@ -402,7 +403,7 @@ async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
     let kept = |t: i64| json!({"legacy_address": {"head": {"address": format!("fluree:s3://b/{t}.json"), "t": t}}});
     set_config(&from, "mydb", kept(3)).await;
     assert!(copied(&from, &to).await.is_complete());
-    // The source's watermark is the target's, as it is in tables that have none.
+    // The source has the target's watermark, as in tables without watermarks.
     let again = memory();
     ledger(&again, "mydb", 0).await;
     set_config(&again, "mydb", kept(5)).await;
@@ -410,7 +411,7 @@ async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
     assert!(report.is_complete() && report.copied.count == 1, "{report:#?}");
     assert_eq!(found(&to, "mydb").await.config.payload, Some(kept(5)));
     assert_eq!(addresses(&copied(&from, &to).await.newer_there), ["mydb:main"]);
-    // What else is in it is nobody's to replace.
+    // A config that differs in other members too is not replaced.
     let mut other = kept(9);
     other["mine"] = json!(true);
     let third = memory();

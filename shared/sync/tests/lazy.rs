@@ -14,7 +14,7 @@ use nameservice_sync::{
 use serde_json::json;
 use support::*;
 
-/// A service over `names`, beside others.
+/// Returns a service over `names`, which others may use too.
 fn service(older: &Embedded, names: &Embedded) -> LazyBackend {
     let source = BackendSource::new(Arc::new(older.clone())).without_feed();
     LazyBackend::new(backend(names), Arc::new(names.clone()), Arc::new(source), "item:old".into())
@@ -63,7 +63,7 @@ const ALL: [&str; 9] = [
 ];
 const OLDER: [&str; 7] = ["deep", "gone", "plain", "search", "unborn", "zoo", "zoo:dev"];
 
-/// What of a record is its own, whichever place keeps it.
+/// Returns the content of a record that does not depend on the place that keeps it.
 fn content(record: &Record) -> serde_json::Value {
     let config = record.config.payload.clone().filter(|config| *config != json!({}));
     json!({
@@ -269,7 +269,8 @@ async fn a_retracted_record_is_restored_with_everything_it_had() {
     assert!(lazy.push_head(&Call::fresh(), &at("gone"), &push).await.unwrap().is_updated());
 }
 
-/// Whoever takes a record over may be killed at any point: nothing half is ever shown, and the next finishes it.
+/// A service that takes over a record may be killed at any point: an incomplete record is never shown, and the next
+/// service finishes it.
 #[tokio::test]
 async fn a_takeover_that_is_cut_off_anywhere_is_finished_by_the_next() {
     let (older, whole) = places().await;
@@ -304,7 +305,7 @@ async fn a_takeover_that_is_cut_off_anywhere_is_finished_by_the_next() {
             }
             assert_eq!(pages(&lazy, &ListQuery { full: true, ..ListQuery::default() }, 3).await.len(), OLDER.len());
             touch(service(&older, &names), name).await;
-            // A copy finishes what is left, whoever left it.
+            // A copy also finishes what a service left incomplete.
             let source = BackendSource::new(Arc::new(older.clone()));
             copy(&source, &backend(&names), &CopyOptions::default(), &|_| {}).await.unwrap();
             let left = left_of(&older, &names).await;
@@ -323,7 +324,7 @@ async fn a_takeover_that_is_cut_off_anywhere_is_finished_by_the_next() {
     }
 }
 
-/// Services that take the same records over at the same time, killed again and again.
+/// Services that take over the same records at the same time, killed again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_at_the_same_time_take_each_record_over_once() {
     for round in 0..20_u64 {

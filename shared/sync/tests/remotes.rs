@@ -15,7 +15,7 @@ use serde_json::json;
 use support::*;
 use tempfile::TempDir;
 
-/// Two nameservices, and what the first knows of the second.
+/// Two nameservices, and what the first knows about the second.
 struct Pair {
     local: Embedded,
     remote: Embedded,
@@ -61,7 +61,7 @@ fn addresses(records: &Records) -> Vec<&str> {
     addresses
 }
 
-/// Records of both kinds at the remote, pulled.
+/// Creates records of both kinds at the remote, and pulls them.
 async fn pulled() -> Pair {
     let pair = Pair::new();
     ledger(&pair.remote, "zoo", 3).await;
@@ -123,7 +123,7 @@ async fn a_push_never_overwrites_what_it_has_not_seen() {
     let after =
         (found(&pair.remote, "zoo").await, found(&pair.remote, "zoo:a").await, found(&pair.remote, "search").await);
     assert_eq!(before, after);
-    // Once it has seen them they have diverged, which a person decides.
+    // Once it has seen them they have diverged, which is left to a person.
     pair.fetch().await;
     let moved = pair.push().await;
     assert_eq!(addresses(&moved.diverged), ["search:main", "zoo:a", "zoo:main"], "{moved:#?}");
@@ -193,7 +193,7 @@ async fn a_pull_beside_local_writers_loses_none_of_their_writes() {
 #[tokio::test]
 async fn a_value_in_the_remotes_history_is_a_fast_forward() {
     let pair = pulled().await;
-    // The same push arrives on both sides, and the remote goes on: nothing local is lost.
+    // The same push arrives on both sides, and the remote moves on: nothing local is lost.
     push_head(&pair.local, "zoo", 6, 1).await;
     push_head(&pair.remote, "zoo", 6, 1).await;
     push_head(&pair.remote, "zoo", 7, 2).await;
@@ -240,7 +240,7 @@ async fn a_remote_that_was_forgotten_is_tracked_again() {
     assert_eq!(pair.tracking.position("origin").unwrap(), Some(pair.remote.position().await.unwrap()));
     pair.tracking.forget("origin").unwrap();
     assert_eq!(pair.tracking.position("origin").unwrap(), None);
-    // Forgotten is not lost: both sides are still the same.
+    // The tracking was forgotten, but nothing is lost: both sides are still the same.
     pair.fetch().await;
     assert_eq!(pair.pull().await.up_to_date, 4);
 }

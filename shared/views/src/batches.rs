@@ -20,7 +20,7 @@ pub struct BatchFailure {
     pub table: String,
     /// How many rows the call was about.
     pub of: usize,
-    /// Those that failed, by position.
+    /// The rows that failed, by position.
     pub failed: Vec<FailedRow>,
 }
 

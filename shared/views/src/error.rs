@@ -43,7 +43,7 @@ pub enum Error {
         source: Source,
     },
     /// A counter was not changed.
-    #[error("`{field}` of `{id}` was not counted in {table}")]
+    #[error("the counter `{field}` of `{id}` was not incremented in {table}")]
     NotCounted {
         /// The table.
         table: String,
@@ -103,19 +103,19 @@ impl Error {
         }
     }
 
-    /// Whether a write was sent and its reply was lost: read to find out whether it was applied.
+    /// Returns whether a write was sent and its reply was lost: read to find out whether it was applied.
     pub fn is_outcome_unknown(&self) -> bool {
         self.sources().iter().any(|source| matches!(source, Source::OutcomeUnknown { .. }))
     }
 
-    /// Whether the table was busy or did not answer in time and nothing was written (of the rows that a batch failure
-    /// names): the same call may succeed later.
+    /// Returns whether the table was busy or did not answer in time and nothing was written (of the rows that a batch
+    /// failure names): the same call may succeed later.
     pub fn is_unavailable(&self) -> bool {
         let sources = self.sources();
         !sources.is_empty() && sources.iter().all(|source| matches!(source, Source::Unavailable { .. }))
     }
 
-    /// Whether a row does not fit an item of DynamoDB (400 KB).
+    /// Returns whether a row does not fit an item of DynamoDB (400 KB).
     pub fn is_too_large(&self) -> bool {
         self.sources().iter().any(|source| matches!(source, Source::TooLarge))
     }
@@ -126,7 +126,7 @@ pub(crate) fn broken(operation: &'static str, source: impl Into<BoxError>) -> So
     Source::Failed { operation, source: source.into() }
 }
 
-/// Returns the error of the nameservice that it is, for those of its parts that are built on views.
+/// Converts to an error of the nameservice, for those of its parts that are built on views.
 impl From<Error> for nameservice_model::Error {
     fn from(error: Error) -> Self {
         match error {

@@ -96,13 +96,13 @@ use nameservice_dynamo::Sender;
 pub struct View {
     sender: Sender,
     description: &'static Description,
-    /// Rows whose TTL is not after this do not exist, epoch seconds.
+    /// Rows whose TTL is not after this time (epoch seconds) count as missing.
     alive_at: Option<i64>,
 }
 
 impl View {
-    /// Creates a view of a table. The client must have its own retries turned off: those of [`endpoint_client`],
-    /// [`lambda_client`] and [`sdk_client`] have.
+    /// Creates a view of a table. The client must have its own retries turned off, as the clients of
+    /// [`endpoint_client`], [`lambda_client`] and [`sdk_client`] have.
     pub fn new(client: aws_sdk_dynamodb::Client, table: impl AsRef<str>, description: &'static Description) -> Self {
         let sender = Sender::new(client, table.as_ref(), RetryPolicy::default());
         Self { sender, description, alive_at: None }
@@ -137,8 +137,8 @@ impl View {
         self.description
     }
 
-    /// Creates the table as described (on demand, TTL, point-in-time recovery) and waits until it is active. One that
-    /// exists is not changed; the report lists what it lacks.
+    /// Creates the table as described (on demand, TTL, point-in-time recovery) and waits until it is active. An
+    /// existing table is not changed; the report lists what it lacks.
     ///
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.

@@ -10,14 +10,14 @@ use crate::{
 
 const LOAD: &str = "load rows";
 
-/// Which rows of a partition, in which order, how many.
+/// Selects rows of a partition, their order and their number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Range {
     /// Only rows that come after this sort key, in the direction of the query.
     pub after: Option<KeyValue>,
     /// Only rows whose sort key begins with this, a string.
     pub prefix: Option<String>,
-    /// Only rows whose sort key is between these two, which belong to it.
+    /// Only rows whose sort key is between these two, both included.
     pub between: Option<(KeyValue, KeyValue)>,
     /// Only rows after the page that returned this, in addition to `after`: the rest of the range stays the same.
     pub continued: Option<Continuation>,
@@ -60,7 +60,7 @@ impl Range {
         Self { continued: continuation, ..self }
     }
 
-    /// At most so many rows.
+    /// At most this many rows.
     #[must_use]
     pub fn limit(self, limit: usize) -> Self {
         Self { limit: Some(limit), ..self }
@@ -86,7 +86,7 @@ pub struct Continuation(Item);
 /// Some rows of a range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangePage<T> {
-    /// The rows, in order, without those that have expired for an [`View::alive_at`].
+    /// The rows, in order, without those that have expired at the time of [`View::alive_at`].
     pub rows: Vec<T>,
     /// The start of the next page; `None` at the end of the range. The next page may be empty.
     pub next: Option<Continuation>,
@@ -100,7 +100,7 @@ impl<T> RangePage<T> {
 }
 
 impl View {
-    /// Loads all rows of a partition, in the order of the sort key, consistently. Empty where there are none.
+    /// Loads all rows of a partition, in the order of the sort key, consistently. Empty if there are none.
     ///
     /// Needs `dynamodb:Query` on the table.
     pub async fn load<T: DeserializeOwned>(&self, id: &str) -> Result<Vec<T>> {
@@ -164,7 +164,7 @@ impl View {
         self.loaded("query index", &format!("{index}={value}"), loaded)
     }
 
-    /// Loads a page of all rows, in no order, consistently, with one request.
+    /// Loads a page of all rows, in no particular order, consistently, with one request.
     ///
     /// Needs `dynamodb:Scan` on the table.
     pub async fn scan<T: DeserializeOwned>(&self, continued: Option<Continuation>) -> Result<RangePage<T>> {
@@ -194,7 +194,7 @@ impl View {
         let described =
             self.description.index(index).ok_or_else(|| broken(LOAD, format!("no index `{index}` is described")))?;
         if !value.is_of(described.partition_key.key_type) {
-            return Err(broken(LOAD, format!("`{}` is of another type", described.partition_key.name)));
+            return Err(broken(LOAD, format!("`{}` has another key type", described.partition_key.name)));
         }
         let request = self.sender.client().query().table_name(self.table()).index_name(described.name);
         asked(request, (described.partition_key.name, described.sort_key.map(|key| key.name)), value, range)
@@ -229,7 +229,7 @@ fn asked(
 ) -> Result<QueryFluentBuilder, Source> {
     let conditions = [range.prefix.is_some(), range.after.is_some(), range.between.is_some()];
     if conditions.into_iter().filter(|given| *given).count() > 1 {
-        return Err(broken(LOAD, "a range has one of a prefix, what it comes after, and what it is between"));
+        return Err(broken(LOAD, "a range takes only one of `prefix`, `after` and `between`"));
     }
     let mut condition = "#id = :id".to_owned();
     let mut request = request

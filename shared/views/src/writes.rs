@@ -28,11 +28,11 @@ pub enum SaveMode {
 pub enum Age {
     /// Those of an older version.
     Older,
-    /// Those of the same version, too.
+    /// Those of an older version, and of the same version.
     SameOrOlder,
 }
 
-/// The condition of an [`SaveMode::Init`], with its names and values.
+/// The condition of a [`SaveMode::Init`], with its names and values.
 pub(crate) struct Absent {
     pub(crate) condition: String,
     pub(crate) names: Vec<(String, String)>,
@@ -42,8 +42,8 @@ pub(crate) struct Absent {
 impl View {
     /// Saves a row, which expires at `ttl` (epoch seconds) if that is given.
     ///
-    /// Returns [`Error::AlreadyExists`] for [`SaveMode::Init`] where the row exists. If a reply is lost, an identical existing
-    /// row counts as this one; writers that need to distinguish their rows include an id of their own.
+    /// Returns [`Error::AlreadyExists`] for [`SaveMode::Init`] if the row exists. If a reply is lost, an identical
+    /// existing row counts as this one; writers that need to distinguish their rows include an id of their own.
     ///
     /// Needs `dynamodb:PutItem` on the table.
     pub async fn save<T: Serialize + ?Sized>(&self, row: &T, mode: SaveMode, ttl: Option<i64>) -> Result<()> {
@@ -102,7 +102,7 @@ impl View {
             .expression_attribute_values(":version", number);
         match self.sender.send(SAVE, &mut Attempts::default(), || request.clone().send()).await? {
             Outcome::Applied(_) => Ok(true),
-            // Also after an attempt whose reply was lost: then the stored row is this one, or newer.
+            // This also holds after an attempt whose reply was lost: then the stored row is this one, or newer.
             Outcome::Rejected(_) => Ok(false),
         }
     }
@@ -161,7 +161,7 @@ impl View {
         self.logged("delete", &key.to_string(), deleted)
     }
 
-    /// Returns false where the row exists.
+    /// Puts a row. Returns false if it exists.
     async fn put(&self, item: Item, mode: SaveMode) -> Result<bool, Source> {
         let mut request = self.sender.client().put_item().table_name(self.table()).set_item(Some(item.clone()));
         if mode == SaveMode::Init {
@@ -188,7 +188,7 @@ impl View {
         }
     }
 
-    /// The row does not exist or has expired.
+    /// Returns the condition that the row does not exist or has expired.
     pub(crate) fn absent(&self) -> Absent {
         let mut absent = Absent {
             condition: "attribute_not_exists(#id)".to_owned(),

@@ -1,4 +1,4 @@
-//! Many who want one lease.
+//! Many clients that want one lease.
 
 use std::sync::{
     Arc, Mutex,
@@ -121,5 +121,5 @@ async fn no_push_of_a_past_holder_is_ever_applied(ns: &Fixture) {
     assert!(applied.is_sorted_by_key(|push| push.token), "a past holder has pushed: {applied:?}");
     taken.sort_unstable();
     assert_eq!(taken, (1..=taken.len() as i64).collect::<Vec<_>>(), "each token was given once");
-    assert!(rejected > 0 && taken.len() > 4, "nobody was late: {rejected} of {} leases", taken.len());
+    assert!(rejected > 0 && taken.len() > 4, "no holder was rejected: {rejected} of {} leases", taken.len());
 }

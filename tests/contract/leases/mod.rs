@@ -1,4 +1,4 @@
-//! Leases with fencing tokens: who holds one, what its holder may do, and what nobody else may.
+//! Leases with fencing tokens: who holds one, what its holder may do, and what no other client may.
 
 mod holders;
 mod pushes;
@@ -94,7 +94,7 @@ async fn each_lease_sets_its_state_and_all_three_are_one_lease(ns: &Fixture) {
             .enumerate()
     {
         let request = LeaseRequest::new(name.clone(), "one").unwrap();
-        // The same holder under another name: they take over from themselves.
+        // The same holder under another lease name: it takes over from itself.
         let outcome = ns.acquire_lease(&Call::fresh(), &at(DB), &request).await.unwrap();
         let Leased::Held(held) = outcome else { panic!("{outcome:?}") };
         assert_eq!((held.token, &held.lease.name), (i as i64 + 1, &name));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::contract::unborn;
 
-/// What became of a push of each concern under a claim: the concern, and the outcome without its value.
+/// Pushes each concern under a claim. Returns each concern with its outcome, less the value.
 async fn push_each(ns: &Fixture, claim: &LeaseClaim, t: i64) -> Vec<(&'static str, String)> {
     fn word<T: std::fmt::Debug>(outcome: PushOutcome<T>) -> String {
         match outcome {

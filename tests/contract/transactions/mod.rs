@@ -1,4 +1,4 @@
-//! Transactions: all or none, what stands in the way of each operation, and that nothing is applied twice or by half.
+//! Transactions: all or nothing, what rejects each operation, and that nothing is applied twice or in part.
 
 mod transfers;
 
@@ -34,7 +34,7 @@ pub(crate) fn is_head(value: Head) -> ConcernState {
     ConcernState::Head(value)
 }
 
-/// Any operation that there is nothing against, on a record of which nothing else is asked.
+/// An operation that nothing rejects, on a record that no other operation touches.
 pub(crate) fn harmless() -> Operation {
     push_head("free", older(head(50)))
 }
@@ -58,7 +58,7 @@ async fn everything_in(ns: &Fixture) -> Vec<Record> {
     page.items
 }
 
-/// Commits these and `harmless`, which must be rejected, and leave no trace. Gives the outcomes of these.
+/// The outcomes of a transaction, which must be rejected.
 #[track_caller]
 pub(crate) fn rejected(outcome: Committed) -> Vec<OperationOutcome> {
     match outcome {
@@ -67,12 +67,13 @@ pub(crate) fn rejected(outcome: Committed) -> Vec<OperationOutcome> {
     }
 }
 
+/// Commits these operations and `harmless`, which must be rejected and leave no trace. Returns the outcomes of these.
 async fn what_rejects(ns: &Fixture, mut operations: Vec<Operation>) -> Vec<OperationOutcome> {
     operations.push(harmless());
     let before = everything_in(ns).await;
     let mut outcomes = rejected(commit(ns, &operations).await);
     assert_eq!(everything_in(ns).await, before, "none is applied");
-    assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed), "nothing is against it");
+    assert_eq!(outcomes.pop(), Some(OperationOutcome::Passed), "nothing rejects it");
     outcomes
 }
 
@@ -302,7 +303,7 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
     assert!(matches!(outcome, Committed::Committed(_)), "{outcome:?}");
     let current = ns.status(&at("a")).await.unwrap().unwrap();
     assert_eq!((current.v, &current.payload.unwrap().meta["index_lock"]["holder"]), (3, &json!("one")));
-    // One status is rejected for its own reason: the others hold their lease.
+    // The status is rejected for its own reason; the other pushes still hold the lease.
     let outcomes = rejected(commit(ns, &fenced(&mine, 3, 9)).await);
     assert!(
         matches!(
@@ -344,13 +345,13 @@ async fn a_lease_holds_for_every_push_of_its_record(ns: &Fixture) {
 #[every_backend(Transactions)]
 async fn a_call_that_arrives_twice_is_committed_once_and_answers_what_it_wrote(ns: &Fixture) {
     records(ns).await;
-    // A lease beside the status is not of the call's writing.
+    // A lease in the status is not part of what the call writes.
     hold(ns, "b").await;
     let call = Call::fresh();
     let operations = transaction(&[push_head("a", cas(head(1), head(2))), push_status("b", 2, status(3, "x"))]);
     let Committed::Committed(first) = ns.commit(&call, &operations).await.unwrap() else { panic!("not committed") };
     assert_eq!(first, [changed(is_head(head(2))), changed(ConcernState::Status(status(3, "x")))]);
-    // One of the two moves on, and still the call is known.
+    // One of the two values moves on; the call is still recognised.
     for t in [3, 4] {
         ns.push_head(&Call::fresh(), &at("a"), &older(head(t))).await.unwrap().applied();
     }

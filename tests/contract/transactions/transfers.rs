@@ -11,8 +11,8 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-/// An account is a ledger; its balance is named by the id of its head. No two writers write the same id: a head that is
-/// current already would count as done.
+/// An account is a ledger; the id of its head names its balance. No two writers write the same id, since a push of the current
+/// head counts as done.
 #[derive(Default)]
 struct Bank {
     balances: Mutex<HashMap<String, i64>>,
@@ -48,7 +48,7 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
             let mut dice = StdRng::seed_from_u64(client);
             let (mut committed, mut rejected) = (0, 0);
             while committed < each {
-                // Every other client goes the other way round.
+                // Every other client transfers in the opposite direction.
                 let from = dice.random_range(0..accounts);
                 let to = if client % 2 == 0 { (from + 1) % accounts } else { (from + accounts - 1) % accounts };
                 let mut heads = Vec::new();
@@ -62,7 +62,7 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
                     push_head(&name(account), cas(seen, new))
                 };
                 let mut operations = vec![step(from, -sum), step(to, sum)];
-                // And it depends on the others, if there are any.
+                // The transfer also depends on the other accounts, if there are any.
                 let others = (0..accounts).filter(|account| ![from, to].contains(account));
                 operations.extend(others.map(|other| check(&name(other), is_head(heads[other].clone()))));
                 match ns.commit(&Call::fresh(), &transaction(&operations)).await.unwrap() {
@@ -96,7 +96,7 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
     println!("{committed} transfers over {accounts} accounts, {rejected} rejected on the way");
     assert_eq!(total, START * accounts as i64, "nothing is lost, and nothing made");
     assert_eq!(steps, 2 * committed as i64, "each transfer moved both of its heads, once");
-    assert!(rejected > 0, "nobody met anybody");
+    assert!(rejected > 0, "no transfers collided");
 }
 
 #[every_backend(Transactions)]

@@ -1,4 +1,4 @@
-//! Several consumers at once, and what they leave where they die.
+//! Several consumers at once, and what they leave behind when they die.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,7 +43,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
             true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
             false => Some(feed.append(batch).await),
         };
-        // What was not appended to its end is delivered again, before anything that follows it.
+        // A batch that was not appended completely is delivered again, before anything that follows it.
         if let Some(Appended { changes, error: None }) = appended {
             assert_eq!(changes.len(), batch.len());
             done.fetch_max(to, Ordering::AcqRel);
@@ -58,7 +58,7 @@ async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_th
         let table = Table::fresh().await.proxied().await;
         let addresses = ["a:main", "b:main", "c:main"];
         let mut stream: Vec<Entry> = (1..=600).map(|n| entry_of(addresses.choose(&mut random).unwrap(), n)).collect();
-        // Numbers of any length, as shards have them.
+        // Sequence numbers of different lengths, as in shards.
         for (n, entry) in stream.iter_mut().enumerate() {
             entry.sequence_number = (7_u128.pow(6) * (n as u128 + 1).pow(6)).to_string();
         }

@@ -69,7 +69,7 @@ async fn a_feed_is_taken_over_once_however_many_consumers_begin() {
     assert_eq!(positions, [5, 6, 7]);
 }
 
-/// A consumer of the release before can neither append what no reader would find, nor learn where the feed has come to.
+/// A consumer of the previous release can neither append changes that no reader would find, nor learn the feed's position.
 #[tokio::test]
 async fn a_consumer_of_the_first_form_cannot_read_the_counter_of_the_second() {
     let table = Table::fresh().await;

@@ -33,7 +33,7 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
 #[tokio::test]
 async fn a_long_history_is_read_from_any_place_in_few_requests() {
     let table = Table::fresh().await.proxied().await;
-    // After 90 changes of one record one of another, whose shard is ahead.
+    // After every 90 changes of one record comes one of another, whose shard is ahead.
     const LAST: i64 = 24 * 90;
     for block in 0..24 {
         let of_b = (1..=90).map(|n| entry_of("b:main", block * 90 + n));
@@ -64,8 +64,8 @@ async fn a_long_history_is_read_from_any_place_in_few_requests() {
             seen.reverse();
         }
         assert_eq!(seen, (1..=LAST).collect::<Vec<_>>(), "newest first: {newest_first}");
-        assert_eq!(most, 3, "to its place, and from there");
-        // A position of another record: what is before it is passed over.
+        assert_eq!(most, 3, "at most three requests per page");
+        // A bound may be the position of another record's change.
         let (after, before) = if newest_first { (0, Some(3 * 91)) } else { (20 * 91, None) };
         let (page, _) = page(&HistoryQuery { after, before, newest_first, limit: at_most(1), ..query }).await;
         assert_eq!(page.changes[0].watermark, if newest_first { 3 * 90 } else { 20 * 90 + 1 });
@@ -113,7 +113,7 @@ async fn what_has_expired_early_is_in_no_history_and_not_appended_again() {
 #[tokio::test]
 async fn addresses_that_leave_no_space_in_a_key_have_histories_too() {
     let table = Table::fresh().await;
-    // Fluree's tables may hold them, up to the longest key of DynamoDB.
+    // Fluree's tables may hold such addresses, up to the longest key of DynamoDB.
     for length in [2_040, 2_041, 2_048] {
         let address = Address::stored("x".repeat(length));
         let mut entry = entry(1);

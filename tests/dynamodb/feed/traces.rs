@@ -72,7 +72,7 @@ impl Trace for Consumption {
 }
 
 impl Consumption {
-    /// The same, but a consumer was returned the places of two records the other way round.
+    /// The same trace, but the places of two records that a consumer was returned are exchanged.
     fn exchanged(&self) -> Option<Self> {
         let mut trace = self.clone();
         let places = trace.logs.iter_mut().flatten().find_map(|event| match event {
@@ -83,7 +83,7 @@ impl Consumption {
         Some(trace)
     }
 
-    /// The same, but the last batch that a consumer finished it had never begun.
+    /// The same trace, but without the delivery of the last batch that a consumer finished.
     fn not_delivered(&self) -> Option<Self> {
         let mut trace = self.clone();
         let log = trace.logs.iter_mut().find(|log| log.iter().any(|event| matches!(event, Event::Finished(_))))?;

@@ -18,7 +18,7 @@ const DB: &str = "mydb:main";
 /// The name that each process gives as holder. The second is the first one, started again.
 const HOLDERS: [&str; 3] = ["one", "one", "two"];
 const CALLS: usize = 6;
-/// How long a lease lasts, in seconds; the clock is set to times between 0 and the second.
+/// How long a lease lasts, and the latest time that the clock is set to, in seconds.
 const TTL: u32 = 5;
 const LAST_TIME: u64 = 12;
 /// What the traces count seconds from.
@@ -41,12 +41,12 @@ enum Answer {
     None,
 }
 
-/// By the processes, of which the first is 1.
+/// An event of a process; processes are numbered from 1.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A call begins, under this token, 0 where it has none. Its service's clock shows this time.
+    /// A call begins, with this token (0 if it has none) and at this time of its service's clock.
     Began { by: usize, kind: Kind, token: i64, time: u64 },
-    /// The token is that of an acquired lease, 0 otherwise.
+    /// A call ends. The token is that of an acquired lease, otherwise 0.
     Ended { by: usize, answer: Answer, token: i64 },
 }
 
@@ -101,7 +101,7 @@ impl Trace for Claims {
 }
 
 impl Claims {
-    /// The places of the events at which a lease was acquired, with its token.
+    /// The indexes of the events at which a lease was acquired, with its token.
     fn acquired(&self) -> impl Iterator<Item = (usize, i64)> {
         self.log.iter().enumerate().filter_map(|(place, event)| match event {
             Event::Ended { answer: Answer::Done, token, .. } if *token > 0 => Some((place, *token)),
@@ -109,7 +109,7 @@ impl Claims {
         })
     }
 
-    /// The same, but two processes, one after the other, were given the tokens of each other.
+    /// The same trace, but the tokens of two acquisitions, one after the other, are exchanged.
     fn exchanged(&self) -> Option<Self> {
         let (mut trace, acquired) = (self.clone(), self.acquired().collect::<Vec<_>>());
         let begins = |end: usize| {
@@ -128,7 +128,7 @@ impl Claims {
         Some(trace)
     }
 
-    /// The same, but a push that began under an overtaken token, and was rejected, was done.
+    /// The same trace, but a rejected push under an overtaken token is answered as done.
     fn done_under_an_overtaken_token(&self) -> Option<Self> {
         let mut trace = self.clone();
         let place = self.log.iter().enumerate().find_map(|(begun, event)| {
@@ -145,7 +145,7 @@ impl Claims {
     }
 }
 
-/// What the answer of a call is for the specification. A push that is rejected for its head says nothing of the lease.
+/// The answer of a call in terms of the specification. A push that is rejected for its head says nothing of the lease.
 fn answer<T>(called: Result<T>, of: impl FnOnce(T) -> Answer) -> Answer {
     match called {
         Ok(outcome) => of(outcome),

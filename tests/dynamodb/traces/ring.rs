@@ -15,7 +15,7 @@ use super::{Log, Trace, sequence, write_all};
 
 const DB: &str = "mydb:main";
 const CLIENTS: usize = 3;
-/// The pushes of each client.
+/// How many pushes each client makes.
 const PUSHES: usize = 5;
 /// The share of requests that meet a fault.
 const FAULTS: f64 = 0.4;
@@ -70,7 +70,7 @@ impl Trace for Pushes {
 }
 
 impl Pushes {
-    /// The same, but the first answer of one kind is another.
+    /// The same trace, but with the first answer `from` replaced by `to`.
     fn answered(&self, from: &str, to: &'static str) -> Option<Self> {
         let mut trace = self.clone();
         let answer = trace.log.iter_mut().find_map(|event| match event {
@@ -81,7 +81,7 @@ impl Pushes {
         Some(trace)
     }
 
-    /// The same, but two calls have written in the other order.
+    /// The same trace, but the last two writes are exchanged.
     fn exchanged(&self) -> Option<Self> {
         let mut trace = self.clone();
         let last = trace.written.len().checked_sub(2)?;
@@ -104,7 +104,7 @@ async fn read(store: &Store, seen: &Seen) -> Head {
     head
 }
 
-/// Pushes on the head that it has read, now and then on an older one.
+/// Pushes, expecting the head that it has read or, now and then, the one before.
 async fn client(n: usize, table: Arc<Proxied>, store: Store, log: Arc<Log<Event>>, seen: Seen, mut random: StdRng) {
     let mut last = read(table.direct(), &seen).await;
     for push in 0..PUSHES {
@@ -152,7 +152,7 @@ async fn trace(seed: u64) -> Pushes {
         let id = head.payload.clone().unwrap();
         (1..=CLIENTS * PUSHES).find(|call| id_by(*call) == id).unwrap()
     };
-    // Whoever overwrote a head had read it.
+    // A client reads a head before it overwrites it, so all of them were seen.
     let written = (2..=last).map(|t| by(&seen[&t])).collect();
     Pushes { log: log.take(), written }
 }

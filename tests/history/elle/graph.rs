@@ -9,7 +9,7 @@ pub(super) enum Kind {
     Ww,
     /// The other read what it appended.
     Wr,
-    /// The other appended what it did not read yet.
+    /// The other appended what it had not read yet.
     Rw,
     /// It had ended before the other began.
     Realtime,
@@ -132,7 +132,7 @@ impl Graph {
     }
 
     /// Numbers the strongly connected components (Tarjan): two transactions are on a common cycle of dependencies of these
-    /// kinds exactly where they have one number.
+    /// kinds exactly if they have the same number.
     fn components(&self, kinds: &[Kind]) -> Vec<usize> {
         const NONE: usize = usize::MAX;
         let nodes = self.edges.len();
@@ -142,7 +142,7 @@ impl Graph {
             if index[root] != NONE {
                 continue;
             }
-            // Each node on the way with the number of its edge to follow next.
+            // The nodes of the current path, each with the number of its edge to follow next.
             let mut way = vec![(root, 0)];
             while let Some((node, mut next)) = way.pop() {
                 if next == 0 {
@@ -183,7 +183,7 @@ impl Graph {
         component
     }
 
-    /// Returns a shortest way of at least one step from one transaction to another, or back to itself.
+    /// Returns a shortest path of at least one step from one transaction to another, or back to itself.
     fn walk(&self, from: usize, to: usize, kinds: &[Kind]) -> Option<Vec<Step<'_>>> {
         // By which step each transaction was reached.
         let mut by: Vec<Option<Step<'_>>> = vec![None; self.edges.len()];

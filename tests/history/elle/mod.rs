@@ -3,9 +3,9 @@
 //! twice.
 //!
 //! What a transaction read and appended shows which others come before and after it: ww, wr and rw by the data, and by
-//! time where one ended before another began. A cycle is an anomaly, and is named as Adya names it. Nothing is searched for,
-//! so it takes histories of any length, and needs no specification of what a push does but two rules: a transaction is
-//! applied whole or not at all, and `t` gives the order of a record's heads.
+//! time where one ended before another began. A cycle is an anomaly, and is named as Adya names it. The check is no search, so it
+//! takes histories of any length, and of what a push does it knows only two rules: a transaction is applied whole or not at all,
+//! and `t` gives the order of a record's heads.
 
 mod graph;
 mod tests;
@@ -123,7 +123,7 @@ pub(super) fn transactions_of(entry: &Entry) -> Vec<Transaction> {
     let end = match answer {
         None => End::Unknown,
         Some((_, answer)) if answer.status == 200 && answer.body["status"] != "stale" => End::Committed,
-        // Sent more than once, it may be rejected although it was applied: an item remembers four writes.
+        // A transaction that was sent more than once may be rejected although it was applied: an item remembers four writes.
         Some(_) if entry.repeated => End::Unknown,
         Some(_) => End::Rejected,
     };
@@ -155,7 +155,7 @@ pub(super) fn transactions_of(entry: &Entry) -> Vec<Transaction> {
 pub(super) struct Checked {
     /// Transactions that were applied, reads among them.
     pub(super) transactions: usize,
-    /// Those of them whose clients did not know it.
+    /// Those of them whose clients never learned it.
     pub(super) unknown: usize,
     pub(super) appends: usize,
     pub(super) dependencies: usize,
@@ -224,7 +224,7 @@ struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// Finds out what was applied: what was acknowledged, and of what may have been, whatever somebody has read.
+    /// Finds out what was applied: what was acknowledged, and of what may have been, the part that was read.
     fn of(transactions: &'a [Transaction]) -> Result<Self, Anomaly> {
         let mut history = Self { transactions, applied: BTreeSet::new(), lists: BTreeMap::new() };
         let mut by: HashMap<(&str, Option<&str>), (usize, i64)> = HashMap::new();
@@ -246,7 +246,7 @@ impl<'a> History<'a> {
                 }
                 let line = || format!("  {}\n    reads {record} {version}\n", history.line(at));
                 let Some((writer, t)) = by.get(&(record, version.id.as_deref())) else {
-                    return Err(anomaly("garbage read", format!("{}  which nobody has appended\n", line())));
+                    return Err(anomaly("garbage read", format!("{}  which no transaction appended\n", line())));
                 };
                 if *t != version.t {
                     return Err(anomaly("garbage read", format!("{}  which was appended at t{t}\n", line())));
@@ -266,7 +266,7 @@ impl<'a> History<'a> {
         Ok(history)
     }
 
-    /// Checks that no two elements of a list are in one place, and that whoever read a list whole read it in order.
+    /// Checks that no two elements of a list are in one place, and that every read of a whole list has it in order.
     fn one_order(&self) -> Result<(), Anomaly> {
         for (record, list) in &self.lists {
             if let Some([(one, by), (other, and)]) = list.windows(2).find(|pair| pair[0].0.t == pair[1].0.t) {
@@ -304,7 +304,7 @@ impl<'a> History<'a> {
                 if let Some((version, writer)) = read.last() {
                     graph.add(*writer, at, Kind::Wr, format!("{record}: {version}"));
                 }
-                // Whatever comes after the first is after it by ww.
+                // All others come after the first by ww.
                 if let Some((version, writer)) = missing.first() {
                     graph.add(at, *writer, Kind::Rw, format!("{record}: {version}"));
                 }
@@ -314,8 +314,8 @@ impl<'a> History<'a> {
         graph
     }
 
-    /// Adds what began after a transaction had ended. What a replica shows may be older than it: nothing comes before a
-    /// read there but by data, or by an earlier read of its client there.
+    /// Adds an edge to what began after a transaction had ended. A replica may show an older state: only data, or an earlier read by
+    /// its client there, comes before a read at a replica.
     fn add_times(&self, graph: &mut Graph, at: usize) {
         let one = &self.transactions[at];
         let Some(end) = one.returned else { return };

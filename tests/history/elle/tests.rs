@@ -1,4 +1,4 @@
-//! Histories that were written by hand, and the anomalies that they are.
+//! Handwritten histories, and the anomalies that they contain.
 
 use super::{Checked, End, Seen, Transaction, Version, check};
 
@@ -11,7 +11,7 @@ fn committed(client: u32, invoked: u64, returned: u64) -> Transaction {
     Transaction::reading(client, invoked, returned, Vec::new())
 }
 
-/// One whose end its client does not know.
+/// A transaction whose client does not know how it ended.
 fn unknown(client: u32, invoked: u64) -> Transaction {
     Transaction { returned: None, end: End::Unknown, ..committed(client, invoked, 0) }
 }
@@ -33,7 +33,7 @@ impl Transaction {
         self
     }
 
-    /// With another id than that of others at this `t`.
+    /// Appends with another id than others at this `t`.
     fn appends_another(mut self, record: &str, t: i64) -> Self {
         self.appends.push((record.to_owned(), Version { t, id: Some(format!("{record}{t} again")) }));
         self

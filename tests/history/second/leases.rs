@@ -1,4 +1,4 @@
-//! The lease of a record and its tokens (docs/specification.md, Leases), to a single caller.
+//! The lease of a record and its tokens (docs/specification.md, Leases), as a single caller sees them.
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ impl Fence {
         claim["token"] == self.token && self.lease.as_ref().is_some_and(names)
     }
 
-    /// Returns whether a holder may acquire the lease: at this second, where its end counts.
+    /// Returns whether a holder may acquire the lease; `at` is the current second where the lease's end counts.
     pub(super) fn may_be_taken(&self, holder: &Value, at: Option<&Value>) -> bool {
         let is_free = |lease: &Lease| lease.is_of(holder) || at.is_some_and(|at| lease.is_over(at));
         self.lease.as_ref().is_none_or(is_free)
@@ -71,7 +71,7 @@ impl Fence {
         }
     }
 
-    /// The same, of a status that was read.
+    /// Returns the same for a status that was read.
     pub(super) fn shows_in(&self, status: &Value) -> bool {
         let payload = &status["payload"];
         let shown = NAMES.iter().find(|(name, _)| payload.get(*name).is_some());
@@ -82,7 +82,7 @@ impl Fence {
         }
     }
 
-    /// Gives the lease to whoever asked for it. Returns the state of the record.
+    /// Gives the lease to the holder that asks for it. Returns the state of the record.
     pub(super) fn acquire(&mut self, asked: &Value, expires_at: Option<i64>) -> &'static str {
         let named = |member: &str| asked[member].as_str().unwrap_or_default().to_owned();
         let lease = Lease { name: named("name"), holder: named("holder"), expires_at };

@@ -1,7 +1,7 @@
 //! A second judge of linearizability: another search, over another specification.
 //!
-//! It shares no judgement with `judge.rs` and `spec.rs`, so that a mistake in one of them does not hide a mistake of the service: the
-//! search is Porcupine's, over single calls instead of the clients' sequences; the specification (`objects.rs`, `leases.rs`) is of
+//! It shares no logic with `judge.rs` and `spec.rs`, so that a mistake in one of them does not hide a mistake of the service: the
+//! search is Porcupine's, over single calls instead of the clients' sequences; the specification (`objects.rs`, `leases.rs`) uses
 //! typed values.
 
 mod leases;
@@ -56,7 +56,7 @@ fn parts(entries: &[Entry]) -> Vec<Vec<&Entry>> {
         }
         at
     }
-    // A forest of calls: each points to another of its part.
+    // A union-find forest: each call points to another of its part.
     let mut of: Vec<usize> = (0..entries.len()).collect();
     let mut first: BTreeMap<Spot, usize> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -73,8 +73,8 @@ fn parts(entries: &[Entry]) -> Vec<Vec<&Entry>> {
     parts.into_values().collect()
 }
 
-/// Returns the calls of a part. One that was sent more than once and rejected may have been applied all the same, where
-/// enough others wrote meanwhile for its item to forget it: then its answer says nothing. A lease may then have been acquired or
+/// Returns the calls of a part. A call that was sent more than once and rejected may have been applied all the same, if enough
+/// others wrote meanwhile for its item to forget it: then its answer says nothing. A lease may then have been acquired or
 /// refreshed a second time.
 fn calls(part: &[&Entry]) -> Vec<Call> {
     let rejects = |answer: &Answered| answer.status == 409 || answer.body["status"] == "stale";
@@ -145,8 +145,8 @@ impl<const LEASES_END: bool> Model for Nameservice<LEASES_END> {
 
 /// Searches for an order of calls. The error shows the longest that fits.
 ///
-/// The search tries calls in the order in which they began, so that every call of unknown outcome doubles it. Most of them were
-/// never applied, or nobody saw it: an order without them is tried first, and then one with those alone whose values are in some answer.
+/// The search tries calls in the order in which they began, so every call of unknown outcome doubles its work. Most such calls were
+/// never applied, or no answer shows them: it tries an order without them first, and then one with those whose values an answer shows.
 fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), String> {
     let seen = values(calls);
     let answered = || calls.iter().filter(|call| call.answered.is_some());
@@ -157,10 +157,10 @@ fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), String> {
         }
     }
     let operations = operations::<LEASES_END>(calls);
-    // With partial orders asked for, a search that was ended would count as one that has found none.
+    // If partial orders were asked for, a search that ran out of time would count as one that found no order.
     let why = match check_operations_timeout(&operations, DEADLINE) {
         CheckResult::Ok => return Ok(()),
-        CheckResult::Illegal => "there is no order".to_owned(),
+        CheckResult::Illegal => "no order explains the answers".to_owned(),
         CheckResult::Unknown => format!("undecided after {} s", DEADLINE.as_secs()),
     };
     let (_, info) = check_operations_info_timeout(&operations, DEADLINE);

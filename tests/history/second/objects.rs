@@ -1,4 +1,4 @@
-//! What the concerns of records are to a single caller (docs/specification.md: Pushes, Answers).
+//! The concerns of records as a single caller sees them (docs/specification.md: Pushes, Answers).
 
 use std::collections::BTreeMap;
 
@@ -32,23 +32,23 @@ impl Cell {
     }
 }
 
-/// What a push comes to.
+/// The result of a push.
 enum Pushed {
     /// This is stored now.
     Written(Cell),
-    /// It was stored before.
+    /// It was stored already.
     There,
     Stale,
     Conflict,
 }
 
-/// All that was written; the rest is as it is in a new record.
+/// All that was written; everything else is as in a new record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Objects {
     cells: BTreeMap<Spot, Cell>,
     /// The leases of records.
     fences: BTreeMap<String, Fence>,
-    /// The service's clock may pass the end of a lease.
+    /// Whether the service's clock may pass the end of a lease.
     leases_end: bool,
 }
 
@@ -107,7 +107,7 @@ impl Objects {
                 };
                 let as_expected = match (&wanted, spot.concern) {
                     (Value::Null, _) => true,
-                    // A status that is expected to have a state, and nothing is said of its other members.
+                    // An expected status of only a state: the stored status may have any other members.
                     (Value::Object(members), Concern::Status) if members.len() == 1 => {
                         members.get("state") == payload.get("state")
                     }
@@ -157,7 +157,7 @@ impl Objects {
         self.write(written.unwrap_or_default());
     }
 
-    /// What an operation leaves; `None` where it rejects, `Some(None)` where it writes nothing.
+    /// The value that an operation leaves; `None` if it is rejected, `Some(None)` if it writes nothing.
     fn effect(&self, spot: &Spot, operation: &Value) -> Option<Option<Cell>> {
         if operation["op"] == "check" {
             return self.passes(spot, &operation["expected"]).then_some(None);
@@ -216,7 +216,7 @@ impl Objects {
         self.fences.get(record).cloned().unwrap_or_default()
     }
 
-    /// Counts a status on. Its state becomes another one, where one is given and it is `from`, or any.
+    /// Increments a status, and sets its state if one is given and the current one is `from`, or `from` is not given.
     fn restate(&mut self, record: &str, from: Option<&str>, state: Option<&str>) {
         let spot = Spot::status_of(record);
         if let Cell::Document { v, mut payload } = self.cell(&spot) {

@@ -40,7 +40,7 @@ fn index(id: &str, t: i64, rev: i64) -> Value {
     json!({ "id": id, "t": t, "rev": rev })
 }
 
-/// Accepts a sequence, and rejects it once the last answer is this one.
+/// Asserts that a sequence is accepted, and rejected once this is its last answer.
 fn only_as_it_is(calls: Vec<(Asked, u16, Value)>, instead: (u16, Value)) {
     let mut entries = sequence(calls);
     assert_eq!(judge(&entries, false), Ok(()));
@@ -48,7 +48,7 @@ fn only_as_it_is(calls: Vec<(Asked, u16, Value)>, instead: (u16, Value)) {
     let answer = Answered { status: instead.0, body: instead.1 };
     last.returned = Some((last.invoked + 1, Arc::new(answer)));
     let why = judge(&entries, false).unwrap_err();
-    assert!(why.contains("there is no order"), "{why}");
+    assert!(why.contains("no order explains the answers"), "{why}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_rejected_call_that_was_sent_twice_may_have_been_applied_after_four_others()
     let push = |n: i64| pushes(Concern::Head, json!({ "new": at(&format!("h{n}"), n) }));
     let mut entries = sequence((1..=6).map(|n| (push(n), 200, updated(at(&format!("h{n}"), n)))).collect());
     entries.push(entries[0].clone());
-    // The first is answered after all others: as stale, although it was read.
+    // The first push is answered after all others, as stale, although a client has read its value.
     let stale = json!({ "status": "stale", "value": at("h6", 6) });
     entries[0].returned = Some((100, Arc::new(Answered { status: 200, body: stale })));
     let (asked, status, body) = reads(Concern::Head, at("h1", 1));
@@ -209,7 +209,7 @@ fn calls_of_unknown_outcome_that_nobody_saw_take_no_time() {
     let with = |last: Entry| (1..=40).map(open).chain([last]).collect::<Vec<_>>();
     assert_eq!(judge(&with(read(json!({ "id": null, "t": 0 }))), false), Ok(()));
     assert_eq!(judge(&with(read(at("open 7", 7))), false), Ok(()));
-    // Without so many, since all orders are tried.
+    // Only a few calls, since all orders are tried.
     let few = (1..=5).map(open).chain([read(at("open 7", 7))]).collect::<Vec<_>>();
-    assert!(judge(&few, false).unwrap_err().contains("there is no order"));
+    assert!(judge(&few, false).unwrap_err().contains("no order explains the answers"));
 }

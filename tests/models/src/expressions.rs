@@ -74,7 +74,7 @@ impl Attribute {
     }
 }
 
-/// Reads an item, or the named values of an expression; of none there are none.
+/// Reads an item, or the named values of an expression; an absent one is empty.
 pub fn item_of(value: &Value) -> Item {
     let members = value.as_object().into_iter().flatten();
     members.map(|(name, value)| (name.clone(), Attribute::of(value))).collect()
@@ -94,9 +94,9 @@ pub enum Condition {
     Any(Vec<Condition>),
     /// It does not hold.
     Not(Box<Condition>),
-    /// Two values compare so.
+    /// Two values compare in this way.
     Compare(Operand, Comparison, Operand),
-    /// A value lies between two others, which count.
+    /// A value lies between two others, inclusive.
     Between(Operand, Operand, Operand),
     /// `attribute_exists`.
     Exists(Path),
@@ -190,7 +190,7 @@ impl Condition {
         }
     }
 
-    /// The same without those of its demands that are about these attributes.
+    /// The same condition without the parts that are about these attributes.
     #[must_use]
     pub fn without(self, attributes: &[&str]) -> Self {
         match self {
@@ -279,12 +279,12 @@ impl Update {
                 }
             }
         }
-        // Their order says nothing, and the code's is that of a hash map.
+        // Their order means nothing, and the code takes it from a hash map.
         changes.sort();
         changes
     }
 
-    /// Applies an update: every value is taken from the item as it was.
+    /// Applies an update: every value is computed from the item as it was before.
     pub fn apply(changes: &[Self], item: &mut Item) {
         let before = item.clone();
         for change in changes {

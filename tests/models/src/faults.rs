@@ -8,7 +8,7 @@ use crate::{
 /// Where an item remembers the last calls.
 const RING: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
 
-/// What is taken out of the requests or their replies, so that it is seen to be missed.
+/// What is taken out of the requests or their replies, to show that the models notice its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Nothing.
@@ -27,14 +27,14 @@ pub enum Fault {
     TokenUnread,
     /// The next token: every lease has the first one.
     TokenKept,
-    /// The doubt: a lost reply looks like a service that was never reached.
+    /// The doubt: a lost reply looks as if the service was never reached.
     NoDoubt,
     /// The identity: a call that is sent again has another id.
     FreshIds,
 }
 
 impl Fault {
-    /// Takes out of a request what this fault is about.
+    /// Removes from a request what this fault is about.
     pub(crate) fn strip(self, operation: &mut Operation) {
         let is_transaction = matches!(operation, Operation::Transact(_));
         let (conditions, changes): (&[&str], &[&str]) = match self {
@@ -60,7 +60,7 @@ impl Fault {
     }
 }
 
-/// What is taken out of the feed's requests, or is done wrong by its consumers, so that it is seen to be missed.
+/// What is taken out of the feed's requests, or done wrong by its consumers, to show that the models notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FeedFault {
     /// Nothing.
@@ -73,14 +73,14 @@ pub enum FeedFault {
     EpochUnread,
     /// A checkpoint is saved before its batch.
     SavesFirst,
-    /// A batch is passed over once a reply to one of its transactions was lost.
+    /// A batch is passed over after a reply to one of its transactions was lost.
     PassesOver,
     /// A batch counts as done after its first transaction.
     FirstTransaction,
 }
 
 impl FeedFault {
-    /// Takes out of a request what this fault is about.
+    /// Removes from a request what this fault is about.
     pub(crate) fn strip(self, operation: &mut Operation) {
         let writes = operation.writes();
         let is_epoch = writes.len() == 1;

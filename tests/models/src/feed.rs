@@ -1,13 +1,13 @@
-//! The feed on DynamoDB: its own code, in consumers of a stream's shards, in whoever starts an epoch and in readers, between
+//! The feed on DynamoDB: its own code, in consumers of a stream's shards, in a process that starts an epoch and in readers, with
 //! crashes, takeovers and a lossy network.
 //!
 //! A consumer starts at the checkpoint of its shard, appends one batch after the other, and saves a checkpoint after each. It
-//! may die at any time, or go on while another one has taken over. A transaction whose reply is lost, or nobody waits for any
-//! more, may arrive at any time.
+//! may die at any time, or continue after another has taken over. A transaction whose reply is lost, or that nobody waits for
+//! any more, may arrive at any time.
 //!
-//! A state has only what decides what comes after it. Of a process that is its [`Memory`], and the replies to what it does now. Of
-//! the transactions under way it is those that would be applied: rows are never deleted and the counter only
-//! grows, which is a property, so that what is rejected once is rejected for ever.
+//! A state holds only what decides its successors. Of a process, that is its [`Memory`] and the replies to its current task. Of
+//! the transactions under way, it is those that would be applied: rows are never deleted and the counter only grows, which is
+//! checked as a property, so that what is rejected once is rejected for ever.
 
 mod promises;
 mod running;
@@ -40,12 +40,12 @@ pub enum Role {
     Epoch,
     /// Reads the feed, each time from where it was.
     Reader {
-        /// How often.
+        /// How many times it reads.
         reads: u8,
     },
 }
 
-/// How many replies to the transactions of a batch are lost at most: fewer than the code repeats until its deadline.
+/// The most lost replies to the transactions of a batch: fewer than the code retries before its deadline.
 const LOSSES: usize = 2;
 
 /// Consumers of a stream and others, and the feed.
@@ -55,13 +55,13 @@ pub struct Consumers {
     pub shards: Vec<usize>,
     /// Who takes part.
     pub roles: Vec<Role>,
-    /// How often each consumer starts.
+    /// How many times each consumer starts.
     pub lives: u8,
-    /// Whether a request may stay without a reply until its process gives up, which then has its batch delivered again.
+    /// Whether a request may get no reply until its process gives up and has its batch delivered again.
     pub times_out: bool,
     /// Whether DynamoDB remembers the tokens of transactions, as it does for ten minutes.
     pub remembers_tokens: bool,
-    /// What is planted.
+    /// The planted bug.
     pub fault: FeedFault,
     processes: Arc<Processes>,
     readers: Arc<Readers>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Consumers {
     }
 }
 
-/// What has become of an earlier attempt of the transaction that a process waits for.
+/// The state of an earlier attempt of the transaction that a process waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Earlier {
     /// There is none, or it can no longer be applied.
@@ -85,24 +85,24 @@ enum Earlier {
     Applied,
 }
 
-/// A consumer, whoever starts an epoch, or a reader.
+/// A consumer, a process that starts an epoch, or a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Life {
-    /// How often it has started.
+    /// How many times it has started.
     starts: u8,
     is_alive: bool,
-    /// What the process has kept of the tasks that are done.
+    /// What the process remembers of the tasks that are done.
     memory: Memory,
-    /// What it does.
+    /// Its current task.
     task: Option<Task>,
-    /// The replies it has had for that.
+    /// The replies to that task so far.
     replies: Vec<Reply>,
-    /// What it waits for.
+    /// The request that it waits for.
     asked: Option<Shared<Operation>>,
     earlier: Earlier,
     /// Where its next batch begins; the position from which it reads on.
     position: usize,
-    /// Its checkpoint is behind.
+    /// Whether its checkpoint is behind.
     is_unsaved: bool,
     /// The counter when its read began.
     counter: usize,
@@ -113,25 +113,25 @@ struct Life {
 pub struct World {
     table: Table<()>,
     lives: Vec<Life>,
-    /// Transactions under way that would be applied, and nobody waits for.
+    /// Transactions under way that would be applied, and that nobody waits for.
     sent: BTreeSet<Shared<Operation>>,
-    /// Of each shard how many records need not be delivered again.
+    /// For each shard, how many records need not be delivered again.
     checkpoints: Vec<usize>,
     /// What readers find in the table.
     seen: Seen,
     is_rewritten: bool,
-    /// What a consumer was returned that is not so.
+    /// What a consumer was wrongly told.
     wrong: Option<String>,
-    /// What a reader was.
+    /// What a reader was wrongly told.
     misread: Option<String>,
 }
 
 /// A step; the number is an actor's, in the order of the roles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It starts; a consumer with the first batch after its checkpoint.
+    /// It starts; a consumer starts with the first batch after its checkpoint.
     Start(usize),
-    /// What it waits for arrives, and so does the reply.
+    /// The request that it waits for arrives, and so does the reply.
     Arrive(usize),
     /// No reply comes to the transaction that it waits for, which it sends again.
     Lose(usize),
@@ -143,12 +143,12 @@ pub enum Step {
     Save(usize),
     /// It dies.
     Die(usize),
-    /// A transaction that nobody waits for arrives: the how-manieth.
+    /// A transaction that nobody waits for arrives: the one at this index.
     ArriveLate(usize),
 }
 
 impl Consumers {
-    /// Everyone starts once, over a stream whose shards have so many records; nothing is planted.
+    /// Creates a model in which everyone starts once, over a stream with this many records in each shard; nothing is planted.
     pub fn new(shards: &[usize], roles: &[Role]) -> Self {
         Self {
             shards: shards.to_vec(),
@@ -219,7 +219,7 @@ impl Model for Consumers {
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
         for (actor, life) in world.lives.iter().enumerate() {
-            // One that has died and does not start again is as one that never goes on.
+            // A process that has died and does not start again is the same as one that never continues.
             let is_again = life.starts < self.starts(actor);
             if !life.is_alive {
                 steps.extend(is_again.then_some(Step::Start(actor)));
@@ -228,7 +228,7 @@ impl Model for Consumers {
             let is_consumer = self.shard(actor).is_some();
             if let Some(asked) = &life.asked {
                 steps.push(Step::Arrive(actor));
-                // A second loss in a row leaves the code as the first has left it, and so does that of a read.
+                // A second loss in a row leaves the code as the first has left it, and the loss of a read changes nothing.
                 let is_new = life.replies.last() != Some(&Reply::Lost);
                 let losses = life.replies.iter().filter(|reply| **reply == Reply::Lost).count();
                 if is_new && losses < LOSSES && matches!(**asked, Operation::Transact(_)) {
@@ -262,7 +262,7 @@ impl Model for Consumers {
                     Earlier::None | Earlier::UnderWay => self.arrive(&mut next, &operation),
                 };
                 let is_committed = reply == Reply::Committed;
-                // What has a remembered token changes nothing when it arrives again.
+                // A transaction whose token is remembered changes nothing when it arrives again.
                 if earlier == Earlier::UnderWay && !(is_committed && self.remembers_tokens) {
                     next.sent.insert(operation);
                 }

@@ -2,13 +2,13 @@
 //! DynamoDB backend (docs/proofs.md).
 //!
 //! - [`network`]: clients, calls, and a network that loses, delays and repeats;
-//! - [`truth`]: what has really become of the calls, and the properties of what is answered;
+//! - [`truth`]: what really happened to the calls, and the properties of their answers;
 //! - [`machine`]: the state machine behind it, with a replica of its feed beside it;
 //! - [`replica`]: a replica that is fed by pages of changes and by snapshots, in any order;
 //! - [`store`]: clients, and the DynamoDB backend between two lossy networks;
 //! - [`feed`]: consumers of a stream, readers, and the feed on DynamoDB; [`process`]: its code; [`seen`]: what can be read;
-//! - [`shared`]: what makes many states cheap;
-//! - [`faults`]: what is taken out of requests, so that it is seen to be missed;
+//! - [`shared`]: values that many states have in common, hashed once;
+//! - [`faults`]: what is taken out of requests, to show that the models notice its absence;
 //! - [`wire`]: the backend's code, run up to the next request that it sends;
 //! - [`table`], [`expressions`]: DynamoDB, as far as that code uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a model that cannot be set up has failed")]
@@ -32,8 +32,8 @@ use std::{hash::Hash, thread::available_parallelism, time::Instant};
 
 use stateright::{Checker as _, HasDiscoveries, Model};
 
-/// How far a model is explored, beyond what CI has time for, where the environment says so: `NAMESERVICE_MODELS_DEPTH`, 0 by
-/// default, adds calls and clock steps.
+/// How much deeper models are explored than CI has time for: `NAMESERVICE_MODELS_DEPTH`, 0 by default, adds calls and clock
+/// steps.
 pub fn depth() -> usize {
     std::env::var("NAMESERVICE_MODELS_DEPTH").ok().and_then(|depth| depth.parse().ok()).unwrap_or(0)
 }
@@ -45,7 +45,7 @@ pub struct Explored {
     pub states: usize,
     /// The names of the properties that do not hold, each with the steps that lead there.
     pub violated: Vec<(&'static str, String)>,
-    /// The names of what has been seen of that which must be possible.
+    /// The names of the properties that must be possible and were seen.
     pub possible: Vec<&'static str>,
 }
 

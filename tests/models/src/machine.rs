@@ -23,7 +23,7 @@ const REMEMBERED: i64 = 4;
 #[derive(Clone, Debug)]
 pub struct Machine {
     state: State,
-    /// What takes its changes.
+    /// The replica that takes its changes.
     replica: State,
     is_explained: bool,
     fault: Fault,
@@ -69,8 +69,8 @@ impl Machine {
     }
 }
 
-/// What readers see of a state: its position, and its record but for the time of the last write, which a write that changes
-/// nothing sets too.
+/// What readers see of a state: its position, and its record without the time of the last write, which even a write that changes
+/// nothing sets.
 pub fn shown(state: &State) -> String {
     let record = state.portable(&address()).map(|mut portable| {
         portable.record.updated_at = jiff::Timestamp::UNIX_EPOCH;
@@ -146,13 +146,13 @@ fn holder_name(holder: usize) -> String {
 pub fn unless_hidden(answer: Answer, request: &Request, in_doubt: bool) -> Answer {
     match answer {
         Answer::Rejected(Some((t, _))) if in_doubt && t >= request.new_t() + REMEMBERED => Answer::Unknown,
-        // The lease had not expired yet when the earlier attempt began: that may be under way, or be applied and forgotten.
+        // The lease had not expired yet when the earlier attempt began: that attempt may be under way, or applied and forgotten.
         Answer::LeaseLost if in_doubt && request.task.is_push() => Answer::Unknown,
         answer => answer,
     }
 }
 
-/// The answer that the outcome of a push is.
+/// The answer for the outcome of a push.
 pub fn answer_of(outcome: PushOutcome<ContentId>) -> Answer {
     match outcome {
         PushOutcome::Updated { .. } => Answer::Updated,
@@ -164,7 +164,7 @@ pub fn answer_of(outcome: PushOutcome<ContentId>) -> Answer {
     }
 }
 
-/// The answer that the outcome of a lease is.
+/// The answer for the outcome of a lease.
 pub fn leased(outcome: Leased) -> Answer {
     match outcome {
         Leased::Held(held) => Answer::Held(held.token),

@@ -10,7 +10,7 @@ use stateright::{Model, Property};
 
 use crate::truth::{Judged, REMEMBERED, Truth, properties};
 
-/// Which call: of which client, and its how-manieth.
+/// A call: its client, and its number among that client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallName {
     /// The client.
@@ -43,14 +43,14 @@ pub enum Task {
     },
     /// Release the lease that the client was given last.
     Release {
-        /// As it was acquired.
+        /// The number under which it was acquired.
         holder: usize,
     },
 }
 
 impl Task {
-    /// For how many writes of others an applied call is answered as such. Of a lease the token that it was given is known
-    /// only until the next.
+    /// For how many writes of others an applied call is still answered as applied. Of a lease, the token that it was given is known
+    /// only until the next one.
     pub(crate) fn shown_for(self) -> u8 {
         if self.is_push() { REMEMBERED } else { 1 }
     }
@@ -99,11 +99,11 @@ pub enum Answer {
     Released,
     /// It may have been applied or not.
     Unknown,
-    /// None of those that the service has for this request.
+    /// An answer that the service does not have for this request.
     Strange(String),
 }
 
-/// What becomes of a request that arrives.
+/// The result of a request that arrives.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// The answer, if it is received.
@@ -112,7 +112,7 @@ pub struct Arrival {
     pub wrote: bool,
 }
 
-/// What stands behind the network: one record.
+/// The service behind the network: one record.
 pub trait Service: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// A record without data.
     fn new(fault: Fault) -> Self;
@@ -126,7 +126,7 @@ pub trait Service: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     fn is_explained(&self) -> bool;
 }
 
-/// A bug that is planted in the model, so that it is seen to be found.
+/// A bug that is planted in the model, to show that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// None.
@@ -148,9 +148,9 @@ pub enum Fault {
 pub struct Client {
     /// The calls it has begun.
     begun: usize,
-    /// It waits for an answer to the last.
+    /// Whether it waits for an answer to the last.
     waits: bool,
-    /// An attempt of the last was not answered.
+    /// Whether an attempt of the last was not answered.
     in_doubt: bool,
     /// The head that it knows.
     known: Option<(i64, CallName)>,
@@ -167,7 +167,7 @@ pub struct World<S> {
     now: i64,
     clock_steps: usize,
     clients: Vec<Client>,
-    /// What was sent, for ever.
+    /// The requests that were sent; they stay under way for ever.
     sent: Vec<Request>,
     truth: Truth,
 }
@@ -185,7 +185,7 @@ pub enum Step {
     SetClock(i64),
 }
 
-/// What becomes of a reply.
+/// Whether a reply is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It is received.
@@ -199,9 +199,9 @@ pub enum Reply {
 pub struct Network<S> {
     /// What each client has to do.
     pub tasks: Vec<Vec<Task>>,
-    /// How often the clock is set.
+    /// How many times the clock is set.
     pub clock_steps: usize,
-    /// What is planted.
+    /// The planted bug.
     pub fault: Fault,
     service: PhantomData<S>,
 }
@@ -210,7 +210,7 @@ pub struct Network<S> {
 pub const TIMES: [i64; 3] = [0, 900, 5_000];
 
 impl<S: Service> Network<S> {
-    /// Clients with these tasks, a clock that is set so often, a bug.
+    /// Creates clients with these tasks, a clock that is set this many times, and a bug.
     pub fn new(tasks: &[&[Task]], clock_steps: usize, fault: Fault) -> Self {
         Self { tasks: tasks.iter().map(|tasks| tasks.to_vec()).collect(), clock_steps, fault, service: PhantomData }
     }
@@ -250,7 +250,7 @@ impl<S: Service> Network<S> {
         let before = (world.service.head(), world.service.token());
         let mut sent = request.clone();
         if self.fault == Fault::FreshIds && client.in_doubt {
-            // Beyond the calls of any client.
+            // A number beyond the calls of any client.
             sent.call.n += 100;
         }
         let Arrival { answer, wrote } = world.service.take(&sent, world.now, in_doubt);
@@ -340,7 +340,7 @@ impl<S: Service> Model for Network<S> {
                 next.clock_steps += 1;
             }
         }
-        // The order in which requests were sent is of no account: one state for all of them.
+        // The order in which requests were sent does not matter: one state for all of them.
         next.sent.sort_unstable_by_key(|request| (request.call.client, request.call.n));
         (next != *world).then_some(next)
     }

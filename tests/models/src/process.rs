@@ -1,8 +1,8 @@
 //! The feed's code in one process, run up to the next request that it sends.
 //!
-//! A process does one task after the other. What it takes from one to the next is what its [`Feed`] remembers, and nothing else:
-//! of tasks that are done only that is kept. To run the code further, one of the ways that lead to this memory is gone
-//! again; which one makes no difference to what comes after it.
+//! A process does one task after the other. From one to the next it carries over only what its [`Feed`] remembers, so that is all
+//! that is kept of tasks that are done. To run the code further, one of the sequences of tasks that lead to this memory is run
+//! again; which one makes no difference to what follows.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +31,7 @@ pub(crate) const KEYS: [&str; 2] = ["id", "position"];
 /// The item that the records of each shard change.
 pub(crate) const ITEMS: [&str; 2] = ["a", "b"];
 
-/// A record of the stream: its shard, and the how-manieth of that it is.
+/// A record of the stream: its shard, and its index there.
 pub type Record = (usize, usize);
 
 /// Records, each with its position in the feed.
@@ -63,7 +63,7 @@ pub enum Task {
     },
 }
 
-/// What comes of it.
+/// The outcome of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// These were appended, now or before; all of them unless there is an error.
@@ -81,21 +81,21 @@ pub enum Outcome {
 /// What a [`Feed`] remembers for its next append.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Memory {
-    /// The counter as it observed it; the largest number before that.
+    /// The counter as it was last observed; `u64::MAX` before that.
     pub observed: u64,
-    /// Another writer moves the counter, too.
+    /// Whether another writer moves the counter, too.
     pub is_shared: bool,
 }
 
 impl Default for Memory {
-    /// That of a process that has just started.
+    /// The memory of a process that has just started.
     fn default() -> Self {
         Self { observed: u64::MAX, is_shared: false }
     }
 }
 
 impl Memory {
-    /// Reads it from the feed's debug form, for it is nobody else's business.
+    /// Reads it from the feed's debug form, since the feed shows it nowhere else.
     fn of(feed: &Feed) -> Self {
         let text = format!("{feed:#?}");
         let members: BTreeMap<&str, &str> = text
@@ -117,20 +117,20 @@ impl Memory {
     }
 }
 
-/// A run: what the process remembers, its task, and the replies it has had for that.
+/// A run: what the process remembers, its task, and the replies to that so far.
 type CodeRun = (Memory, Task, Vec<Reply>);
 
-/// How far it has come, and the request that it waits for, as it was sent.
+/// How far a run has come, and the request that it waits for, as it was sent.
 type Reached = (Next<(Outcome, Memory)>, Option<Sent>);
 
 /// The tasks of a process, and the replies it has had for them.
 type Way = (Vec<Task>, Vec<Reply>);
 
-/// How far runs of the code have come: the same run is the same everywhere.
+/// How far runs of the code have come: equal runs have equal results.
 #[derive(Default)]
 pub(crate) struct Processes {
     runs: Mutex<HashMap<CodeRun, Reached>>,
-    /// For each memory the way that led to it first.
+    /// For each memory, the first way that was found to it.
     ways: Mutex<HashMap<Memory, Way>>,
 }
 
@@ -148,7 +148,7 @@ impl Processes {
             return next.clone();
         }
         let way = self.ways.lock().expect("no run panics").get(memory).cloned();
-        assert!(way.is_some() || *memory == Memory::default(), "nobody has come to remember {memory:?}");
+        assert!(way.is_some() || *memory == Memory::default(), "no run leads to {memory:?}");
         let (mut tasks, mut all) = way.unwrap_or_default();
         tasks.push(task);
         all.extend_from_slice(replies);
@@ -156,7 +156,7 @@ impl Processes {
         match &mut next {
             Next::Asks(asked) => {
                 if matches!(*asked.operation, Operation::Get(_) | Operation::Query { .. }) {
-                    // So reads are never lost in the model.
+                    // A lost read is only repeated, so the model loses no reads.
                     all.push(Reply::Lost);
                     let again = run(KEYS, &all, |dynamo| carry_out(dynamo, &tasks)).0;
                     assert!(
@@ -177,7 +177,7 @@ impl Processes {
         self.runs.lock().expect("no run panics").entry(of).or_insert((next, sent)).0.clone()
     }
 
-    /// What a task asks after these replies; `None` where it has ended.
+    /// What a task asks for after these replies; `None` where it has ended.
     pub(crate) fn asked(&self, fault: FeedFault, memory: &Memory, task: Task, replies: &[Reply]) -> Option<Asked> {
         match self.next(fault, memory, task, replies) {
             Next::Asks(asked) => Some(asked),
@@ -206,7 +206,7 @@ fn feed(dynamo: Dynamo) -> Feed {
     Feed::new(dynamo, "t").with_clock(|| Timestamp::UNIX_EPOCH)
 }
 
-/// Carries out the tasks of one process, and returns what comes of the last, and what the process remembers then.
+/// Carries out the tasks of one process. Returns the outcome of the last, and what the process remembers then.
 async fn carry_out(dynamo: Dynamo, tasks: &[Task]) -> (Outcome, Memory) {
     let feed = feed(dynamo);
     let mut outcome = None;
@@ -263,7 +263,7 @@ fn entry((shard, n): Record) -> Entry {
     }
 }
 
-/// Where the records that changes are of are.
+/// The positions of changes, each with its record.
 fn positions(changes: &[Change]) -> Positions {
     let record = |change: &Change| {
         let shard = ITEMS.iter().position(|item| *item == change.address.name()).expect("it is of a shard");

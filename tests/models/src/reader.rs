@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::expressions::{Attribute, Comparison, Condition, Operand, Path};
 
-/// Reads an expression by recursive descent. `NOT` binds more than `AND`, and that more than `OR`.
+/// Reads an expression by recursive descent. `NOT` binds tighter than `AND`, and `AND` tighter than `OR`.
 pub(crate) struct Reader<'a> {
     words: std::vec::IntoIter<String>,
     request: &'a Value,

@@ -1,6 +1,6 @@
 //! A replica: the embedded state machine, fed by another's snapshots and pages of its changes. Pages arrive late, again, and out of
-//! order; a snapshot is read while the other is written, so that it can be further than the position it is given; the replica
-//! crashes and begins anew.
+//! order; a snapshot is read while the upstream is written, so its records can be ahead of the position that it is given; the
+//! replica crashes and starts over.
 
 use std::{
     hash::{Hash, Hasher},
@@ -36,7 +36,7 @@ pub struct Replication {
     changes: Arc<Vec<Change>>,
     /// The most changes of a page.
     pub page: usize,
-    /// What is planted.
+    /// The planted bug.
     pub fault: Fault,
 }
 
@@ -45,9 +45,9 @@ pub struct Replication {
 pub struct Copy {
     state: State,
     dump: String,
-    /// A snapshot may be further than its position: up to this one, its records are those of a later time.
+    /// The records of a snapshot may be ahead of its position: up to this one, they show a later time.
     further: u64,
-    /// Another position than its upstream's was shown for it.
+    /// It has shown something else than its upstream showed at the same position.
     is_wrong: bool,
 }
 
@@ -66,7 +66,7 @@ impl Hash for Copy {
 /// A step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Changes of the upstream arrive: so many after a position.
+    /// Changes of the upstream arrive: this many after a position.
     Page {
         /// The position before the first.
         after: usize,
@@ -80,12 +80,12 @@ pub enum Step {
         /// The position of the records in it.
         records: usize,
     },
-    /// The replica is started again, without anything.
+    /// The replica starts again, with nothing.
     Crash,
 }
 
 impl Replication {
-    /// An upstream to which so many pushes and leases have been made, and pages of at most so many changes.
+    /// Creates an upstream with this many pushes and leases, and pages of at most this many changes.
     pub fn new(writes: usize, page: usize, fault: Fault) -> Self {
         let mut upstream = State::new();
         let (mut all, mut shows, mut records) = (Vec::new(), vec![shown(&upstream)], vec![Vec::new()]);

@@ -12,7 +12,7 @@ use crate::{
     table::{Key, Table},
 };
 
-/// From so many positions at most a reader resumes.
+/// The most positions that a reader resumes from.
 const RESUMED: usize = 8;
 
 /// What a table holds, as readers see it.
@@ -24,7 +24,7 @@ pub struct Contents {
     pub epoch: usize,
     /// What can be read.
     pub found: Positions,
-    /// That, and what the epoch has put out of reach.
+    /// The same, and what the epoch has put out of reach.
     pub ever: Positions,
     /// Where the histories of the items do not agree with that.
     pub disagreement: Option<String>,
@@ -56,7 +56,7 @@ pub type Seen = Shared<Result<Contents, String>>;
 /// The items of a table.
 type Rows = Vec<(Key, Shared<Item>)>;
 
-/// What readers find in tables: the same in the same table.
+/// What readers find in tables: equal tables have the same contents.
 #[derive(Default)]
 pub(crate) struct Readers(Mutex<HashMap<Rows, Seen>>);
 
@@ -89,7 +89,7 @@ fn look(table: &Table<()>) -> Result<Contents, String> {
     Ok(Contents { counter, epoch, found, ever, disagreement })
 }
 
-/// What the history of an item has that the feed has not, or has elsewhere.
+/// Where the history of an item differs from the feed.
 fn disagreement(table: &Table<()>, ever: &[(usize, Record)]) -> Option<String> {
     ITEMS.iter().enumerate().find_map(|(shard, item)| {
         let of_item: Positions = ever.iter().filter(|(_, record)| record.0 == shard).copied().collect();
@@ -105,7 +105,7 @@ fn changes_after(table: &Table<()>, after: usize) -> Result<Positions, String> {
     }
 }
 
-/// What could be read if no epoch had begun. Each has left out a position.
+/// What could be read if no epoch had begun. Each epoch has left out a position.
 fn of_all_epochs(table: &Table<()>, counter: usize) -> Result<Positions, String> {
     let mut table = table.clone();
     for (_, item) in Arc::make_mut(&mut table.items).iter_mut().filter(|((id, _), _)| is_counter(id)) {

@@ -32,12 +32,12 @@ use crate::{
 /// The names of the table's key.
 const KEYS: [&str; 2] = ["pk", "sk"];
 
-/// How the record has come to be.
+/// How the record was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// This service has created it.
+    /// By this service.
     Ours,
-    /// Another server has, and has left its meta item alone: everything else is unborn.
+    /// By another server, which has left only the meta item: everything else is unborn.
     Meta,
 }
 
@@ -46,15 +46,15 @@ pub enum Origin {
 pub struct Calls {
     /// What each client has to do.
     pub tasks: Vec<Vec<Task>>,
-    /// How often the clock is set.
+    /// How many times the clock is set.
     pub clock_steps: usize,
-    /// How often a call is sent again because nothing was heard of it.
+    /// How many times a call is sent again because nothing was heard of it.
     pub repeats: u8,
     /// Whether DynamoDB remembers the tokens of transactions, as it does for ten minutes.
     pub remembers_tokens: bool,
-    /// What the record was before.
+    /// How the record was created.
     pub origin: Origin,
-    /// What is planted.
+    /// The planted bug.
     pub fault: Fault,
     runs: Arc<Runs>,
 }
@@ -68,10 +68,10 @@ impl fmt::Debug for Calls {
 /// A call, and the replies that its code has had so far.
 type Run = (Request, Vec<Reply>);
 
-/// How far it has come, and the request that it waits for, as it was sent.
+/// How far a run has come, and the request that it waits for, as it was sent.
 type Reached = (Next<Answer>, Option<Sent>);
 
-/// How far runs of the code have come: the same run is the same everywhere.
+/// How far runs of the code have come: equal runs have equal results.
 #[derive(Default)]
 struct Runs(Mutex<HashMap<Run, Reached>>);
 
@@ -80,7 +80,7 @@ struct Runs(Mutex<HashMap<Run, Reached>>);
 pub struct Client {
     /// The calls it has begun.
     begun: usize,
-    /// The last, while it has no answer.
+    /// The last call, while it has no answer.
     waits: Option<Waiting>,
     /// The head that it knows.
     known: Option<(i64, CallName)>,
@@ -94,11 +94,11 @@ pub struct Client {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Waiting {
     request: Request,
-    /// How often the call was sent before this.
+    /// How many times the call was sent before this.
     repeats: u8,
     /// The replies of this run so far.
     replies: Vec<Reply>,
-    /// What it waits for.
+    /// The request that it waits for.
     asked: Asked,
 }
 
@@ -107,7 +107,7 @@ struct Waiting {
 struct UnderWay {
     call: CallName,
     task: Task,
-    /// Of a transaction: with its number in `asked`, its token.
+    /// Of a transaction: how many times its call was sent before, which is part of its token.
     repeats: Option<u8>,
     asked: Asked,
 }
@@ -123,7 +123,7 @@ impl UnderWay {
     }
 }
 
-/// A transaction's token: that of a run's how-manieth.
+/// A transaction's token: its call, how many times that was sent before, and the token's number in the run.
 type Token = (CallName, u8, usize);
 
 /// Everything at one moment.
@@ -142,11 +142,11 @@ pub struct World {
 pub enum Step {
     /// A client begins its next call.
     Begin(usize),
-    /// What a client's call waits for arrives, and so does the reply.
+    /// The request that a client's call waits for arrives, and so does the reply.
     Arrive(usize),
-    /// No reply comes to what a client's call waits for.
+    /// No reply comes to the request that a client's call waits for.
     Lose(usize),
-    /// A request that was sent arrives, and nobody hears of it: the how-manieth.
+    /// A request that was sent arrives, and nobody hears of it: the one at this index.
     ArriveLate(usize),
     /// Nothing is heard of a client's call, which is sent again.
     Repeat(usize),
@@ -155,7 +155,7 @@ pub enum Step {
 }
 
 impl Calls {
-    /// Clients with these tasks, before a record of this service; nothing is planted.
+    /// Creates clients with these tasks, before a record of this service; nothing is planted.
     pub fn new(tasks: &[&[Task]]) -> Self {
         Self {
             tasks: tasks.iter().map(|tasks| tasks.to_vec()).collect(),
@@ -178,7 +178,7 @@ impl Calls {
     fn next(&self, request: &Request, repeats: u8, replies: &[Reply]) -> Next<Answer> {
         let mut request = request.clone();
         if self.fault == Fault::FreshIds {
-            // Beyond the calls of any client.
+            // A number beyond the calls of any client.
             request.call.n += 100 * usize::from(repeats);
         }
         let of = (request, replies.to_vec());
@@ -213,7 +213,7 @@ impl Calls {
         self.go_on(world, index, request, 0, Vec::new());
     }
 
-    /// Runs a client's call as far as it comes with these replies.
+    /// Runs a client's call as far as it gets with these replies.
     fn go_on(&self, world: &mut World, index: usize, request: Request, repeats: u8, replies: Vec<Reply>) {
         let client = &mut world.clients[index];
         let answer = match self.next(&request, repeats, &replies) {
@@ -252,7 +252,7 @@ impl Calls {
 }
 
 impl World {
-    /// Takes what a client waits for. From then on the request may arrive whenever it likes.
+    /// Takes what a client waits for. From then on, the request may arrive at any time.
     fn give_up(&mut self, client: usize) -> Option<Waiting> {
         let waiting = self.clients[client].waits.take()?;
         self.sent.insert(UnderWay::new(&waiting));
@@ -373,7 +373,7 @@ impl Model for Calls {
                 None => {}
                 Some(waiting) => {
                     steps.push(Step::Arrive(index));
-                    // A second loss in a row leaves the code as the first has left it.
+                    // A second loss in a row leaves the code as the first one did.
                     if !matches!(waiting.replies.last(), Some(Reply::Lost | Reply::Unreachable)) {
                         steps.push(Step::Lose(index));
                     }
@@ -408,7 +408,7 @@ impl Model for Calls {
             Step::ArriveLate(n) => {
                 let under_way = world.sent.iter().nth(n)?;
                 let (_, wrote) = self.arrive(&mut next, under_way);
-                // What changes nothing is no step.
+                // An arrival that changes nothing is no step.
                 return wrote.then_some(next);
             }
             Step::Repeat(client) => {

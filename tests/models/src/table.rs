@@ -1,4 +1,4 @@
-//! A table of DynamoDB in memory: single writes, transactions with their tokens, and consistent reads, each at once.
+//! A table of DynamoDB in memory: single writes, transactions with their tokens, and consistent reads, each in one step.
 //!
 //! Requests come as the SDK has written them, and replies go back as it reads them.
 
@@ -28,7 +28,7 @@ pub enum Operation {
     Get(Key),
     /// Query.
     Query {
-        /// Of the keys.
+        /// The condition on the keys.
         condition: Condition,
         /// From the lowest key to the highest.
         is_forward: bool,
@@ -44,7 +44,7 @@ pub struct Write {
     pub key: Key,
     /// What it does.
     pub effect: Effect,
-    /// When it does.
+    /// The condition under which it does.
     pub condition: Condition,
 }
 
@@ -72,18 +72,18 @@ pub enum Reply {
     Cancelled(Vec<Option<Option<Shared<Item>>>>),
     /// What was read.
     Items(Vec<Shared<Item>>),
-    /// None came.
+    /// No reply came.
     Lost,
     /// Nothing listens there, as far as the service can see.
     Unreachable,
-    /// None came, and then it was too late for another attempt.
+    /// No reply came, and then it was too late for another attempt.
     TimedOut,
 }
 
 /// The items of a table, and the transactions that it has applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Table<T: Ord> {
-    /// Those that exist.
+    /// The items that exist.
     pub items: Arc<BTreeMap<Key, Shared<Item>>>,
     committed: BTreeSet<T>,
 }
@@ -241,7 +241,7 @@ impl<T: Ord + Clone> Table<T> {
 }
 
 impl Reply {
-    /// As the body and the status that the SDK reads; `None` where nothing comes.
+    /// The status and the body that the SDK reads; `None` where no reply comes.
     pub fn to_http(&self, operation: &Operation) -> Option<(u16, Value)> {
         const PREFIX: &str = "com.amazonaws.dynamodb.v20120810#";
         let of = |item: &Option<Shared<Item>>| item.as_ref().map(|item| json_of(item));

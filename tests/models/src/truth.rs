@@ -1,13 +1,13 @@
-//! What has really become of the calls, beside what their clients are answered, and the properties that both must have.
+//! What really happened to the calls, beside what their clients are answered, and the properties that both must have.
 
 use stateright::{Model, Property};
 
 use crate::network::{Answer, CallName, Task};
 
-/// What has become of a call.
+/// What really happened to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fate {
-    /// How often it was applied.
+    /// How many times it was applied.
     pub applied: u8,
     /// How many writes of others came after it, as far as that matters.
     pub since: u8,
@@ -42,11 +42,11 @@ impl Truth {
     /// A call is sent for the first time.
     pub fn begin(&mut self, call: CallName, task: Task) {
         self.fates.push((call, task, Fate::default()));
-        // The order in which calls were begun is of no account: one state for all of them.
+        // The order in which calls were begun does not matter: one state for all of them.
         self.fates.sort_unstable_by_key(|(call, _, _)| *call);
     }
 
-    /// What has become of a call so far.
+    /// What has happened to a call so far.
     pub fn fate(&self, call: CallName) -> Fate {
         self.fates.iter().find(|(of, _, _)| *of == call).map(|(_, _, fate)| fate.clone()).unwrap_or_default()
     }
@@ -56,7 +56,7 @@ impl Truth {
         let mut wrong = Vec::new();
         for (of, its_task, fate) in &mut self.fates {
             if *of != call {
-                // A head and a status remember their calls each for itself.
+                // A head and a status each remember their own calls.
                 fate.since = REMEMBERED.min(fate.since + u8::from(its_task.is_push() == task.is_push()));
                 continue;
             }
@@ -110,7 +110,7 @@ pub trait Judged {
     fn answers(&self) -> impl Iterator<Item = (CallName, &Answer)>;
 }
 
-/// A property of every answer together with what has become of its call.
+/// Whether a property holds of every answer together with the fate of its call.
 fn of_answers(state: &impl Judged, holds: impl Fn(&Answer, &Fate) -> bool) -> bool {
     state.answers().all(|(call, answer)| holds(answer, &state.truth().fate(call)))
 }
@@ -156,7 +156,7 @@ where
     }
     if can(|task| matches!(task, Task::PushUnderLease)) {
         properties.push(Property::sometimes("a lease is lost", |_, state: &M::State| {
-            // A client that was never given the lease is answered so, too, without a request.
+            // A client that was never given the lease gets this answer too, without a request.
             state.answers().any(|(call, answer)| *answer == Answer::LeaseLost && state.truth().has_begun(call))
         }));
     }

@@ -154,7 +154,7 @@ impl Rig {
     }
 }
 
-/// Runs code over a table with these names of its key, gives it these replies, and returns how far it comes, with the request
+/// Runs code over a table with these names of its key, gives it these replies, and returns how far it gets, with the request
 /// that it waits for.
 pub fn run<F: Future>(
     keys: [&'static str; 2],

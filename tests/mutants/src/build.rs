@@ -16,7 +16,7 @@ use crate::{
 
 const SWITCH: &str = include_str!("switch.rs.txt");
 
-/// How often what does not compile is left out: an error can hide others.
+/// How many rounds of leaving out what does not compile: an error can hide others.
 const ROUNDS: usize = 30;
 
 /// The copy.
@@ -76,14 +76,14 @@ impl Tree {
         Self { root, copy }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn copy(&self) -> &Path {
         &self.copy
     }
 
     /// Plants all mutants but those that do not compile; returns the numbers of those that are there.
     pub fn plant(&mut self, mutants: &BTreeMap<usize, Mutant>) -> Result<Vec<usize>> {
-        // What returns an iterator of another type than the function's own never compiles, and may compile alone.
+        // A mutant that returns an iterator of its own type may compile alone, but never beside the function's own body.
         let mut left: BTreeMap<usize, &Mutant> = mutants
             .iter()
             .filter(|(_, mutant)| !mutant.is_iterator())
@@ -114,7 +114,7 @@ impl Tree {
     }
 
     fn write(&self, left: &BTreeMap<usize, &Mutant>, all: &BTreeMap<usize, Mutant>) -> Result<Vec<usize>> {
-        // With the files whose mutants are all left out, and those that get the switch.
+        // Includes the files whose mutants are all left out, and those that get the switch.
         let files = all.values().flat_map(|mutant| [Some(mutant.file.clone()), library_of(&mutant.file)]).flatten();
         let mut by_file: BTreeMap<String, Vec<(usize, &Mutant)>> = files.map(|file| (file, Vec::new())).collect();
         for (number, mutant) in left {
@@ -125,7 +125,7 @@ impl Tree {
             let planted = plant::plant(&fs::read_to_string(self.root.join(&file))?, &mutants)?;
             let switch = if file.ends_with("/src/lib.rs") { SWITCH } else { "" };
             let (path, text) = (self.copy.join(file), format!("{}{switch}", planted.text));
-            // What is unchanged keeps its time, and is not built again.
+            // An unchanged file keeps its time, and is not built again.
             if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
                 fs::write(path, text)?;
             }

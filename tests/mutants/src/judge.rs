@@ -19,7 +19,7 @@ use std::{
 
 use crate::{Result, build::Program};
 
-/// What a test may take alone; one that takes longer is not run with mutants.
+/// How long a test may take alone; one that takes longer is not run with mutants.
 const ALONE: Duration = Duration::from_secs(120);
 
 /// How many of the fastest tests are run first, in one process.
@@ -43,24 +43,24 @@ pub enum Verdict {
     Caught,
     /// They did not end in time.
     Hung,
-    /// So many of all that reach it passed.
+    /// All tests that were run passed.
     Survived {
         /// How many were run.
         ran: usize,
         /// How many reach it.
         all: usize,
     },
-    /// There are none.
+    /// No test reaches it.
     Unreached,
 }
 
 impl Verdict {
-    /// For a count.
+    /// The word under which it is counted.
     pub fn word(self) -> &'static str {
         match self {
             Self::Caught => "caught",
             Self::Hung => "caught by tests that did not end",
-            Self::Survived { .. } => "lived",
+            Self::Survived { .. } => "survived",
             Self::Unreached => "reached by no test",
         }
     }
@@ -172,7 +172,7 @@ impl Judge {
         let mut spent: f64 = first.iter().map(|test| test.seconds).sum();
         let mut groups = vec![first.iter().collect::<Vec<_>>()];
         let mut group = (Vec::new(), 0.0);
-        // A step without a common divisor visits each once, in an order that is another one for each mutant.
+        // A step that is coprime to the number of tests visits each once, in a different order for each mutant.
         let step = (1..).map(|more| number + more).find(|step| gcd(*step, rest.len()) == 1).unwrap_or(1);
         for at in 0..rest.len() {
             let test = &rest[at * step % rest.len()];
@@ -263,7 +263,7 @@ impl Judge {
         command
     }
 
-    /// Works off a queue, with one worker more than there are processors: tests wait, too.
+    /// Works through a queue, with one worker more than there are processors: tests wait, too.
     fn in_parallel<J: Send, D: Send>(
         &self,
         queue: Vec<J>,

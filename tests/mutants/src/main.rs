@@ -54,7 +54,7 @@ fn run(arguments: &[String]) -> Result<()> {
         match &verdict {
             Verdict::Caught | Verdict::Hung => {}
             Verdict::Unreached => println!("no test reaches  {name}"),
-            Verdict::Survived { ran, all } => println!("lived, {ran} of {all} tests  {name}"),
+            Verdict::Survived { ran, all } => println!("survived {ran} of {all} tests  {name}"),
         }
         *counts.entry(verdict.word()).or_default() += 1;
     })?;

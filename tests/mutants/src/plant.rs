@@ -47,7 +47,7 @@ struct LineColumn {
 }
 
 impl Mutant {
-    /// Whether it returns an iterator of another type than any function does.
+    /// Whether it returns an iterator, of another type than the function does.
     pub fn is_iterator(&self) -> bool {
         self.replacement.starts_with("::std::iter::")
     }
@@ -71,7 +71,7 @@ struct Places {
     bodies: Vec<Range<usize>>,
     /// Expressions that are statements: they take no parentheses.
     statements: Vec<Range<usize>>,
-    /// What is evaluated at compile time, where no switch can be asked.
+    /// Code that is evaluated at compile time, where no switch can be asked.
     constants: Vec<Range<usize>>,
 }
 
@@ -108,7 +108,7 @@ impl Places {
         }
     }
 
-    /// Whether an expression is a chain with a `let`, which is none in parentheses.
+    /// Whether an expression is a chain with a `let`, which does not compile in parentheses.
     fn is_let_chain(&self, whole: &Range<usize>) -> bool {
         let of_chain = |found: &&Range<usize>| {
             is_in(found, whole) && smallest(found, &self.bodies) == smallest(whole, &self.bodies)
@@ -234,13 +234,13 @@ pub fn plant(source: &str, mutants: &[(usize, &Mutant)]) -> Result<Planted, syn:
 }
 
 impl File<'_> {
-    /// A part of the source with its mutants, but for those of one site.
+    /// A part of the source with its mutants, except those of one site.
     fn text(&self, part: Range<usize>, without: Option<usize>) -> String {
         let mut text = String::new();
         let mut position = part.start;
         let mut inside: Vec<usize> =
             (0..self.sites.len()).filter(|&at| Some(at) != without && is_in(&self.sites[at].range, &part)).collect();
-        // The outermost first: it brings those inside of it.
+        // The outermost first: its text includes the sites inside it.
         inside.sort_by_key(|&at| (self.sites[at].range.start, usize::MAX - self.sites[at].range.end));
         for at in inside {
             let Site { range, variants } = &self.sites[at];

@@ -36,7 +36,7 @@ impl Pointer {
         Self { id: content_id(name, 1), t: 1 }
     }
 
-    /// The next one, as this writer makes it: no two writers push the same.
+    /// The next pointer of this writer: no two writers push the same one.
     fn next(&self, name: &str, writer: usize) -> Self {
         Self { id: content_id(&format!("{name} {writer}"), self.t + 1), t: self.t + 1 }
     }
@@ -85,7 +85,7 @@ pub(crate) struct Push {
     name: String,
     writer: usize,
     known: Pointer,
-    /// What the request that is under way brings.
+    /// The pointer that the current request pushes.
     new: Pointer,
 }
 
@@ -124,7 +124,7 @@ impl Client for Push {
     }
 
     fn answer(&mut self, status: u16, body: &[u8]) -> bool {
-        // Only an answer that was rejected is looked into: the processors are the server's.
+        // Only rejections are parsed: the processors are for the server.
         let written = match self.peer {
             Peer::Nameservice => status == 200,
             Peer::Etcd => status == 200 && find(body, br#""succeeded":true"#).is_some(),

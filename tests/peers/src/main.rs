@@ -465,7 +465,7 @@ impl Bench<'_> {
     /// The same with a disk whose sync takes longer. (etcd is not slowed: it does not sync through the C library.)
     async fn slow(&self) -> io::Result<()> {
         let Some(library) = preload::compile(self.scratch)? else {
-            println!("there is no C compiler `cc`: a slow disk cannot be measured\n");
+            println!("no C compiler `cc` found: a slow disk cannot be measured\n");
             return Ok(());
         };
         for ms in [2, 10] {

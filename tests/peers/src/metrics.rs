@@ -6,8 +6,8 @@ use crate::{Bench, MANY, Subject, heading, load::measure, pushers, readers_of, r
 
 /// How many services of each kind are measured: two processes of the same kind differ by more than measuring costs.
 const ROUNDS: usize = 10;
-/// How many parts the time of a measurement has. The two services of a round take turns, so that what else happens on the
-/// machine meets both.
+/// How many parts the time of a measurement has. The two services of a round take turns, so that other work on the machine
+/// affects both.
 const TURNS: u32 = 8;
 
 impl Bench<'_> {

@@ -26,7 +26,7 @@ const PACE: u64 = 500;
 const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Bench<'_> {
-    /// Starts a replica, and waits until it has come to this position. Returns how long that took.
+    /// Starts a replica, and waits until it has reached this position. Returns how long that took.
     async fn replica_at(&self, upstream: &Server, directory: &str, position: u64) -> io::Result<(Server, Duration)> {
         let (port, begun) = (free_port()?, Instant::now());
         let mut command = Command::new(&self.program);
@@ -100,12 +100,12 @@ async fn position(port: u16) -> io::Result<u64> {
     answer["position"].as_u64().ok_or_else(|| io::Error::other(format!("no position: {answer}")))
 }
 
-/// Where a replica is; 0 until it has read a snapshot.
+/// The position of a replica; 0 until it has read a snapshot.
 async fn replica_position(port: u16) -> io::Result<u64> {
     Ok(get(port, "GET", "/v1/health", "").await?["replica"]["position"].as_u64().unwrap_or(0))
 }
 
-/// Pushes so many times a second, to a record after the other.
+/// Pushes this many times a second, to one record after the other.
 async fn paced(port: u16, pace: u64) -> io::Result<()> {
     let (mut connection, mut text) = (Connection::open(port).await?, Vec::new());
     let mut clients: Vec<Push> = (0..MANY).map(|n| Push::new(Peer::Nameservice, name(n))).collect();

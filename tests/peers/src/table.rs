@@ -1,4 +1,4 @@
-//! What event streams and the stream consumer take from the pushes.
+//! How much event streams and the stream consumer slow pushes down.
 
 use std::{io, time::Duration};
 
@@ -52,13 +52,13 @@ impl Bench<'_> {
         let consumer = if matches!(subject, Subject::WithoutConsumer(_)) { "without" } else { "with" };
         heading(
             &format!("{MANY} writers over DynamoDB, {consumer} the stream consumer in the process"),
-            &["pushes/s", "p50 ms", "p99 ms", "requests to DynamoDB a push", "with nothing to do, requests/s"],
+            &["pushes/s", "p50 ms", "p99 ms", "DynamoDB requests per push", "requests/s when idle"],
         );
         let server = self.with_records(subject, consumer, None).await?;
         let before = store_requests(&server).await?;
         let figures = measure(server.port, pushers(subject.peer(), MANY), self.time()).await?;
         let sent = store_requests(&server).await? - before;
-        // What is left of the load is read first.
+        // Lets the consumer read the rest of the load first.
         tokio::time::sleep(IDLE).await;
         let before = store_requests(&server).await?;
         tokio::time::sleep(IDLE).await;

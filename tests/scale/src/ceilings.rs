@@ -62,7 +62,7 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
     );
     for batch in [20, 98] {
         let each = Rows::Segments.units_a_change(batch);
-        let because = format!("{} units of the feed's table by default, {each:.2} a change", thousands(TABLE_QUOTA));
+        let because = format!("{} units of the feed's table by default, {each:.2} per change", thousands(TABLE_QUOTA));
         add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
     }
     let requests = PRESENT.per_transaction.div_ceil(10) as u64;
@@ -70,8 +70,8 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
             let publishing = requests.div_ceil(at_once) * parameters.publish;
             let took = parameters.fetch + read + parameters.transaction + publishing;
-            let reading = if read > 0 { format!(", {} reading the counter", read / MS) } else { String::new() };
-            let because = format!("{} ms a batch, {} of them publishing{reading}", took / MS, publishing / MS);
+            let reading = if read > 0 { format!(", {} for reading the counter", read / MS) } else { String::new() };
+            let because = format!("{} ms per batch, {} of them for publishing{reading}", took / MS, publishing / MS);
             let changes = PRESENT.per_transaction as u64 * SECOND / took;
             add(&format!("{whose}, publishing {how}"), PRESENT.per_transaction, changes, because);
         }

@@ -30,8 +30,8 @@ pub enum Sharing {
     ReadFirst,
     /// The same, also before it repeats a transaction that was cancelled because another was under way.
     ReadAgain,
-    /// Each first takes the turn, an item that one conditional write takes and another returns, and that shows the counter. Only
-    /// advice: the transaction still has its condition.
+    /// Each first takes the turn, an item that one conditional write takes and another returns, and that shows the counter. It is
+    /// only advisory: the transaction still has its condition.
     Turns,
 }
 
@@ -46,7 +46,7 @@ pub struct Design {
     pub rows: Rows,
     /// Changes that fit a transaction.
     pub per_transaction: usize,
-    /// Records that a consumer is given at most.
+    /// The most records that a consumer is given.
     pub batch: usize,
     /// When changes are published.
     pub publication: Publication,
@@ -154,7 +154,7 @@ const SEGMENT_BYTES: u64 = 280;
 const HEAD_BYTES: u64 = 42;
 
 impl Rows {
-    /// Returns what a transaction of this many pushes of heads costs, at two write units for each KB begun of each item.
+    /// Returns what a transaction of this many pushes of heads costs, at two write units for each started KB of each item.
     pub fn cost(self, changes: usize) -> Cost {
         let changes = changes as u64;
         match self {
@@ -166,7 +166,7 @@ impl Rows {
         }
     }
 
-    /// Returns the write units of a change in transactions of this many.
+    /// Returns the write units per change in transactions of this many.
     pub fn units_a_change(self, changes: usize) -> f64 {
         self.cost(changes).total(changes) as f64 / changes as f64
     }

@@ -45,7 +45,7 @@ impl Bucket {
         enough
     }
 
-    /// Takes units as far as there are, and returns how many.
+    /// Takes as many of these units as there are, and returns how many.
     pub fn drain(&mut self, now: Nanos, units: u64) -> u64 {
         self.refill(now);
         let units = units.min(self.tokens / SECOND);
@@ -53,7 +53,7 @@ impl Bucket {
         units
     }
 
-    /// Returns whether there are as many units.
+    /// Returns whether there are this many units.
     pub fn has(&mut self, now: Nanos, units: u64) -> bool {
         self.refill(now);
         self.tokens >= units * SECOND
@@ -166,7 +166,7 @@ impl FeedTable {
         self.table.has(now, 1) && self.turns[log].take(now, 1) && self.table.take(now, 1)
     }
 
-    /// Consumes what a cancelled transaction does, as far as it is there, and returns the units.
+    /// Consumes the units of a cancelled transaction, as far as they are there, and returns how many.
     pub fn charge_cancelled(&mut self, now: Nanos, log: usize, cost: &Cost, records: &[u32], percent: u64) -> u64 {
         let part = |units: u64| units * percent / 100;
         self.counters[log].drain(now, part(cost.counter));

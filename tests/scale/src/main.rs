@@ -111,7 +111,10 @@ fn figures(arguments: &Arguments) -> Result<(), String> {
     }
     match arguments.write {
         true => fs::write(&path, current).map_err(|error| format!("{}: {error}", path.display())),
-        false => Err("docs/scale.md has other figures than `cargo scale` prints: run `cargo scale --write`".to_owned()),
+        false => {
+            Err("the figures in docs/scale.md differ from those that `cargo scale` prints: run `cargo scale --write`"
+                .to_owned())
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The outcome of a run.
 
 use crate::{
     dynamo::Limit,
@@ -6,7 +6,7 @@ use crate::{
     stream::Change,
 };
 
-/// What came of a run. Rates and delays are those of its second half.
+/// The outcome of a run. Rates and delays are those of its second half.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Changes a second that were written.
@@ -109,7 +109,7 @@ impl Measured {
         }
     }
 
-    /// Returns the counters, if what happens now counts.
+    /// Returns the counters, if this moment is in the second half.
     pub(crate) fn at(&mut self, now: Nanos) -> Option<&mut Counted> {
         (now >= self.from).then_some(&mut self.counted)
     }

@@ -12,7 +12,7 @@ pub const DOLLARS_WRITES: f64 = 0.625;
 /// Dollars for a million read units on demand.
 pub const DOLLARS_READS: f64 = 0.125;
 
-/// What a run is made with.
+/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// Write units a second of one partition, and so of one item.
@@ -21,7 +21,7 @@ pub struct Parameters {
     pub table_units: u64,
     /// Seconds of unused units that a partition may use later.
     pub burst_seconds: u64,
-    /// From a transaction's arrival to its answer. The counter's item is taken for as long.
+    /// From a transaction's arrival to its answer. The counter's item is held for that long.
     pub transaction: Nanos,
     /// From a cancelled transaction's arrival to its answer.
     pub rejection: Nanos,
@@ -104,7 +104,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Returns how many shards the stream of a table has that is written at this rate: the smallest power of two that keeps
+    /// Returns how many shards the stream of a table has if it is written at this rate: the smallest power of two that keeps
     /// each below its limit.
     pub fn shards_at(&self, rate: u64) -> u32 {
         let mut shards = self.shards.max(1);
@@ -127,7 +127,7 @@ impl Parameters {
             row(
                 "write units of the feed's table",
                 format!("{} a second", thousands(self.table_units)),
-                "the quota, 40,000 by default [2], as it has to be raised",
+                "the quota (40,000 by default [2]), raised",
             ),
             row(
                 "burst beyond a partition's units",
@@ -148,15 +148,15 @@ impl Parameters {
             ),
             row("from a write to its record in the stream", ms(self.visible), "assumed"),
             row(
-                "looks at a shard",
+                "polls of a shard",
                 "4 a second ± 10 %; at once after a full batch".to_owned(),
                 "AWS [5]; at once is assumed",
             ),
             row("batching window of the mapping", ms(self.window), "the module"),
-            row("from a look to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
+            row("from a poll to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
             row("a request that publishes ten changes", ms(self.publish), "assumed"),
             row(
-                "such requests at the same time, where not one after the other",
+                "such requests at the same time, where not sent in turn",
                 self.publish_at_once.to_string(),
                 "the design",
             ),

@@ -39,7 +39,7 @@ pub fn blocks(parameters: &Parameters) -> Vec<Block> {
     ]
 }
 
-/// Runs designs under parameters at rates, on all processors, and returns what came of each in the order of the list.
+/// Runs designs under parameters at rates, on all processors, and returns their outcomes in the order of the list.
 pub fn run(runs: &[(Parameters, Design, u64)]) -> Vec<Outcome> {
     on_all_processors(runs, |(parameters, design, rate)| Simulation::new(parameters, *design, *rate).run().0)
 }
@@ -85,9 +85,9 @@ pub const RUN: [&str; 9] = [
     "backlog grows by",
     "p50, ms",
     "p99, ms",
-    "changes a transaction",
-    "units a change",
-    "cancelled for each applied",
+    "changes per transaction",
+    "units per change",
+    "cancelled per applied",
     "limited by",
 ];
 
@@ -108,7 +108,10 @@ fn limit(outcome: &Outcome) -> String {
 fn ceilings_table(parameters: &Parameters) -> String {
     let row =
         |found: ceilings::Ceiling| [found.what, found.batch.to_string(), count(found.changes as f64), found.because];
-    table(["limit", "changes a transaction", "changes a second", "why"], ceilings::all(parameters).into_iter().map(row))
+    table(
+        ["limit", "changes per transaction", "changes per second", "why"],
+        ceilings::all(parameters).into_iter().map(row),
+    )
 }
 
 fn units_table() -> String {
@@ -121,7 +124,7 @@ fn units_table() -> String {
         let [units, dollars] = of(Rows::Segments);
         [batch.to_string(), first, first_dollars, units, dollars]
     });
-    table(["changes a transaction", "first form, units", "a million", "present form, units", "a million"], rows)
+    table(["changes per transaction", "first form, units", "per million", "present form, units", "per million"], rows)
 }
 
 fn simulation_table(parameters: &Parameters) -> String {
@@ -139,7 +142,7 @@ const STEPS: [u64; 20] = [
     30_000, 40_000, 50_000,
 ];
 
-/// How long a transaction takes is not documented: with what a design keeps up, and what it does where far more is offered.
+/// For several transaction times, which AWS does not document: the rate that a design keeps up with, and its rate under far more.
 fn transactions_table(parameters: &Parameters) -> String {
     let designs = [FIRST, EXPECTING, PRESENT, ONE_CONSUMER, TURNS, cursors(4), cursors(16)];
     let times = [5, 10, 20];
@@ -152,10 +155,10 @@ fn transactions_table(parameters: &Parameters) -> String {
     });
     let rows =
         cells.chunks(times.len()).zip(designs).map(|(cells, design)| [&[design.name.to_owned()][..], cells].concat());
-    table(["keeps up with; does where 50,000 are offered", "transactions of 5 ms", "10 ms", "20 ms"], rows)
+    table(["keeps up with; sustains at 50,000 offered", "transactions of 5 ms", "10 ms", "20 ms"], rows)
 }
 
-/// What one other choice changes in the present form.
+/// The present form, with one choice changed at a time.
 fn changes_table(parameters: &Parameters) -> String {
     let at_once = Design { publication: Publication::AtOnce, ..PRESENT };
     let with = |change: fn(&mut Parameters)| {

@@ -99,7 +99,7 @@ impl<'a> Simulation<'a> {
         self
     }
 
-    /// Runs to the end, and returns what came of it, and the table.
+    /// Runs to the end, and returns the outcome and the table.
     pub fn run(mut self) -> (Outcome, FeedTable) {
         let end = self.parameters.duration;
         while let Some(Reverse((at, _, event))) = self.events.pop() {
@@ -364,7 +364,7 @@ mod tests {
     fn a_consumer_reads_the_counter_first_until_a_read_finds_it_where_it_was() {
         let parameters = Parameters { duration: 0, ..Parameters::default() };
         let mut run = Simulation::new(&parameters, PRESENT, 100);
-        // Reads and cancelled transactions of a chunk, before which others have moved the counter by so many.
+        // Returns the reads and cancelled transactions of a chunk, before which others have moved the counter this far.
         let mut next = |moved: u64| {
             run.now += SECOND;
             run.logs[0].n += moved;
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!([next(0), next(0)], [(0, 0); 2], "it is alone");
         assert_eq!(next(5), (0, 1), "the answer of the cancelled transaction shows the counter");
         assert_eq!([next(1), next(2)], [(1, 0); 2]);
-        assert_eq!([next(0), next(0)], [(1, 0), (0, 0)], "the read finds that nobody was in between");
+        assert_eq!([next(0), next(0)], [(1, 0), (0, 0)], "the read finds the counter unchanged");
         assert_eq!([next(4), next(4)], [(0, 1), (1, 0)]);
     }
 }

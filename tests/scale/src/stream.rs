@@ -14,7 +14,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns which of so many logs it goes into, by the hash of its record.
+    /// Returns which of this many logs it goes into, by the hash of its record.
     pub(crate) fn log(self, logs: usize) -> usize {
         // Fibonacci hashing: neighbours go into different logs, whatever shard they are in.
         let hash = (u64::from(self.record) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -33,10 +33,10 @@ pub(crate) struct Shard {
     first: u32,
     shards: u32,
     records: u32,
-    /// What has arrived and was not taken.
+    /// Changes that have arrived and were not taken.
     pub(crate) waiting: VecDeque<Change>,
     pub(crate) arrived: u64,
-    /// What has arrived before the run is measured.
+    /// How many changes arrived before the measured part of the run.
     pub(crate) arrived_early: u64,
     measured_from: Nanos,
     /// When it was looked at last.
@@ -45,7 +45,7 @@ pub(crate) struct Shard {
     pub(crate) gathering: Option<Nanos>,
     /// The size of the batch that its consumer has.
     pub(crate) batch: usize,
-    /// To how many logs that still has to be appended.
+    /// How many logs the batch still has to be appended to.
     pub(crate) unfinished: usize,
     pub(crate) logs: Vec<Appending>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Appending {
 }
 
 impl Shard {
-    /// Creates one of so many shards, in which changes of its part of the records arrive, together `rate` a second.
+    /// Creates one of the `shards` of a stream to which changes arrive at `rate` a second in all; it has its part of the records.
     pub(crate) fn new(parameters: &Parameters, seed: u64, first: u32, shards: u32, rate: u64, logs: usize) -> Self {
         let mut random = Rng::with_seed(seed);
         let mean = u64::from(shards) * SECOND / rate.max(1);

@@ -1,4 +1,4 @@
-//! The model keeps what it must keep: no change is lost, no limit is exceeded, and it saturates where arithmetic says.
+//! The invariants of the model: no change is lost, no limit is exceeded, and it saturates where arithmetic says.
 
 use nameservice_scale::{
     designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Publication, Sharing, TURNS, cursors, sequenced},

@@ -18,7 +18,7 @@ fn the_page_has_the_figures_that_cargo_scale_prints() {
     assert!(found == current, "run `cargo scale --write`; the first difference is {changed:?}");
 }
 
-/// What the text says beside the tables.
+/// The statements of the text beside the tables.
 #[test]
 fn what_the_text_says_is_simulated() {
     let one =

@@ -13,13 +13,13 @@ pub struct CopyArgs {
     pub from: Place,
     /// The place to write to, in the same form
     pub to: Place,
-    /// What is taken.
+    /// What to copy.
     #[command(flatten)]
     pub take: TakeArgs,
-    /// Go on with the changes of the source, until Ctrl-C
+    /// Continue with the changes of the source, until Ctrl-C
     #[arg(long, conflicts_with = "dry_run")]
     pub follow: bool,
-    /// Whose token.
+    /// The tokens of the two places.
     #[command(flatten)]
     pub tokens: TokenArgs,
 }
@@ -34,7 +34,7 @@ pub struct CompareArgs {
     /// Only records whose addresses begin with this
     #[arg(long)]
     pub prefix: Option<String>,
-    /// Whose token.
+    /// The tokens of the two places.
     #[command(flatten)]
     pub tokens: TokenArgs,
 }
@@ -42,7 +42,7 @@ pub struct CompareArgs {
 /// `export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The file, replaced when everything is written; - for stdout
+    /// The file, replaced once everything is written; - for stdout
     pub file: PathBuf,
     /// Only records whose addresses begin with this
     #[arg(long)]
@@ -54,12 +54,12 @@ pub struct ExportArgs {
 pub struct ImportArgs {
     /// The file; - for stdin
     pub file: PathBuf,
-    /// What is taken.
+    /// What to copy.
     #[command(flatten)]
     pub take: TakeArgs,
 }
 
-/// What of a copy is taken.
+/// What to copy.
 #[derive(Debug, Default, Args)]
 pub struct TakeArgs {
     /// Only records whose addresses begin with this
@@ -68,22 +68,22 @@ pub struct TakeArgs {
     /// Write nothing, and print what would be written
     #[arg(long)]
     pub dry_run: bool,
-    /// Of these records, also take what is newer at the target or differs (repeatable; may hold * and ?)
+    /// For these records, also overwrite values that are newer or different at the target (repeatable; may hold * and ?)
     #[arg(long, value_name = "ADDRESS")]
     pub force: Vec<AddressGlob>,
-    /// Set heads and indexes back where the source was set back from the very value that the target has. Nobody else must
-    /// write the same records at the target meanwhile
+    /// Reset heads and indexes if the source was reset from exactly the value that the target has. Nobody else may write
+    /// the same records at the target meanwhile
     #[arg(long)]
     pub resets: bool,
 }
 
-/// Which token goes with which of two places.
+/// The tokens for two places.
 #[derive(Debug, Default, Args)]
 pub struct TokenArgs {
-    /// The bearer token for the first place, where it is a service [default: --token]
+    /// The bearer token for the first place, if it is a service [default: --token]
     #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_FROM_TOKEN", hide_env_values = true)]
     pub from_token: Option<String>,
-    /// The bearer token for the second place, where it is a service [default: --token]
+    /// The bearer token for the second place, if it is a service [default: --token]
     #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_TO_TOKEN", hide_env_values = true)]
     pub to_token: Option<String>,
 }

@@ -20,7 +20,7 @@ pub(super) const TOKEN: &str = "NAMESERVICE_LEASE_TOKEN";
 /// `lease`
 #[derive(Debug, Subcommand)]
 pub enum LeaseCommand {
-    /// Take a lease that is free, expired, or held under the same holder name already
+    /// Take a lease that is free, expired, or already held under the same holder name
     Acquire(LeaseAcquireArgs),
     /// Extend a lease
     Refresh(LeaseRefreshArgs),
@@ -32,12 +32,12 @@ pub enum LeaseCommand {
     ///
     /// Takes the lease, refreshes it while the command runs, and gives it back. The command finds
     /// NAMESERVICE_ADDRESS, NAMESERVICE_LEASE_NAME, NAMESERVICE_LEASE_HOLDER and NAMESERVICE_LEASE_TOKEN in its
-    /// environment, from which push, status and config take the lease that they claim. It runs in a process group of
-    /// its own, gets the signals that this process gets, and is stopped once the lease is lost or has run out: by
-    /// SIGTERM, and 5 seconds later by SIGKILL.
+    /// environment, from which push, status and config read the lease that they claim. It runs in a process group of
+    /// its own, receives the signals that this process receives, and is stopped once the lease is lost or has expired:
+    /// by SIGTERM, and 5 seconds later by SIGKILL.
     ///
-    /// Exits with the command's code, 128 and more where a signal has ended it; with 3 if another holder has the lease
-    /// or it was lost.
+    /// Exits with the command's code, or 128 plus the signal that ended it; with 3 if another holder has the lease or
+    /// it was lost.
     Run(LeaseRunArgs),
 }
 
@@ -46,16 +46,16 @@ pub enum LeaseCommand {
 pub struct LeaseAcquireArgs {
     /// The record
     pub address: Address,
-    /// Which lease.
+    /// The lease and its holder.
     #[command(flatten)]
     pub holder: HolderArgs,
-    /// For how long.
+    /// The duration.
     #[command(flatten)]
     pub term: TermArgs,
-    /// How long to wait for a lease that another holds: 10, 10s; at most 20 seconds
+    /// How long to wait for a lease that another holder has: 10, 10s; at most 20 seconds
     #[arg(long, value_name = "DURATION", value_parser = values::wait)]
     pub wait: Option<u64>,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -65,16 +65,16 @@ pub struct LeaseAcquireArgs {
 pub struct LeaseRefreshArgs {
     /// The record
     pub address: Address,
-    /// Which lease.
+    /// The lease and its holder.
     #[command(flatten)]
     pub holder: HolderArgs,
     /// The token that it was taken with
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub lease_token: i64,
-    /// For how long.
+    /// The duration.
     #[command(flatten)]
     pub term: TermArgs,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -84,13 +84,13 @@ pub struct LeaseRefreshArgs {
 pub struct LeaseReleaseArgs {
     /// The record
     pub address: Address,
-    /// Which lease.
+    /// The lease and its holder.
     #[command(flatten)]
     pub holder: HolderArgs,
     /// The token that it was taken with
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub lease_token: i64,
-    /// How to repeat it.
+    /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
 }
@@ -98,10 +98,10 @@ pub struct LeaseReleaseArgs {
 /// `lease run`
 #[derive(Debug, Args)]
 pub struct LeaseRunArgs {
-    /// Which lease.
+    /// The lease and its holder.
     #[command(flatten)]
     pub holder: HolderArgs,
-    /// For how long.
+    /// The duration.
     #[command(flatten)]
     pub term: TermArgs,
     /// Wait until the lease is free
@@ -117,7 +117,7 @@ pub struct LeaseRunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Which lease is meant, and who means it.
+/// The lease and its holder.
 #[derive(Debug, Args)]
 pub struct HolderArgs {
     /// The name of the lease: index_lock, reindex_lock, maintenance_lock, migration_lock, or one of your own (a-z, 0-9, _)
@@ -128,37 +128,37 @@ pub struct HolderArgs {
     pub holder: String,
 }
 
-/// What is asked of a lease.
+/// The terms of a lease.
 #[derive(Debug, Args)]
 pub struct TermArgs {
     /// How long it lasts without a refresh: 5m, 90s, or a number of seconds
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::ttl)]
     pub ttl: u32,
-    /// The t that it is wanted for
+    /// The t that the holder works towards
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(i64).range(0..))]
     pub target_t: Option<i64>,
 }
 
-/// The lease that a push is made under: it is rejected once another has taken the lease over.
+/// The lease that a push is made under: the push is rejected once another holder has taken the lease over.
 ///
 /// Within `lease run`, pushes to its record are made under its lease by default.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Under a lease [default: that of `lease run`, on its record]")]
 pub struct ClaimArgs {
-    /// Only while this lease is held
+    /// Push only while this lease is held
     #[arg(long, value_name = "NAME", value_parser = values::lease_name, requires_all = ["lease_holder", "lease_token"])]
     pub lease_name: Option<LeaseName>,
-    /// By this holder
+    /// The holder of the lease
     #[arg(long, value_name = "HOLDER", requires_all = ["lease_name", "lease_token"])]
     pub lease_holder: Option<String>,
-    /// With this token
+    /// The token of the lease
     #[arg(long, value_name = "N", requires_all = ["lease_name", "lease_holder"])]
     pub lease_token: Option<i64>,
 }
 
 impl ClaimArgs {
-    /// The claim that a push to a record makes: as the command line says, or that of the `lease run` around it where
-    /// the record is the one that it has leased.
+    /// Returns the claim of a push to a record: that of the command line, or that of the surrounding `lease run` if it has
+    /// leased this record.
     pub(in crate::commands) fn claim(self, address: &Address) -> Result<Option<Claim>, Failure> {
         self.claim_within(address, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }

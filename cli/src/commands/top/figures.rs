@@ -1,4 +1,4 @@
-//! What `top` knows, and how it is shown: lines of text, made from values alone.
+//! The figures of `top`, and their text, which depends on the figures alone.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,10 +14,10 @@ use crate::{
     output::{clean, text},
 };
 
-/// Rates are means over so many seconds.
+/// Rates are averages over this many seconds.
 const WINDOW: u64 = 10;
 
-/// One record, as far as it is shown.
+/// The members of a record that are shown.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     is_source: bool,
@@ -39,13 +39,13 @@ impl Seen {
         self.lease = lease_of(&json!({ "payload": payload }));
     }
 
-    /// Whether its lease had not expired at this time, in epoch seconds.
+    /// Whether it has a lease that is not expired at this time, in epoch seconds.
     fn is_leased(&self, now: i64) -> bool {
         self.lease.as_ref().and_then(|lease| lease["expires_at"].as_i64()).is_some_and(|expires| expires > now)
     }
 }
 
-/// Whether the figures are of one moment or follow the feed.
+/// Whether the figures are a single reading or follow the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Once,
@@ -58,7 +58,7 @@ pub(super) struct Figures {
     records: BTreeMap<String, Seen>,
     position: u64,
     begun: Instant,
-    /// Changes by second since the beginning, the latest last.
+    /// Changes by second since the start, latest last.
     changes: VecDeque<(u64, [u64; ChangedPart::ALL.len()])>,
 }
 
@@ -105,7 +105,7 @@ impl Figures {
                 ChangeKind::Restored | ChangeKind::Created => seen.retracted = false,
                 _ => {}
             },
-            // Gone with its record, whose meta comes first.
+            // The record is gone: its `meta` change came first, and the entry was only created again above.
             _ if change.kind == ChangeKind::Purged => drop(self.records.remove(address)),
             (ChangedPart::Concern(ConcernKind::Head), _) => seen.head = change.watermark,
             (ChangedPart::Concern(ConcernKind::Index), _) => seen.index = change.watermark,
@@ -155,7 +155,7 @@ impl Figures {
         states
     }
 
-    /// The leases that are held, those that end first at the beginning.
+    /// The leases that are held, by expiry.
     fn leases(&self, now: i64) -> Vec<(&str, &Value)> {
         let held = self.records.iter().filter(|(_, seen)| seen.is_leased(now));
         let mut leases: Vec<_> =
@@ -164,7 +164,7 @@ impl Figures {
         leases
     }
 
-    /// The ledgers whose indexes are behind, the farthest first.
+    /// The ledgers whose indexes are behind, the furthest behind first.
     fn behind(&self) -> Vec<(&str, &Seen)> {
         let behind = self.records.iter().filter(|(_, seen)| seen.lag() > 0);
         let mut behind: Vec<_> = behind.map(|(address, seen)| (address.as_str(), seen)).collect();
@@ -215,7 +215,7 @@ impl Figures {
             ));
         }
         let (leases, behind) = (self.leases(now), self.behind());
-        // What is left for the two tables: each has a blank line, a title and perhaps a line that says how many more.
+        // The lines left for the two tables: each has a blank line, a title and perhaps a line with the number of further rows.
         let room = height.saturating_sub(lines.len() + 6 + 2 * usize::from(reading == Reading::Live)).max(1);
         let for_leases = leases.len().min((room / 2).max(room.saturating_sub(behind.len())));
         let for_behind = behind.len().min(room - for_leases.min(room));

@@ -1,4 +1,4 @@
-//! The terminal while `top` has it.
+//! The terminal while `top` runs.
 
 use std::{
     io::{self, Write as _, stdout},
@@ -11,10 +11,10 @@ use crossterm::{
 };
 use tokio::sync::mpsc;
 
-/// How often it is looked whether anybody listens to keys any more.
+/// How often the thread checks whether its keys are still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The other screen of the terminal, which shows the former one again when this is dropped.
+/// The alternate screen of the terminal. Dropping it restores the main screen.
 pub(super) struct Screen;
 
 /// What the user wants.
@@ -28,7 +28,7 @@ pub(super) enum Key {
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
-        // From here on, what was changed is changed back.
+        // From here on, dropping it restores the terminal.
         let screen = Self;
         execute!(stdout(), terminal::EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
@@ -57,14 +57,14 @@ impl Drop for Screen {
     }
 }
 
-/// Reads keys on a thread of its own, which ends when nobody wants them any more.
+/// Reads keys on a thread of its own, which ends when they are no longer wanted.
 pub(super) fn listen(keys: mpsc::Sender<Key>) {
     std::thread::spawn(move || {
         while !keys.is_closed() {
             let key = match event::poll(LOOK) {
                 Ok(false) => continue,
                 Ok(true) => event::read().ok().and_then(key),
-                // Without keys, only a signal ends it.
+                // Without keys, only a signal ends the program.
                 Err(_) => return,
             };
             if let Some(key) = key
@@ -82,7 +82,7 @@ fn key(event: event::Event) -> Option<Key> {
         Event::Resize(..) => Some(Key::Redraw),
         Event::Key(key) => match key.code {
             KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-            // Ctrl-C is a key while the terminal is raw.
+            // In raw mode, Ctrl-C is a key.
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
             _ => None,
         },

@@ -154,12 +154,12 @@ class Nameservice(Operations):
         holds what follows: begin again with `snapshot`. It does not end on its own.
         """
         query = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
-        # Known before the first connection, so that nothing is missed if that breaks.
+        # Requested before the first connection, so that nothing is missed if that breaks.
         position = after if after is not None else self.snapshot_get(limit=1)["position"]
         failures = 0
         while True:
             params = _query({**query, "after": position})
-            # The service sends something every few seconds.
+            # The service sends something every few seconds, so a longer silence is a broken connection.
             timeout = httpx.Timeout(35, read=60)
             try:
                 with httpx_sse.connect_sse(
@@ -213,7 +213,7 @@ class Nameservice(Operations):
             try:
                 response = self._http.request(method, url, params=_query(query), headers=sent, json=body)
             except httpx.TransportError as error:
-                # A connection that was never made has carried nothing.
+                # Without a connection, nothing was sent.
                 unknown = unknown or not (reads or isinstance(error, httpx.ConnectError))
                 last = Unavailable(0, {"detail": f"{url} cannot be reached: {error}"})
                 continue
@@ -224,7 +224,7 @@ class Nameservice(Operations):
             last = _error(response)
             if response.status_code not in TEMPORARY or isinstance(last, NotYet):
                 raise last
-            # Certainly not written; anything else, such as the 502 of something in between, does not know.
+            # Certainly not written. After anything else, such as the 502 of a gateway, the outcome is unknown.
             unknown = unknown or not (reads or response.status_code == 429 or last.kind == "unavailable")
         if unknown and not isinstance(last, OutcomeUnknown):
             raise OutcomeUnknown(last.status, {**last.problem, "detail": f"the outcome is unknown: {last}"}) from last

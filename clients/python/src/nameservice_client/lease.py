@@ -59,11 +59,11 @@ class Lease:
         try:
             self._names.lease_release(self._address, name=self._name, holder=self._holder, token=self._token)
         except (LeaseLost, UnknownRecord):
-            # Others have it, or the record is gone: there is nothing to give back.
+            # Another holder has it, or the record is gone: there is nothing to release.
             pass
 
     def _take(self, token: int | None) -> None:
-        # The deadline counts from before the request, on a clock that steps of the time of day do not move.
+        # The deadline counts from before the request, on a monotonic clock.
         asked = time.monotonic()
         body: models.Wanted = {"name": self._name, "holder": self._holder, "ttl_seconds": self._ttl}
         if token is not None:
@@ -74,7 +74,7 @@ class Lease:
         self._token = held["token"]
         self._deadline = asked + self._ttl
         if token is None and self._wait:
-            # It is unknown when the wait ended: a refresh begins a duration whose start is known.
+            # It is unknown when a wait for the lease ended. A refresh begins a term whose start is known.
             self._take(self._token)
 
     def _keep(self) -> None:
@@ -85,4 +85,4 @@ class Lease:
                 if isinstance(error, LeaseLost) or error.status in (401, 403, 404, 410):
                     self._lost = error
                     return
-                # Anything else may pass: the deadline decides.
+                # Any other failure may be transient: the deadline decides.

@@ -163,7 +163,7 @@ class Changes(TypedDict):
 
 class Check(TypedDict):
     """
-    Writes nothing: a concern must be at a value.
+    Writes nothing; the concern must have this value.
     """
 
     concern: Literal["head", "index", "status", "config"]

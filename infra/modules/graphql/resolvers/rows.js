@@ -71,7 +71,7 @@ export function request(ctx) {
         ':end': prefix + END,
       }),
     },
-    // One more shows whether others follow.
+    // One more than the page, to know whether others follow.
     limit: count + 1,
     scanIndexForward: true,
   };
@@ -114,7 +114,7 @@ export function response(ctx) {
     nodes: edges.map((edge) => edge.node),
     pageInfo: {
       hasPreviousPage: !!ctx.args.after,
-      // A page of DynamoDB ends at 1 MB, too.
+      // A page of DynamoDB also ends at 1 MB.
       hasNextPage: items.length > count || !!nextToken,
       startCursor: edges.length > 0 ? edges[0].cursor : null,
       endCursor: edges.length > 0 ? edges[edges.length - 1].cursor : null,

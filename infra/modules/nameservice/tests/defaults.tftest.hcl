@@ -45,7 +45,7 @@ run "functions" {
 }
 
 run "permissions" {
-  # What a policy allows, written as "action on resource", is the entry in the list and the function's own log.
+  # A policy allows, written as "action on resource", exactly the entry in the list and the function's own log.
   assert {
     condition = alltrue([
       for name, policy in aws_iam_role_policy.this :

@@ -19,7 +19,7 @@ run "before" {
   }
 }
 
-# A table that is made gets other values of what the provider computes.
+# A newly created table would get other computed values.
 run "the_table_is_kept" {
   state_key = "moved"
 
@@ -34,7 +34,7 @@ run "the_table_is_kept" {
   }
 }
 
-# What is computed is new where there was none: the comparison above can fail.
+# Without a previous table, the computed values are new, so the comparison above can fail.
 run "one_that_is_made" {
   state_key = "made"
 

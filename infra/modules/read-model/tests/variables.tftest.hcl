@@ -1,4 +1,4 @@
-# Values that are rejected before anything is made.
+# Values that are rejected before anything is created.
 
 mock_provider "aws" {
   mock_data "aws_region" {

@@ -13,7 +13,7 @@ use crate::{Invalid, leases};
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
-/// Why a push that leaves nothing to expect is rejected.
+/// Returns the expected value, or rejects a push without one.
 fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Invalid> {
     expected.flatten().ok_or_else(|| Invalid::body("expected", "is required, with the `v` that is stored"))
 }
@@ -21,7 +21,7 @@ fn expected_value<T>(expected: Option<Option<T>>) -> Result<T, Invalid> {
 /// The push under the lease that it claims, if any.
 fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E, N>, Invalid> {
     match claim {
-        // That a creation claims a lease is the mistake, whatever the claim.
+        // A creation cannot claim a lease, whether or not the claim itself is valid.
         Some(_) if push.creates() => Err(Invalid::body("lease", "cannot be held on a record that does not exist")),
         Some(claim) => Ok(push.under(claim.into_claim("lease")?)?),
         None => Ok(push),
@@ -45,7 +45,7 @@ pub struct HeadPush {
 }
 
 impl HeadPush {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_push(self) -> Result<model::HeadPush, Invalid> {
         let new = self.new.born("new")?;
         let push = match self.expected {
@@ -66,8 +66,8 @@ pub struct GraphValue {
     pub id: String,
     /// The `t` that it covers.
     pub t: i64,
-    /// How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
-    /// is 0, and compared.
+    /// How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
+    /// an expected value, where it is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
 }
@@ -149,7 +149,7 @@ impl IndexPush {
 }
 
 impl ExpectedIndex {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_value(self) -> Result<model::Index, Invalid> {
         let rev = self.rev.unwrap_or(0);
         let head = HeadValue { id: self.id, t: self.t }.born_or_not("expected")?;
@@ -159,7 +159,7 @@ impl ExpectedIndex {
         model::check_graph_count(self.graphs.len()).map_err(|error| error.within("expected"))?;
         let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| {
             let rev = rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, for it is compared"))?;
-            // Under the rules of one that is new.
+            // The rules for new values apply.
             let graph = model::NewGraphIndex::new(id, t).and_then(|graph| graph.with_rev(rev));
             let graph = graph.map_err(|error| error.within(field))?;
             Ok(model::GraphIndex { id: graph.id().clone(), t, rev })
@@ -197,7 +197,7 @@ fn checked_graphs<T>(
 pub struct ExpectedStatus {
     /// Its `v`.
     pub v: i64,
-    /// Its `state` and what else is given, compared too. A lease in it is not.
+    /// Its `state` and any other members that are given, which are compared too. A lease in it is not compared.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Object>,
@@ -233,7 +233,7 @@ pub struct StatusPush {
 }
 
 impl StatusPush {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_push(self) -> Result<model::StatusPush, Invalid> {
         let expected = expected_value(self.expected)?.into_value()?;
         let new = model::NewStatus::new(status_payload(self.new.payload, "new.payload")?);
@@ -247,7 +247,7 @@ impl StatusPush {
 }
 
 impl ExpectedStatus {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_value(self) -> Result<ConcernValue<StatusPayload>, Invalid> {
         if self.v < 1 {
             return Err(Invalid::body("expected.v", "must be 1 or greater"));
@@ -266,7 +266,7 @@ fn status_payload(mut payload: Object, field: &str) -> Result<StatusPayload, Inv
     }
 }
 
-/// A `v` that is left out is the expected one's successor, which must exist.
+/// Returns the given `v`. If it is left out, it defaults to the successor of the expected `v`, which must exist.
 fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
     match (new, expected.checked_add(1)) {
         (None, None) => Err(Invalid::body("expected.v", "has no successor")),
@@ -317,7 +317,7 @@ pub struct ConfigPush {
 }
 
 impl ConfigPush {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_push(self) -> Result<model::ConfigPush, Invalid> {
         let expected = expected_value(self.expected)?.into_value()?;
         let new = model::NewConfig::new(self.new.payload).map_err(|error| error.within("new"))?;
@@ -330,7 +330,7 @@ impl ConfigPush {
 }
 
 impl ExpectedConfig {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_value(self) -> Result<ConcernValue<Value>, Invalid> {
         match (self.v, &self.payload) {
             (i64::MIN..=-1, _) => return Err(Invalid::body("expected.v", "must be 0 or greater")),

@@ -1,4 +1,4 @@
-//! What creates, publishes, retracts and protects records, and puts them to a snapshot.
+//! Requests that create, publish, retract, protect and reset records.
 
 use nameservice_model::{self as model, Address, GraphSourcePublication, MAX_DEPENDENCIES, Object, ResetTo};
 use serde::{Deserialize, Serialize};
@@ -23,19 +23,19 @@ pub struct NewLedger {
     pub config: Option<Object>,
 }
 
-/// What [`NewLedger`] means.
+/// A validated [`NewLedger`].
 #[derive(Clone, Debug)]
 pub struct LedgerToCreate {
-    /// Where.
+    /// Its address.
     pub address: Address,
-    /// With this head.
+    /// Its head, if it has one.
     pub head: Option<model::NewHead>,
-    /// With this configuration.
+    /// Its configuration, if it has one.
     pub config: Option<model::NewConfig>,
 }
 
 impl NewLedger {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_model(self) -> Result<LedgerToCreate, Invalid> {
         Ok(LedgerToCreate {
             address: address(&self.address, "address")?,
@@ -45,7 +45,7 @@ impl NewLedger {
     }
 }
 
-/// The path of a new config begins with `payload`; here the config is the payload.
+/// Converts an initial config. Errors name its fields under `config`, not `payload` as in a push.
 fn initial_config(config: Object) -> Result<model::NewConfig, Invalid> {
     model::NewConfig::new(config).map_err(|error| {
         let path = error.path.replacen("payload", "config", 1);
@@ -88,7 +88,7 @@ impl GraphSource {
             publication = publication.with_v(v)?;
         }
         if let Some(texts) = self.dependencies {
-            // More than are allowed are not looked at.
+            // One more than the maximum is enough for the model to reject the request.
             let texts = texts.iter().take(MAX_DEPENDENCIES + 1).enumerate();
             let addresses = texts.map(|(i, text)| address(text, &format!("dependencies[{i}]")));
             publication = publication.with_dependencies(addresses.collect::<Result<_, _>>()?)?;
@@ -116,7 +116,7 @@ pub struct NewBranch {
     pub at: Option<HeadValue>,
 }
 
-/// What [`NewBranch`] means.
+/// A validated [`NewBranch`].
 #[derive(Clone, Debug)]
 pub struct BranchToCreate {
     /// The new branch.
@@ -128,7 +128,7 @@ pub struct BranchToCreate {
 }
 
 impl NewBranch {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_model(self) -> Result<BranchToCreate, Invalid> {
         // The name is checked separately first, so that an error names the right field.
         let main = Address::from_parts(&self.name, "main").map_err(|reason| Invalid::address("name", reason))?;
@@ -146,7 +146,7 @@ impl NewBranch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Retraction {
-    /// Why, for those who look at its status.
+    /// The reason, to be shown in the record's status.
     #[cfg_attr(feature = "openapi", schema(max_length = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -156,7 +156,7 @@ impl Retraction {
     /// The longest reason, in bytes.
     const MAX_REASON_BYTES: usize = 1024;
 
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_reason(self) -> Result<Option<String>, Invalid> {
         match self.reason {
             Some(reason) if reason.len() > Self::MAX_REASON_BYTES => {
@@ -167,7 +167,7 @@ impl Retraction {
     }
 }
 
-/// Protects a record, or takes its protection away.
+/// Protects a record, or removes its protection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -176,7 +176,7 @@ pub struct NewProtection {
     pub protected: bool,
 }
 
-/// Puts a ledger to a snapshot. `{id: null, t: 0}` is none.
+/// Resets a ledger to a head and an index; `{id: null, t: 0}` means none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -188,7 +188,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks it.
+    /// Validates it and converts it to the model.
     pub fn into_model(self) -> Result<ResetTo, Invalid> {
         let head = if self.head.is_unborn("head")? { None } else { Some(self.head.born("head")?) };
         let index = if self.index.is_unborn("index")? { None } else { Some(self.index.born_index("index")?) };

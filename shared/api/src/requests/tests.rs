@@ -28,7 +28,7 @@ fn what_a_head_push_expects_is_distinguished() {
     assert_eq!(push(json!({"new": new, "expected": null})).unwrap().expected(), &Expected::NoRecord);
     let unborn = push(json!({"new": new, "expected": {"id": null, "t": 0}})).unwrap();
     assert_eq!(unborn.expected(), &Expected::Value(ConcernValue::unborn()));
-    // Not greater than what is expected: for the store to answer.
+    // A `t` that is not greater than the expected one is for the store to reject.
     assert!(push(json!({"new": new, "expected": {"id": ID, "t": 7}})).is_ok());
     for (body, field) in [
         (json!({"new": {"id": null, "t": 1}}), "new.id"),

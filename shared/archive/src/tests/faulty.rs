@@ -44,7 +44,7 @@ impl Faulty {
         }
     }
 
-    /// Without faults.
+    /// Runs this without faults.
     pub(super) async fn behave<F: Future>(&self, of: impl FnOnce() -> F) -> F::Output {
         self.behaves.store(true, SeqCst);
         let done = of().await;
@@ -52,7 +52,7 @@ impl Faulty {
         done
     }
 
-    /// Until it ends, or is killed at one of its requests.
+    /// Runs this until it ends, or is killed at one of its requests.
     pub(super) async fn killed<F: Future>(&self, of: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -67,7 +67,7 @@ impl Faulty {
 
     /// What happens to a request: it is lost, its reply is lost, its sender is killed, or nothing.
     async fn fault(&self) -> Option<bool> {
-        // Others have their turn, as over a network.
+        // Yields to other tasks, as a request over a network would.
         tokio::task::yield_now().await;
         if self.behaves.load(SeqCst) {
             return None;

@@ -52,7 +52,7 @@ async fn a_history_continues_in_the_archive_in_both_orders_and_on_any_page() {
     }
 }
 
-/// A bucket that nobody may ask.
+/// A bucket that fails the test if it is used.
 struct Untouched;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What is wrong with a log, in one read transaction.
+//! Finds what is wrong with a log, in one read transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,11 +9,11 @@ use crate::{log::rows, state::Record};
 
 /// How many lines of SQLite's own report are shown.
 const LINES: u32 = 20;
-/// How many rows are read between two reports of the progress.
+/// How many rows are read between two progress reports.
 const OBSERVED: u64 = 1024;
 const RESTORE: &str = "stop the service and restore a backup";
 
-/// What was looked at.
+/// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Examined {
@@ -34,13 +34,13 @@ pub(super) struct Problem {
 pub(super) enum Repair {
     /// Build the index of the changes anew.
     Reindex,
-    /// Remove the changes up to this position: who has not read them begins again with a snapshot.
+    /// Remove the changes up to this position: readers that have not read them begin again with a snapshot.
     DropChangesUpTo(u64),
     /// Store the record with its counts corrected.
     Put(Box<Record>),
 }
 
-/// Counts the rows that were read, for those who wait.
+/// Counts the rows that were read, for progress reports.
 struct Rows<'a> {
     observe: Observer<'a>,
     read: u64,
@@ -66,7 +66,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The watermark of the last change of a part, `None` where that was its end.
+/// The watermark of the last change of each part; `None` if that change deleted it.
 type Last = HashMap<(String, ChangedPart), Option<i64>>;
 
 pub(super) fn look(connection: &Connection, observe: Observer<'_>) -> rusqlite::Result<(Examined, Vec<Problem>)> {
@@ -100,7 +100,7 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
     Ok(())
 }
 
-/// Reads all changes in order. Returns the first position after the last gap, and how each part was left.
+/// Reads all changes in order. Returns the first position after the last gap, and the last watermark of each part.
 fn look_at_changes(
     connection: &Connection,
     read: &mut Rows<'_>,
@@ -174,14 +174,14 @@ fn look_at_records(
     Ok(records)
 }
 
-/// Compares the records with the last changes of their parts. What changed last before the oldest change that is left is
-/// in no change; a record that was created since is in all of them.
+/// Compares the records with the last changes of their parts. A part that last changed before the oldest remaining
+/// change does not occur in the changes; a record that was created since does.
 fn compare(records: &BTreeMap<String, Record>, oldest: u64, last: &Last, problems: &mut Vec<Problem>) {
     let differs =
         |address: &str, what: String| Problem::new("state-unexplained", Severity::Error, what, RESTORE).at(address);
     for ((address, part), watermark) in last {
         let found = records.get(address).and_then(|record| watermark_of(record, *part));
-        // A part that never had data, or lost it to a reset, is at 0.
+        // A part that never had data, or lost it in a reset, is at 0.
         if watermark.unwrap_or(0) != found.unwrap_or(0)
             || (*part == ChangedPart::Meta && watermark.is_some() != found.is_some())
         {
@@ -209,7 +209,7 @@ fn watermark_of(record: &Record, part: ChangedPart) -> Option<i64> {
     }
 }
 
-/// Counts branches and dependents anew.
+/// Counts branches and dependents again.
 fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
     let (mut branches, mut dependents): (HashMap<String, u32>, HashMap<String, u32>) = Default::default();
     for record in records.values() {
@@ -241,7 +241,7 @@ fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
             );
             let mut corrected = record.clone();
             (corrected.branches, corrected.dependents) = counted;
-            let wrong = Problem::new("count-wrong", Severity::Error, what, "sets the counts to what is there");
+            let wrong = Problem::new("count-wrong", Severity::Error, what, "sets the counts to match the records");
             problems.push(wrong.at(&record.address).repaired_by(Repair::Put(Box::new(corrected))));
         }
     }

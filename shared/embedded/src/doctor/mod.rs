@@ -1,7 +1,7 @@
-//! Examines a log: the file itself, the changes, and whether what is counted is what is there.
+//! Examines a log: the file itself, the changes, and whether counts match the records.
 //!
-//! [`examine`] takes a directory that nobody uses, and repairs what can be repaired safely where that is wanted.
-//! [`Embedded::examine`] looks at one that is served.
+//! [`examine`] takes a directory that no process uses, and optionally repairs what can be repaired safely.
+//! [`Embedded::examine`] examines one that is in use.
 
 mod look;
 
@@ -34,18 +34,18 @@ pub const CODES: &[(&str, &str)] = &[
     ("branch-orphaned", "the source of a branch does not exist"),
 ];
 
-/// Examines the log of a directory that no process uses, gives what it finds to `found`, and repairs what can be repaired
-/// safely if `fix` says so.
+/// Examines the log of a directory that no process uses, passes what it finds to `found`, and with `fix` repairs what
+/// can be repaired safely.
 ///
-/// What a repair does: it sets counts to what the records say, builds the index by address again, and removes the changes
-/// up to a gap or to one that cannot be read, so that readers of the feed begin again with a snapshot. Everything else
-/// is left to the operator: records are never removed or invented.
+/// Repairs set counts to what the records say, rebuild the index by address, and remove the changes up to a gap or an
+/// unreadable change, so that readers of the feed begin again with a snapshot. Everything else is left to the operator:
+/// records are never removed or invented.
 pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Finding)) -> Result<Examined, OpenError> {
     examine_observed(directory, fix, found, &|_| {})
 }
 
-/// Does the same, and passes the changes and records that were read to `observe`. SQLite's own check of the file comes before
-/// them, and does not show how far it is.
+/// Does the same, and passes the number of changes and records read to `observe`. SQLite's own check of the file comes
+/// first, and does not report progress.
 pub fn examine_observed(
     directory: impl AsRef<Path>,
     fix: bool,
@@ -76,8 +76,8 @@ pub fn examine_observed(
 }
 
 impl Embedded {
-    /// Examines the log while it is used, as it is at one moment. Repairs nothing: that needs the directory for itself.
-    /// A nameservice in memory has no file to examine.
+    /// Examines the log while it is in use, as it is at one moment. Repairs nothing: a repair needs exclusive use of
+    /// the directory. A nameservice in memory has no file to examine.
     pub async fn examine(&self) -> Result<(Examined, Vec<Finding>)> {
         let Some(readers) = self.readers() else { return Ok((Examined::default(), Vec::new())) };
         blocking(move || examine_with(&readers)).await
@@ -92,7 +92,7 @@ fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
     })
 }
 
-/// Makes one repair, all of it or nothing.
+/// Applies one repair, all of it or nothing.
 fn apply(connection: &Connection, repair: &Repair) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let transaction = connection.unchecked_transaction()?;
     match repair {

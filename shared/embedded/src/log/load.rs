@@ -18,7 +18,7 @@ use crate::{
     state::{Record, State},
 };
 
-/// How many records are handed over at a time, and how many times as many may be read ahead.
+/// The number of records handed over at a time, and how many such chunks may be read ahead.
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 8;
 
@@ -51,7 +51,7 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<State, OpenEr
     })
 }
 
-/// Puts records into a state. Returns the address of one that is there twice.
+/// Puts records into a state. Returns the address of a record that occurs twice.
 fn put(mut state: State, records: &Receiver<Vec<Record>>) -> Result<State, Arc<str>> {
     let twice = state.load(records.iter().flatten());
     twice.map_or(Ok(state), Err)
@@ -76,7 +76,7 @@ fn read(
             return Err(damaged(path, format!("record {id} is newer than the last change, {position}")));
         }
         chunk.push(record);
-        // Nobody receives what follows a record that is there twice.
+        // The receiver has stopped at a record that occurs twice.
         if chunk.len() == CHUNK && records.send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))).is_err() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The log: one SQLite file that holds the changes and the records that they have left.
+//! The log: one SQLite file that holds the changes and the resulting records.
 //!
 //! ```text
 //! tail      position (key), at, address, body      a change; `at` is when it was recorded, epoch milliseconds
@@ -7,11 +7,12 @@
 //! records   id (key), body                         a record as it is now; its id is the position that created it
 //! ```
 //!
-//! A change goes to the end of `tail`, which writes few pages. In an index its place is anywhere: changes of one record
-//! share a page of it only when they are moved together.
+//! A change is appended to `tail`, which writes few pages. In the index by address its place may be anywhere, and
+//! changes share pages only if many are moved together.
 //!
-//! Changes and records are written in one transaction, whose commit is synced before anything of it is seen: `journal_mode = WAL`,
-//! `synchronous = FULL`. Bodies are [`rows`]. The last change is never trimmed, so the position is that of the last row.
+//! Changes and records are written in one transaction, whose commit is synced before any of it is visible:
+//! `journal_mode = WAL`, `synchronous = FULL`. Bodies are [`rows`]. The last change is never trimmed, so the position
+//! is that of the last row.
 
 mod load;
 mod reader;
@@ -43,36 +44,36 @@ const SCHEMA: &str = "
     CREATE TABLE records (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 ";
 
-/// How many changes are moved from `tail` to `log` together. Few in tests, so that they see it.
+/// How many changes are moved from `tail` to `log` together. Few in tests, so that it happens there.
 const MOVED: usize = if cfg!(test) { 16 } else { 1024 };
-/// What a replica has besides: where its upstream is, and the position and time of the snapshot that it began with.
+/// The additional table of a replica: its upstream, and the position and time of the snapshot that it began with.
 const REPLICA_SCHEMA: &str =
     "CREATE TABLE replica (upstream TEXT NOT NULL, base INTEGER NOT NULL, base_at INTEGER NOT NULL) STRICT;";
 
 /// The most expired changes that one transaction removes.
 const TRIM: usize = 256;
-/// How much is written to the write-ahead file between two attempts to move it into the database.
+/// How many bytes are written to the write-ahead file between two attempts at a checkpoint.
 pub(crate) const CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
-/// What a page takes in the write-ahead file.
+/// The size of a page in the write-ahead file.
 const FRAME_BYTES: u64 = 4096 + 24;
 
 thread_local! {
-    /// How many pages the write-ahead file held after the last commit of this thread. SQLite reports that to a function
-    /// without a state of its own.
+    /// How many pages the write-ahead file held after the last commit of this thread. SQLite reports that to a plain
+    /// function, which has no state.
     static FRAMES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Called around what makes writes durable. Tests block there, fail there, and copy the files.
+/// Hooks around the steps that make writes durable. Tests block or fail in them, or copy the files.
 pub(crate) trait Hook: Send + Sync {
-    /// All statements of a transaction were made.
+    /// All statements of a transaction were executed.
     fn before_commit(&self, _connection: &Connection) -> rusqlite::Result<()> {
         Ok(())
     }
 
-    /// The transaction is durable, and nobody has seen it.
+    /// The transaction is durable, and not yet visible.
     fn after_commit(&self) {}
 
-    /// What the write-ahead file holds was moved into the database.
+    /// The content of the write-ahead file was moved into the database.
     fn after_checkpoint(&self) {}
 }
 
@@ -80,9 +81,9 @@ pub(crate) trait Hook: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Entry>,
-    /// The records by their rows, as they are at the end; `None` where one was removed.
+    /// The records by their rows, in their final state; `None` for one that was removed.
     pub(crate) records: BTreeMap<u64, Option<Arc<Record>>>,
-    /// Everything before is replaced: the log begins again after this position, at this time.
+    /// Everything before is replaced: the log begins again after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,
 }
 
@@ -108,7 +109,7 @@ pub(crate) enum CommitError {
     /// Nothing was written. A later batch may be.
     #[error("the log cannot be written")]
     Rejected(#[source] nameservice_model::BoxError),
-    /// It is not known whether it was written: the log must not be written any more.
+    /// It is not known whether it was written: the log may no longer be written.
     #[error("the log was not synced")]
     Unsynced(#[source] nameservice_model::BoxError),
 }
@@ -118,7 +119,7 @@ pub(crate) struct Log {
     connection: Connection,
     /// How many pages the write-ahead file held after the last commit.
     frames: u64,
-    /// How many it holds when they are moved into the database.
+    /// How many pages it holds at the next checkpoint.
     checkpoint_at: u64,
     checkpoint_frames: u64,
     /// About how many changes are in `tail`.
@@ -130,7 +131,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Creates an empty log under its name, all of it or nothing.
+    /// Creates an empty log under its final name, atomically.
     pub(crate) fn create(directory: &Directory) -> Result<(), OpenError> {
         let path = directory.new_log()?;
         let create = || {
@@ -145,7 +146,7 @@ impl Log {
         directory.adopt(&path)
     }
 
-    /// Opens the log of a replica, and returns the state that it holds. A new one becomes the replica of this upstream.
+    /// Opens the log of a replica, and returns the state that it holds. A new log becomes a replica of this upstream.
     pub(crate) fn open_replica(
         path: &Path,
         upstream: &str,
@@ -196,9 +197,9 @@ impl Log {
             let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
             debug_assert_eq!(mode, "wal");
             connection.pragma_update(None, "synchronous", "FULL")?;
-            // Checkpoints are made between transactions, where their time is known.
+            // Checkpoints are made explicitly between transactions, so that their timing is known.
             connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-            // What a reader has let it grow beyond that is given back.
+            // If a reader made it grow beyond this, the excess is freed.
             connection.pragma_update(None, "journal_size_limit", 2 * checkpoint_bytes)?;
             connection.pragma_update(None, "cache_size", -32_768)
         };
@@ -216,10 +217,10 @@ impl Log {
         }));
         let checkpoint_frames = checkpoint_bytes.div_ceil(FRAME_BYTES);
         let (frames, checkpoint_at) = (0, checkpoint_frames);
-        // What is in `tail` is moved with what comes next.
+        // The content of `tail` is moved with the next changes.
         let (unmoved, position, oldest_at) = (MOVED, state.position, None);
         let mut log = Self { connection, frames, checkpoint_at, checkpoint_frames, unmoved, position, oldest_at, hook };
-        // What a process before this one could not sync is written anew, and synced.
+        // What an earlier process could not sync is written again, and synced.
         log.empty().and_then(|()| log.find_oldest()).map_err(failed)?;
         Ok((log, state))
     }
@@ -244,7 +245,7 @@ impl Log {
             Err(error) => {
                 self.roll_back();
                 return Err(match error.sqlite_error_code() {
-                    // The pages did not fit, or could not be written at all: no commit record was.
+                    // The pages did not fit or could not be written at all, so there is no commit record.
                     Some(ffi::ErrorCode::DiskFull | ffi::ErrorCode::ReadOnly) => CommitError::Rejected(error.into()),
                     _ => CommitError::Unsynced(error.into()),
                 });
@@ -262,7 +263,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the statements of a batch that ends at a position. Returns how many changes `tail` then has.
+    /// Executes the statements of a batch that ends at a position. Returns how many changes `tail` then has.
     fn write(&self, batch: &Batch, position: u64, expired_before: i64) -> Result<usize, CommitError> {
         let rejected = |error: rusqlite::Error| CommitError::Rejected(error.into());
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(rejected)?;
@@ -300,14 +301,14 @@ impl Log {
             unmoved = 0;
         }
         if self.oldest_at.is_some_and(|at| at < expired_before) {
-            // Twice as many as were added: what has piled up is removed in the end.
+            // Twice as many as were added, so that a backlog is eventually removed.
             let at_most = TRIM.max(2 * batch.changes.len());
             trim(connection, expired_before, position, at_most).map_err(rejected)?;
         }
         Ok(unmoved)
     }
 
-    /// When the oldest change that can be removed was recorded. The last one stays.
+    /// Returns when the oldest removable change was recorded. The last change is never removed.
     pub(crate) const fn oldest_at(&self) -> Option<i64> {
         self.oldest_at
     }
@@ -322,19 +323,18 @@ impl Log {
         Ok(())
     }
 
-    /// Moves what is in the write-ahead file into the database once it has grown. A reader of the file may keep it from
-    /// that for a while.
+    /// Makes a checkpoint if the write-ahead file has grown enough. A reader of the file may prevent it for a while.
     pub(crate) fn checkpoint_if_due(&mut self) -> rusqlite::Result<()> {
         let before = std::mem::replace(&mut self.frames, FRAMES.get());
         if self.frames < before {
-            // It is written from its beginning again.
+            // The file is being written from its beginning again.
             self.checkpoint_at = self.checkpoint_frames;
         }
         if self.frames < self.checkpoint_at { Ok(()) } else { self.checkpoint() }
     }
 
-    /// Moves what is in the write-ahead file into the database. The file keeps its size and is written again from its
-    /// beginning: where no file grows, a sync is one write of the disk instead of several.
+    /// Makes a checkpoint: moves the content of the write-ahead file into the database. The file keeps its size and is
+    /// written again from its beginning. As long as no file grows, a sync is one disk write instead of several.
     fn checkpoint(&mut self) -> rusqlite::Result<()> {
         self.checkpoint_at = self.frames + self.checkpoint_frames;
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
@@ -344,7 +344,7 @@ impl Log {
         Ok(())
     }
 
-    /// Moves what is in the write-ahead file into the database, and truncates it.
+    /// Moves the content of the write-ahead file into the database, and truncates the file.
     pub(crate) fn empty(&mut self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         if let Some(hook) = &self.hook {
@@ -362,8 +362,8 @@ impl Log {
     }
 }
 
-/// The path as a URI with which SQLite does not count on power-safe overwrites: each commit ends on a sector of its own, so
-/// that a sector torn by the next one holds nothing that was acknowledged.
+/// Returns the path as a URI with which SQLite does not rely on power-safe overwrites: each commit ends on its own
+/// sector, so that a sector torn by the next commit holds nothing that was acknowledged.
 fn torn_sector_safe(path: &Path) -> PathBuf {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -376,19 +376,19 @@ fn torn_sector_safe(path: &Path) -> PathBuf {
     PathBuf::from(uri)
 }
 
-/// Opens a connection that leaves the write-ahead file alone when it is closed: after a failed sync nothing may be made of
-/// it any more.
+/// Opens a connection that makes no checkpoint when it is closed: after a failed sync the write-ahead file may no
+/// longer be used.
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // Nobody else writes; who waits for a reader tries again later instead.
+    // There is no other writer, and what a reader blocks is tried again later.
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(connection)
 }
 
-/// What the log is a replica of; `None` where it is none.
+/// Returns what the log is a replica of; `None` if it is not a replica.
 pub(crate) fn upstream_of(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let mut tables = connection.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'replica'")?;
     if !tables.exists([])? {
@@ -397,7 +397,7 @@ pub(crate) fn upstream_of(connection: &Connection) -> rusqlite::Result<Option<St
     connection.query_row("SELECT upstream FROM replica", [], |row| row.get(0)).map(Some)
 }
 
-/// Removes expired changes before a position, at most so many, the oldest first.
+/// Removes at most `at_most` expired changes before a position, oldest first.
 fn trim(connection: &Connection, expired_before: i64, position: u64, at_most: usize) -> rusqlite::Result<()> {
     for table in ["log", "tail"] {
         let mut trim = connection.prepare_cached(&format!(

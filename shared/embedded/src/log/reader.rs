@@ -1,4 +1,4 @@
-//! Reading what is not in memory: older changes, and the history of a record. Readers never wait for the writer.
+//! Reads what is not in memory: older changes, and the history of a record. Readers never wait for the writer.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, Row, params};
 use super::{connect, rows};
 
 const READ: &str = "read the log";
-/// The largest number of SQLite.
+/// The largest integer of SQLite.
 const MAX: u64 = i64::MAX as u64;
 /// How many idle connections are kept.
 const KEPT: usize = 4;
@@ -39,7 +39,7 @@ impl Readers {
         Self { path: path.to_owned(), idle: Mutex::default() }
     }
 
-    /// The changes after a position, up to another one, at most so many.
+    /// Returns at most `limit` changes after a position, up to another one.
     pub(crate) fn changes(&self, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
         self.read(|connection| {
             let mut select = connection.prepare_cached(
@@ -51,7 +51,7 @@ impl Readers {
         })
     }
 
-    /// The changes of one address in a range, at most so many.
+    /// Returns at most `limit` changes of one address in a range.
     pub(crate) fn history(&self, address: &str, range: HistoryRange, limit: usize) -> Result<Vec<Change>> {
         let query = match range.newest_first {
             true => {
@@ -71,7 +71,7 @@ impl Readers {
         })
     }
 
-    /// The oldest position that was recorded at a time or later.
+    /// Returns the oldest position that was recorded at a time or later.
     pub(crate) fn oldest(&self, at: i64) -> Result<Option<u64>> {
         self.read(|connection| {
             let mut select =
@@ -81,7 +81,7 @@ impl Readers {
         })
     }
 
-    /// Copies the log as it is now into a new file.
+    /// Copies the current log into a new file.
     pub(crate) fn copy(&self, to: &Path) -> Result<()> {
         let to = to.to_str().ok_or_else(|| failed(Failure::Path))?;
         self.read(|connection| {
@@ -90,7 +90,7 @@ impl Readers {
         })
     }
 
-    /// How many bytes a copy of the log has at most.
+    /// Returns an upper bound of the size of a copy of the log, in bytes.
     pub(crate) fn bytes(&self) -> Result<u64> {
         self.read(|connection| {
             let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u64>(0));
@@ -99,7 +99,7 @@ impl Readers {
         })
     }
 
-    /// The position of the last change in a log that nobody uses.
+    /// Returns the position of the last change in a log that is not in use.
     pub(crate) fn position_of(path: &Path) -> Result<u64> {
         let read = || -> Result<u64, Failure> {
             let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -108,7 +108,7 @@ impl Readers {
         read().map_err(failed)
     }
 
-    /// Looks at the log with a connection that reads.
+    /// Reads the log with one of the connections.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T> {
         let idle = self.idle().pop();
         let connection = match idle {
@@ -124,7 +124,7 @@ impl Readers {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        // A list of idle connections is whole whatever its holder did.
+        // A list of idle connections is consistent even if a thread panicked while it held the lock.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

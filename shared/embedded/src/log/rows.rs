@@ -1,4 +1,5 @@
-//! What a change and a record are in the log's file. [`FORMAT`](crate::directory::FORMAT) names this form: a change of it is a new format.
+//! The encoding of changes and records in the log's file. [`FORMAT`](crate::directory::FORMAT) is its version: if the
+//! encoding changes, so must the version.
 
 use jiff::Timestamp;
 use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, RecordKind};
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::Record;
 
-/// A row that is not as this version writes it.
+/// The error for a row that this version did not write.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {id} cannot be read: {reason}")]
 pub(crate) struct Unreadable {
@@ -15,7 +16,7 @@ pub(crate) struct Unreadable {
     reason: String,
 }
 
-/// A change, less its position and address.
+/// A change, without its position and address.
 #[derive(Debug, Serialize, Deserialize)]
 struct ChangeRow {
     kind: u8,
@@ -37,7 +38,7 @@ enum PayloadRow {
     Omitted,
 }
 
-/// The codes are places in these lists: new names are appended.
+/// The codes are indexes into these lists: new names must be appended.
 const KINDS: [RecordKind; 2] = [RecordKind::Ledger, RecordKind::GraphSource];
 const PARTS: [ChangedPart; 5] = [
     ChangedPart::Meta,
@@ -105,7 +106,8 @@ pub(crate) fn decode_change(position: u64, address: &str, body: &[u8]) -> Result
     decoded().map_err(|error| unreadable("change", position, &*error))
 }
 
-/// Follows the row of a protected record. Other rows end with the record, as they did before there was a protection.
+/// The byte that follows the record in the row of a protected one. Other rows end with the record, as they did before
+/// protection existed.
 const PROTECTED: u8 = 1;
 
 pub(crate) fn encode_record(record: &Record) -> Result<Vec<u8>, Unreadable> {

@@ -8,11 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 /// How many calls a concern remembers.
 const REMEMBERED: usize = 4;
-/// The bytes that name principal and idempotency key.
+/// The bytes that identify the principal and the idempotency key.
 const KEY_BYTES: usize = 16;
 const BYTES: usize = 24;
 
-/// A request id in 24 bytes: 16 name principal and idempotency key, 8 the whole request.
+/// A request id in 24 bytes: 16 identify the principal and the idempotency key, 8 the whole request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct CallId([u8; BYTES]);
 
@@ -32,7 +32,7 @@ impl From<&RequestId> for CallId {
         if let Some(bytes) = from_hex(id.as_str()) {
             return Self(bytes);
         }
-        // An id of another form than `RequestId` makes: its hashes serve as well.
+        // An id in another form than `RequestId` creates: its hash serves as well.
         let mut bytes = [0; BYTES];
         bytes[..KEY_BYTES].copy_from_slice(&Sha256::digest(id.prefix())[..KEY_BYTES]);
         bytes[KEY_BYTES..].copy_from_slice(&Sha256::digest(id.as_str())[..BYTES - KEY_BYTES]);
@@ -57,38 +57,39 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// A ring that one call begins. Its clones share their memory: all concerns of a new record have one.
+    /// Returns a ring that begins with one call. Clones share their memory: all concerns of a new record use the same
+    /// ring.
     pub(crate) fn begun_by(id: CallId) -> Self {
         Self(Arc::from([id]))
     }
 
-    /// A ring that remembers these calls, the newest first.
+    /// Returns a ring that remembers these calls, the newest first.
     pub(crate) fn of(calls: impl Iterator<Item = CallId>) -> Self {
         Self(calls.take(REMEMBERED).collect())
     }
 
-    /// The calls as text, the newest first.
+    /// Returns the calls as text, the newest first.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.0.iter().map(|call| base16ct::lower::encode_string(&call.0)).collect()
     }
 
-    /// Remembers a call, and forgets the oldest of more than four.
+    /// Remembers a call. If there are more than four, the oldest is forgotten.
     pub(crate) fn remember(&mut self, id: CallId) {
         let kept = &self.0[..self.0.len().min(REMEMBERED - 1)];
         self.0 = std::iter::once(id).chain(kept.iter().copied()).collect();
     }
 
-    /// Whether the call is among those.
+    /// Returns whether the ring remembers the call.
     pub(crate) fn remembers(&self, id: CallId) -> bool {
         self.0.contains(&id)
     }
 
-    /// Whether no other call has written since this one.
+    /// Returns whether no other call has written since this one.
     pub(crate) fn ends_with(&self, id: CallId) -> bool {
         self.0.first() == Some(&id)
     }
 
-    /// Whether another request was made under the key of this one.
+    /// Returns whether another request was made under the key of this one.
     pub(crate) fn knows_key_of(&self, id: CallId) -> bool {
         self.0.iter().any(|known| known.key() == id.key() && *known != id)
     }

@@ -1,8 +1,7 @@
 //! What has changed between two states of a record.
 //!
-//! A change is any difference in id, watermark, revision, named graphs, payload, lease or the marks of a retraction and of
-//! a protection.
-//! Counters, remembered calls and times of writing are none.
+//! A change is any difference in id, watermark, revision, named graphs, payload, lease or the marks of a retraction and
+//! of a protection. Counters, remembered calls and write times are not part of it.
 
 use jiff::Timestamp;
 use nameservice_model::{
@@ -69,14 +68,14 @@ fn kind_of(part: ChangedPart, before: Option<&Record>, after: Option<&Record>) -
     }
 }
 
-/// What of a part's state says how it changes.
+/// The state of a part, as far as it determines the kind of a change.
 struct State {
     watermark: i64,
     is_born: bool,
 }
 
 impl State {
-    /// `None` where the record has no such part.
+    /// Returns the state of a part; `None` if the record has no such part.
     fn of(part: ChangedPart, record: &Record) -> Option<Self> {
         let (watermark, has_payload) = match part {
             ChangedPart::Meta => (0, true),
@@ -92,7 +91,7 @@ impl State {
     }
 }
 
-/// Whether two states with the same watermark hold the same.
+/// Returns whether two states with the same watermark are equal.
 fn is_same(part: ChangedPart, a: &Record, b: &Record) -> bool {
     match part {
         ChangedPart::Meta => a.origin == b.origin && a.protected == b.protected,

@@ -1,4 +1,4 @@
-//! What the state machine is asked, and what it answers.
+//! The commands of the state machine, and their outcomes.
 
 use nameservice_model::{
     Address, BranchCreated, Call, Committed, ConfigPush, ContentId, Created, Dropped, GraphSourcePublication, HeadPush,
@@ -27,14 +27,14 @@ impl Command {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// Replaces everything by the records of another nameservice. For replicas.
+    /// Replaces everything with the records of another nameservice. For replicas.
     Adopt {
         /// The records.
         records: Vec<Record>,
-        /// The position of the other's feed that they are as of.
+        /// The position of the other's feed at which they were read.
         position: u64,
     },
-    /// Takes changes of another nameservice, under its positions. For replicas.
+    /// Applies changes of another nameservice, under its positions. For replicas.
     Replicate(Vec<Replicated>),
     /// Creates a ledger.
     CreateLedger {
@@ -101,7 +101,7 @@ pub enum Action {
         /// The record.
         address: Address,
     },
-    /// Marks a record as protected, or takes the mark away.
+    /// Marks a record as protected, or removes the mark.
     Protect {
         /// The record.
         address: Address,
@@ -113,11 +113,11 @@ pub enum Action {
         /// The branch.
         address: Address,
     },
-    /// Puts head and index of a ledger where they are wanted.
+    /// Sets head and index of a ledger to a snapshot.
     ResetHead {
         /// The ledger.
         address: Address,
-        /// Where.
+        /// The snapshot.
         to: ResetTo,
     },
     /// Acquires a lease.
@@ -136,7 +136,7 @@ pub enum Action {
         /// Its token.
         token: i64,
     },
-    /// Gives a lease back.
+    /// Releases a lease.
     ReleaseLease {
         /// The record.
         address: Address,
@@ -145,11 +145,11 @@ pub enum Action {
     },
     /// Applies several operations, all or none.
     Commit(Transaction),
-    /// Takes over a record as it is elsewhere, whatever it was here: what differs becomes changes of the feed.
+    /// Stores a record as it is elsewhere, whatever it was here. The differences become changes in the feed.
     Observe {
         /// The record.
         address: Address,
-        /// As it is; `None` where there is none.
+        /// Its state elsewhere; `None` if it does not exist there.
         record: Option<Box<Portable>>,
     },
 }
@@ -159,7 +159,7 @@ pub enum Action {
 #[must_use]
 #[non_exhaustive]
 pub enum Outcome {
-    /// What came from another nameservice is taken.
+    /// Of records or changes from another nameservice.
     Replicated,
     /// Of the creation of a ledger.
     Created(Created),
@@ -193,6 +193,6 @@ pub enum Outcome {
     Released(Released),
     /// Of a transaction.
     Committed(Committed),
-    /// Of taking over a record.
+    /// Of storing a record as it is elsewhere.
     Observed,
 }

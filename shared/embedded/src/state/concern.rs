@@ -7,9 +7,9 @@ use super::record::Record;
 
 /// A concern: how it is read, and what a push does to it.
 pub(super) trait Concern {
-    /// The data of its value.
+    /// The payload of its value.
     type Payload: Clone + PartialEq;
-    /// What a push brings.
+    /// The new value of a push.
     type New;
 
     /// Which concern it is.
@@ -20,57 +20,58 @@ pub(super) trait Concern {
     /// The value that a record shows.
     fn read(record: &Record) -> ConcernValue<Self::Payload>;
 
-    /// Whether the record has the expected value.
+    /// Returns whether the record has the expected value.
     fn matches(record: &Record, expected: &ConcernValue<Self::Payload>) -> bool;
 
-    /// What a push means for the record.
+    /// Judges a push by the current value of the record.
     fn judge(record: &Record, push: &Push<Self::Payload, Self::New>) -> Judgement;
 
-    /// Stores what an admissible push brings.
+    /// Stores the new value of an admissible push.
     fn store(record: &mut Record, push: &Push<Self::Payload, Self::New>);
 
-    /// The value that an admissible push leaves, as a transaction answers it.
+    /// Returns the value after an admissible push, as a transaction returns it.
     fn written(record: &Record, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// The value that the push has left on a record where nobody else has pushed the concern since, as a transaction
-    /// answers it.
+    /// Returns the value that the push left on a record whose concern no other call has pushed since, as a transaction
+    /// returns it.
     fn left_by(record: &Record, _push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload> {
         Self::read(record)
     }
 
-    /// The value that the push has left, where others have written since; `None` where its expectation does not say.
+    /// Returns the value that the push left if others have written since; `None` if the expected value does not
+    /// determine it.
     fn was_written(push: &Push<Self::Payload, Self::New>) -> Option<ConcernValue<Self::Payload>>;
 
-    /// The same, as a transaction answers it: of a revision it knows no more than that it counts from 0.
+    /// Returns the same as a transaction returns it: revisions are assumed to count from 0.
     fn was_committed(push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// Whether two records hold the same value, as far as a push that creates a ledger is concerned.
+    /// Returns whether two records have the same value, as far as a push that creates a ledger is concerned.
     fn is_same(a: &Record, b: &Record) -> bool;
 
-    /// Whether records of this kind take pushes of it.
+    /// Returns whether records of this kind take pushes of it.
     fn belongs_to(kind: RecordKind) -> bool;
 
-    /// The value as one of any concern.
+    /// Converts a value to one of any concern.
     fn state(value: ConcernValue<Self::Payload>) -> ConcernState;
 
-    /// And back; `None` of another concern.
+    /// Converts a value back; `None` if it belongs to another concern.
     fn value(state: ConcernState) -> Option<ConcernValue<Self::Payload>>;
 }
 
-/// What a push means for the value that it finds.
+/// The judgement of a push by the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// The value is stored already.
     AlreadyStored,
-    /// A push without an expectation brings nothing newer.
+    /// A push without an expected value brings nothing newer.
     Stale,
-    /// The expectation does not match.
+    /// The expected value does not match.
     Conflict,
     /// It can be applied.
     Admissible,
 }
 
-/// Whether two JSON values are the same. Numbers are compared by value: `1` and `1.0` are one number.
+/// Returns whether two JSON values are the same. Numbers are compared by value: `1` and `1.0` are one number.
 pub(super) fn same_json(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),

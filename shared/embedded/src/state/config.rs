@@ -24,7 +24,7 @@ impl Concern for ConfigConcern {
         record.config.value()
     }
 
-    /// The counter; the payload where one is given.
+    /// Compares the counter, and the payload if one is given.
     fn matches(record: &Record, expected: &Config) -> bool {
         let same = |expected: &Value| {
             let stored = record.config.json().unwrap_or(Value::Null);
@@ -82,7 +82,7 @@ fn was_written(push: &ConfigPush) -> Config {
     push.desired().value_after(expected)
 }
 
-/// Stores the config of a ledger. A default context that is `null` is none.
+/// Stores the config of a ledger. A default context that is `null` counts as absent.
 pub(super) fn set(item: &mut ConfigItem, v: i64, payload: &Object) {
     item.v = v;
     item.payload = Some(match payload.get(DEFAULT_CONTEXT_ID) {
@@ -95,7 +95,7 @@ pub(super) fn set(item: &mut ConfigItem, v: i64, payload: &Object) {
     });
 }
 
-/// What of a config is compared: its members, a default context only where it is a text.
+/// Returns what is compared of a config: its members, and the default context only if it is a string.
 fn members(payload: &Value) -> Value {
     let mut members = payload.as_object().cloned().unwrap_or_default();
     if members.get(DEFAULT_CONTEXT_ID).is_some_and(|context| !context.is_string()) {

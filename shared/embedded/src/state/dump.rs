@@ -1,10 +1,10 @@
-//! The canonical form of a state: what two states are compared by.
+//! The canonical form of a state, by which two states are compared.
 
 use super::State;
 
 impl State {
-    /// Returns the whole state as text, in one order for all histories that lead to it: a line for the position, then one
-    /// a record, in the order of lists.
+    /// Returns the whole state as text that does not depend on the history that led to it: a line for the position,
+    /// then one per record, in the order of lists.
     pub fn dump(&self) -> String {
         let mut text = format!("position {} recorded_at {}\n", self.position, self.recorded_at);
         for place in self.orders.all() {
@@ -15,7 +15,7 @@ impl State {
         text
     }
 
-    /// Whether the orders are those that follow from the records.
+    /// Returns whether the orders match the records.
     #[cfg(test)]
     pub(crate) fn orders_follow(&self) -> bool {
         let mut rebuilt = super::Orders::default();

@@ -83,7 +83,7 @@ impl Step<'_> {
         Ok(Published::Updated(Box::new(record)))
     }
 
-    /// The targets that do not exist or are retracted, all of them, in order.
+    /// Returns all targets that do not exist or are retracted, in order.
     fn missing(&self, targets: &[Address]) -> Vec<Address> {
         let is_live = |target: &Address| self.state.get(target).is_some_and(|record| !record.retracted);
         let missing: BTreeSet<&Address> = targets.iter().filter(|target| !is_live(target)).collect();
@@ -107,7 +107,7 @@ impl Step<'_> {
         self.change(target, |record| record.dependents = record.dependents.saturating_add(1));
     }
 
-    /// Takes back what [`Self::count`] counted.
+    /// Undoes [`Self::count`].
     pub(super) fn uncount(&mut self, target: &Address) {
         self.change(target, |record| record.dependents = record.dependents.saturating_sub(1));
     }

@@ -22,7 +22,7 @@ impl Concern for IndexConcern {
         record.index.value()
     }
 
-    /// Of the named graphs, only those are compared that the expectation names.
+    /// Compares only the named graphs that the expected value names.
     fn matches(record: &Record, expected: &Index) -> bool {
         let item = &record.index;
         item.t == expected.v
@@ -54,7 +54,7 @@ impl Concern for IndexConcern {
             Expected::Value(expected) => (Judgement::Conflict, new.t() >= item.t && Self::matches(record, expected)),
             Expected::NoRecord => (Judgement::Conflict, false),
         };
-        // The watermark of a named graph only grows, too.
+        // The watermark of a named graph only grows too.
         let grows = |(name, pushed): (&String, &Option<NewGraphIndex>)| {
             pushed.as_ref().is_none_or(|pushed| graph(name).is_none_or(|stored| pushed.t() >= stored.t))
         };
@@ -74,7 +74,7 @@ impl Concern for IndexConcern {
         let new = push.desired();
         let root = match push.expected() {
             Expected::Value(ConcernValue { v, payload: Some(root), .. }) => next(*v, Some(&Root::from(root)), new),
-            // An overwrite of any index counts on from a revision that nothing names.
+            // An overwrite of any index increments a revision that the push does not know.
             _ if push.allows_equal() => return None,
             _ => next(0, None, new),
         };
@@ -111,13 +111,13 @@ impl Concern for IndexConcern {
     }
 }
 
-/// Moves an index to what a push brings.
+/// Sets an index to the new value of a push.
 pub(super) fn set(item: &mut IndexItem, new: &NewIndex) {
     item.root = Some(Arc::new(next(item.t, item.root.as_deref(), new)));
     item.t = new.t();
 }
 
-/// What a push makes of a root at `t`.
+/// Returns the root after a push.
 fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
     let mut graphs = before.map(|root| root.graphs.clone()).unwrap_or_default();
     for (name, pushed) in new.graphs() {
@@ -132,7 +132,7 @@ fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
     Root { id: Box::from(new.id().as_str()), rev, graphs }
 }
 
-/// A named graph after a push: its revision as given, else one more at the same `t`, else 0.
+/// Returns a named graph after a push. By default its revision is one more at the same `t`, else 0.
 fn counted(before: Option<&Graph>, pushed: &NewGraphIndex) -> Graph {
     let counted = || match before.filter(|before| before.t == pushed.t()) {
         Some(before) if *before.id == *pushed.id().as_str() => before.rev,
@@ -146,7 +146,7 @@ fn stored<'a>(root: &'a Root, name: &str) -> Option<&'a Graph> {
     root.graphs.get(name).and_then(Option::as_ref)
 }
 
-/// Whether a push would write what is there. A named graph that is absent is not yet one without an index.
+/// Returns whether a push would write the stored value. An absent named graph is not the same as one without an index.
 fn is_stored(stored: Option<&Option<Graph>>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
         (Some(None), None) => true,

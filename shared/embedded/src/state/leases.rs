@@ -47,7 +47,7 @@ impl Step<'_> {
         let status = &there.status;
         if status.calls.remembers(self.call) {
             return match status.held() {
-                // Whoever has written since: the lease is as this call has left it, or was extended further.
+                // No matter who has written since: the lease is as this call left it, or was extended further.
                 Some(held) if held.token == token => Ok(Leased::Held(held)),
                 _ => self.leased_before(status, REFRESH),
             };
@@ -102,7 +102,8 @@ impl Step<'_> {
         held(&self.put(record).status)
     }
 
-    /// The status remembers this call. Only if nobody has written since, its token is the one that this call was given.
+    /// Returns the outcome of a call that the status remembers. The status's token is the one that this call was given
+    /// only if no other call has written since.
     fn leased_before(&self, status: &StatusItem, operation: &'static str) -> Result<Leased> {
         match status.calls.ends_with(self.call) {
             true => held(status).map(Leased::Held),
@@ -111,7 +112,7 @@ impl Step<'_> {
     }
 }
 
-/// Whether a claim is that of the current lease, expired or not.
+/// Returns whether a claim matches the current lease, expired or not.
 fn claims(status: &StatusItem, claim: &LeaseClaim) -> bool {
     status.token == claim.token
         && status
@@ -125,7 +126,7 @@ fn held(status: &StatusItem) -> Result<Held> {
     status.held().ok_or_else(unreadable)
 }
 
-/// When a lease expires, in whole seconds, rounded up: nobody loses a part of a second.
+/// Returns when a lease expires, in whole seconds, rounded up so that no holder loses part of a second.
 fn expiry(now: Now, ttl_seconds: u32) -> i64 {
     -(-now.ms).div_euclid(1000) + i64::from(ttl_seconds)
 }

@@ -75,7 +75,7 @@ impl Step<'_> {
         if let Some(head) = &mut record.head {
             head::set(head, to.head().map(NewHead::id), to.head().map_or(0, NewHead::t));
         }
-        // Indexes of named graphs may lie beyond the point that is returned to.
+        // Indexes of named graphs may lie beyond the target.
         record.index = IndexItem { t: 0, root: None, calls: record.index.calls };
         if let Some(new) = to.index() {
             index::set(&mut record.index, new);
@@ -109,7 +109,7 @@ fn set_head(ledger: &mut Record, new: Option<&NewHead>) {
     }
 }
 
-/// What a creation answers that was answered before: the record as it was created, at the time it was.
+/// Returns the answer to a repeated creation: the record as it was created, with the time of its creation.
 fn as_created(asked: Record, there: &Record) -> nameservice_model::Record {
     Record { created_at: there.created_at, updated_at: there.updated_at, ..asked }.to_model()
 }

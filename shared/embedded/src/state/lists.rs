@@ -12,7 +12,7 @@ use super::{Record, State, place::Place};
 /// A page ends once it has about this many bytes: answers stay below 4 MiB.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
-/// The order in which lists run through the kinds.
+/// The order in which lists return the kinds.
 const KINDS: [RecordKind; 2] = [RecordKind::GraphSource, RecordKind::Ledger];
 
 /// A walk through the records of a state that fills one page.
@@ -21,7 +21,7 @@ pub(crate) struct Walk<'a, T> {
     places: Option<&'a OrdSet<Place>>,
     kinds: Vec<RecordKind>,
     prefix: String,
-    /// Where the walk goes on.
+    /// Where the walk continues.
     from: Bound<Place>,
     limit: usize,
     bytes: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Walk<'a, T> {
 }
 
 impl State {
-    /// The walk of a list.
+    /// Returns the walk for a page of a list.
     pub(crate) fn list<'a>(&'a self, query: &'a ListQuery, visible: Visible<'a>) -> Walk<'a, Listed> {
         let kinds = KINDS.into_iter().filter(|kind| query.kind.is_none_or(|wanted| wanted == *kind)).collect();
         let state = query.state.as_deref();
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The walk of a page of a snapshot.
+    /// Returns the walk for a page of a snapshot.
     pub(crate) fn snapshot<'a>(
         &'a self,
         limit: usize,
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// What depends on a record: graph sources, then branches, each in order.
+    /// Returns what depends on a record: graph sources, then branches, each in order.
     pub(crate) fn dependents(&self, address: &Address) -> Vec<Address> {
         let target: Arc<str> = Arc::from(address.as_str());
         let mut dependents: Vec<_> =
@@ -139,7 +139,7 @@ impl<T> Walk<'_, T> {
         true
     }
 
-    /// Adds a record to the page, if it is wanted. True where the page is full without it.
+    /// Adds a record to the page if it is wanted. Returns true if the page is full without it.
     fn is_complete_with(&mut self, place: &Place) -> bool {
         let Some(record) = self.state.records.get(&place.address).filter(|record| (self.wants)(record)) else {
             return false;
@@ -166,7 +166,7 @@ fn begin(cursor: Option<&Cursor>) -> Bound<Place> {
     }
 }
 
-/// Names outside the grammar are readable through the library alone.
+/// Names outside the grammar are readable only through the library.
 pub(super) fn is_shown(address: &Address, visible: Visible<'_>) -> bool {
     address.is_well_formed() && visible(address)
 }

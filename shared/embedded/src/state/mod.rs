@@ -79,17 +79,17 @@ pub struct State {
     pub(crate) recorded_at: i64,
 }
 
-/// What a command comes to.
+/// The result of a command.
 #[derive(Debug)]
 #[must_use]
 pub struct Applied {
-    /// The outcome. An error is one that the caller caused, or the answer that what was written is not known any more.
+    /// The outcome. An error was caused by the caller, or says that the outcome of an earlier call is no longer known.
     pub outcome: Result<Outcome>,
     /// What has changed, in the order of the feed; nothing where the command was not applied.
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
-    /// Everything before was replaced: the feed goes on after this position, of this time.
+    /// Everything before was replaced: the feed continues after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,
 }
 
@@ -140,7 +140,7 @@ impl State {
         self.records.get(address.as_str())
     }
 
-    /// Puts records, as they were read from the log. Returns the address of one that is there twice.
+    /// Puts records that were read from the log. Returns the address of a record that occurs twice.
     pub(crate) fn load(&mut self, records: impl IntoIterator<Item = Record>) -> Option<Arc<str>> {
         let twice = records.into_iter().find_map(|record| self.load_one(record));
         let records = &self.records;
@@ -148,7 +148,7 @@ impl State {
         twice
     }
 
-    /// What is searched.
+    /// Returns the texts that are searched.
     pub(crate) const fn texts(&self) -> &Texts {
         self.orders.texts()
     }
@@ -172,7 +172,7 @@ struct Step<'a> {
 impl Step<'_> {
     fn run(&mut self, action: &Action) -> Result<Outcome> {
         Ok(match action {
-            // They concern the state as a whole.
+            // These concern the state as a whole.
             Action::Adopt { .. } | Action::Replicate(_) => Outcome::Replicated,
             Action::CreateLedger { address, head, config } => {
                 Outcome::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
@@ -239,7 +239,7 @@ impl Step<'_> {
         self.touched.push(Touched { id: record.id, record: None });
     }
 
-    /// Changes a record that another one counts on: a counter of it.
+    /// Changes the counters of a record that another one refers to.
     fn change(&mut self, address: &Address, change: impl FnOnce(&mut Record)) -> Option<Arc<Record>> {
         let mut record = Record::clone(self.state.get(address)?);
         change(&mut record);
@@ -256,13 +256,13 @@ impl Step<'_> {
         }
     }
 
-    /// The error of a key that was used for another request.
+    /// Returns an error if the key was used for another request.
     fn check_key(&self, reused: bool, operation: &'static str) -> Result<()> {
         if reused { Err(Error::IdempotencyKeyReused { operation }) } else { Ok(()) }
     }
 }
 
-/// A call is remembered whose outcome nothing shows any more.
+/// Returns the error for a call that is remembered, but whose outcome can no longer be determined.
 fn outcome_unknown(operation: &'static str) -> Error {
-    Error::OutcomeUnknown { operation, source: Some("others have written since this call did".into()) }
+    Error::OutcomeUnknown { operation, source: Some("other calls have written since this one".into()) }
 }

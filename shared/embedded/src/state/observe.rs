@@ -1,11 +1,11 @@
-//! Taking over records that are kept elsewhere.
+//! Stores records as they are elsewhere.
 
 use nameservice_model::Address;
 
 use super::{Portable, Record, Step, portable::UNKNOWN};
 
 impl Step<'_> {
-    /// Leaves a record as it is elsewhere.
+    /// Stores a record as it is elsewhere; `None` removes it.
     pub(super) fn observe(&mut self, address: &Address, seen: Option<&Portable>) {
         let there = self.get(address);
         let Some(seen) = seen else {
@@ -15,7 +15,8 @@ impl Step<'_> {
             return;
         };
         let mut record = Record::from(seen);
-        // Another record under the address: the one before was purged meanwhile. A rebuilt one may have lost its time.
+        // It is another record under the address if the previous one was purged meanwhile. A rebuilt record may have
+        // lost its creation time.
         let is_another = |there: &Record| {
             there.kind != record.kind
                 || (there.created_at != record.created_at
@@ -29,7 +30,7 @@ impl Step<'_> {
                 if record.created_at == UNKNOWN {
                     record.created_at = there.created_at;
                 }
-                // Equal origins are one, so that their order need not be made again.
+                // Shares an equal origin, so that its orders are not updated.
                 if record.origin == there.origin {
                     record.origin = there.origin.clone();
                 }
@@ -44,7 +45,7 @@ impl Step<'_> {
         }
     }
 
-    /// Removes a record, which is not there any more.
+    /// Removes a record that no longer exists.
     fn removed(&mut self, record: &Record) -> bool {
         self.remove(record);
         false

@@ -1,4 +1,4 @@
-//! The orders in which records are listed, and who refers to whom.
+//! The orders in which records are listed, and the references between them.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -6,16 +6,16 @@ use imbl::{OrdMap, OrdSet};
 
 use super::{place::Place, record::Record, search::Texts};
 
-/// What follows from the records alone.
+/// Indexes that are derived from the records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Orders {
     all: OrdSet<Place>,
-    /// Records in another state than `ready`.
+    /// Records in states other than `ready`.
     by_state: OrdMap<Arc<str>, OrdSet<Place>>,
     by_type: OrdMap<Arc<str>, OrdSet<Place>>,
-    /// Who depends on whom: (target, dependent).
+    /// References: (target, dependent).
     references: OrdSet<(Arc<str>, Arc<str>)>,
-    /// What is searched.
+    /// The texts that are searched.
     texts: Texts,
 }
 
@@ -25,7 +25,7 @@ impl Orders {
         self.place(record);
     }
 
-    /// Adds a record to all but the texts: of many records they are made at once, by [`Orders::write_texts`].
+    /// Adds a record to everything but the texts. For many records those are built at once, by [`Orders::write_texts`].
     pub(crate) fn place(&mut self, record: &Record) {
         let place = Place::of(record);
         if let Some(state) = &record.status.state {
@@ -59,7 +59,7 @@ impl Orders {
         self.all.remove(&place);
     }
 
-    /// Follows a record from one state to another. Most writes change nothing here.
+    /// Updates the orders after a write of a record. Most writes change nothing here.
     pub(crate) fn replace(&mut self, before: Option<&Record>, after: &Record) {
         let Some(before) = before else { return self.add(after) };
         self.texts.replace(|| Place::of(after), before, after);
@@ -83,7 +83,7 @@ impl Orders {
         }
     }
 
-    /// Makes the texts of all records.
+    /// Builds the texts of all records.
     pub(crate) fn write_texts<'a>(&'a mut self, record: impl Fn(&Place) -> Option<&'a Record>) {
         let placed = self.all.iter().filter_map(|place| Some((place, record(place)?)));
         self.texts = Texts::of(placed);
@@ -105,7 +105,7 @@ impl Orders {
         self.by_type.get(source_type)
     }
 
-    /// The addresses that depend on one, in order.
+    /// Returns the addresses that depend on a target, in order.
     pub(crate) fn dependents(&self, target: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
         let from = Bound::Included((target.clone(), Arc::from("")));
         let target = target.clone();

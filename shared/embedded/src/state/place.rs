@@ -1,4 +1,4 @@
-//! Where a record stands in lists.
+//! The place of a record in lists.
 
 use std::sync::Arc;
 

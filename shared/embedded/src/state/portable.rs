@@ -1,4 +1,4 @@
-//! Records on their way into a state and out of it: for backends that keep them elsewhere, and for what follows one.
+//! Converts records into a state and out of it, for backends that keep them elsewhere.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{
     record::{ConfigItem, Graph, HeadItem, IndexItem, LeaseItem, Root, StatusItem, json_text},
 };
 
-/// When a record was created of which nobody knows: no timestamp, so that none is shown.
+/// The creation time of a record for which it is unknown. It is not a valid timestamp, so none is shown.
 pub(super) const UNKNOWN: i64 = i64::MIN;
 
-/// A record, with everything that the state machine keeps of it.
+/// A record with everything that the state machine keeps for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Portable {
     /// The record. The payload of its status shows no lease.
@@ -28,7 +28,7 @@ pub struct Portable {
 }
 
 impl State {
-    /// Puts a record as it is, without a change of the feed.
+    /// Puts a record as it is, without a change in the feed.
     pub fn insert(&mut self, portable: &Portable) {
         let mut record = Record::from(portable);
         record.id = self.position + 1;
@@ -37,12 +37,12 @@ impl State {
         self.records.insert(record.address.clone(), record);
     }
 
-    /// Returns the addresses of all records, in no order.
+    /// Returns the addresses of all records, in no particular order.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         self.records.keys().map(|address| Address::stored(&**address))
     }
 
-    /// Returns a record with everything that is kept of it.
+    /// Returns a record with everything that is kept for it.
     pub fn portable(&self, address: &Address) -> Option<Portable> {
         self.get(address).map(|record| Portable::from(&**record))
     }

@@ -1,4 +1,4 @@
-//! Protecting records, and taking the protection away.
+//! Protecting records, and removing the protection.
 
 use nameservice_model::{Address, Protection};
 

@@ -31,7 +31,7 @@ impl Step<'_> {
         Dropped::Dropped { parent_branches: self.purge_record(&record).unwrap_or(0) }
     }
 
-    /// Removes a record, and everything that others count of it. Returns how many branches its parent has left.
+    /// Removes a record, and its share in the counts of others. Returns how many branches its parent still has.
     fn purge_record(&mut self, record: &Record) -> Option<i64> {
         self.remove(record);
         for target in record.dependencies() {

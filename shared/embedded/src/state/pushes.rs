@@ -1,4 +1,4 @@
-//! The one path of all pushes of one concern.
+//! The single path of all pushes of one concern.
 
 use nameservice_model::{
     Address, Committed, ConcernKind, ConcernValue, Error, Expected, Operation, OperationKind, OperationOutcome, Push,
@@ -93,7 +93,7 @@ impl Step<'_> {
         })
     }
 
-    /// A push that expects no record: it creates a ledger that has what it brings.
+    /// Applies a push that expects no record: creates a ledger with the new value.
     fn create_by_push<C: Concern>(
         &mut self,
         address: &Address,
@@ -124,7 +124,7 @@ impl Step<'_> {
         })
     }
 
-    /// Whether any concern of a record was written by another request under the key of this one.
+    /// Returns whether any concern of a record was written by another request under the key of this one.
     pub(super) fn reuses_any_key(&self, record: &Record) -> bool {
         let calls = ConcernKind::ALL.into_iter().filter_map(|concern| record.calls(concern));
         calls.into_iter().any(|calls| calls.knows_key_of(self.call))

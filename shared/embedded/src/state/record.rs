@@ -1,4 +1,4 @@
-//! A record as the state machine keeps it: small, shared between snapshots, and the same on disk.
+//! Records as the state machine keeps them: small, shared between snapshots, and the same on disk.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,14 +27,15 @@ pub(crate) struct Record {
     pub(crate) updated_at: i64,
     pub(crate) branches: u32,
     pub(crate) dependents: u32,
-    /// Absent for a ledger that is no branch.
+    /// Absent for a ledger that is not a branch.
     pub(crate) origin: Option<Arc<Origin>>,
     /// Absent for graph sources.
     pub(crate) head: Option<HeadItem>,
     pub(crate) index: IndexItem,
     pub(crate) status: StatusItem,
     pub(crate) config: ConfigItem,
-    /// In the log it follows the record, where it is true: rows of before are read as they are.
+    /// In the log, a byte after the record stands for true, so that rows written before this field existed are still
+    /// readable.
     #[serde(skip)]
     pub(crate) protected: bool,
 }
@@ -155,7 +156,7 @@ impl Record {
         }
     }
 
-    /// Whether any concern remembers the call.
+    /// Returns whether any concern remembers the call.
     pub(crate) fn any_remembers(&self, call: CallId) -> bool {
         ConcernKind::ALL.into_iter().filter_map(|concern| self.calls(concern)).any(|calls| calls.remembers(call))
     }
@@ -226,7 +227,7 @@ impl Record {
         }
     }
 
-    /// About how many bytes of JSON the record comes to.
+    /// Returns about how many bytes of JSON the record takes.
     pub(crate) fn weight(&self) -> usize {
         /// Names of members, punctuation, times, ids.
         const FIXED: usize = 700;
@@ -317,7 +318,7 @@ impl StatusItem {
 impl LeaseItem {
     pub(crate) fn value(&self) -> Option<Lease> {
         Some(Lease {
-            // What was stored was a name.
+            // Only valid names are stored.
             name: self.name.parse().ok()?,
             holder: self.holder.to_string(),
             target_t: self.target_t,
@@ -338,7 +339,7 @@ impl ConfigItem {
     }
 }
 
-/// An object as the text that is stored.
+/// Returns an object as the text that is stored.
 pub(crate) fn json_text(object: &Object) -> Arc<str> {
     // A map of JSON values always has a JSON form.
     Arc::from(serde_json::to_string(object).unwrap_or_default())
@@ -363,7 +364,7 @@ mod kind_code {
         match u8::deserialize(deserializer)? {
             0 => Ok(RecordKind::Ledger),
             1 => Ok(RecordKind::GraphSource),
-            code => Err(D::Error::custom(format!("{code} is no kind of record"))),
+            code => Err(D::Error::custom(format!("{code} is not a kind of record"))),
         }
     }
 }

@@ -14,15 +14,15 @@ use super::{
     record::{ConfigItem, Graph, HeadItem, IndexItem, LeaseItem, Root, StatusItem, json_text},
 };
 
-/// The ids of records that came by a change begin here, beyond those of a snapshot.
+/// The ids of records that a change created begin here, beyond those of a snapshot.
 const IDS: u64 = 1 << 48;
 
-/// A change of another nameservice, and the payload where the change itself does not carry it whole.
+/// A change of another nameservice, with the payload if the change itself does not carry all of it.
 #[derive(Clone, Debug)]
 pub struct Replicated {
     /// The change.
     pub change: Change,
-    /// The payload that it stands for, where it is left out of the change or redacted in it.
+    /// The full payload, if it is left out of the change or redacted in it.
     pub payload: Option<Value>,
 }
 
@@ -34,14 +34,16 @@ impl From<Change> for Replicated {
 
 /// Why a change is not the next one.
 #[derive(Debug, thiserror::Error)]
-#[error("the change at position {found} does not follow {position}: the feed is another one, or shows only a part")]
+#[error(
+    "the change at position {found} does not follow {position}: it is a different feed, or only a part of it is visible"
+)]
 pub(crate) struct NotNext {
     found: u64,
     position: u64,
 }
 
 impl State {
-    /// Replaces everything by these records.
+    /// Replaces everything with these records.
     pub(super) fn adopt(&mut self, records: &[ModelRecord], position: u64) -> Applied {
         *self = Self::of_records(records, position);
         let touched = |record: &Arc<Record>| Touched { id: record.id, record: Some(record.clone()) };
@@ -53,7 +55,7 @@ impl State {
         }
     }
 
-    /// Takes changes up to the first that does not follow.
+    /// Applies changes up to the first that does not follow.
     pub(super) fn take(&mut self, replicated: &[Replicated]) -> Applied {
         let (mut changes, mut touched) = (Vec::with_capacity(replicated.len()), Vec::new());
         let mut outcome = Ok(Outcome::Replicated);
@@ -74,7 +76,7 @@ impl State {
         for record in &records {
             state.recorded_at = state.recorded_at.max(record.updated_at);
         }
-        // Of a record that is there twice, as it was while it moved from one place to another, the later counts.
+        // A record may occur twice if it was moved from one place to another during the snapshot: the later one counts.
         let mut by_address: std::collections::HashMap<Arc<str>, Record> =
             records.into_iter().map(|record| (record.address.clone(), record)).collect();
         let referred: Vec<(Option<Address>, Vec<Arc<str>>)> =
@@ -152,14 +154,14 @@ impl State {
     ) {
         let before = self.get(&change.address).cloned();
         if change.kind == ChangeKind::Purged {
-            // The record goes, or went, with its meta.
+            // The record is removed by the change of its meta.
             return;
         }
         let mut record = match &before {
             Some(before) => Record::clone(before),
             None => self.unknown(change),
         };
-        // A snapshot that was read while others wrote may be further than this change.
+        // A snapshot that was read while others wrote may be ahead of this change.
         let is_advance = matches!(change.kind, ChangeKind::Created | ChangeKind::Updated);
         if is_advance && change.watermark < watermark(&record, concern) {
             return;
@@ -192,7 +194,7 @@ impl State {
         self.put_replicated(record, touched);
     }
 
-    /// A record whose first change this is.
+    /// Returns a new record for its first change.
     fn unknown(&self, change: &Change) -> Record {
         let at = change.occurred_at.as_millisecond();
         let mut record = new_record(change.address.as_str(), change.identity.kind, IDS + change.position, at);
@@ -215,7 +217,7 @@ impl State {
         record
     }
 
-    /// Counts what a record refers to now, and no longer what it referred to.
+    /// Updates the counts at the records that a record refers to, or no longer refers to.
     fn refer(&mut self, before: Option<&Record>, after: Option<&Record>, at: i64, touched: &mut Vec<Touched>) {
         let of = |record: Option<&Record>| -> (Option<Address>, Vec<Arc<str>>) {
             record.map_or((None, Vec::new()), |record| (record.parent(), record.dependencies().to_vec()))
@@ -260,7 +262,7 @@ fn watermark(record: &Record, concern: ConcernKind) -> i64 {
     }
 }
 
-/// A record without data. Calls are remembered where they are made.
+/// Returns a record without data. Calls are remembered only by the nameservice that receives them.
 fn new_record(address: &str, kind: RecordKind, id: u64, at: i64) -> Record {
     Record {
         address: Arc::from(address),
@@ -286,11 +288,11 @@ fn from_model(model: &ModelRecord, id: u64) -> Record {
     let portable = Portable {
         record,
         lease: lease.and_then(|lease| lease.value()),
-        // Fencing tokens and calls are remembered where they are given and made.
+        // Fencing tokens and calls are kept only by the nameservice that grants or receives them.
         token: 0,
         calls: Default::default(),
     };
-    // References are counted here.
+    // References are counted locally.
     Record { id, branches: 0, dependents: 0, ..Record::from(&portable) }
 }
 
@@ -323,7 +325,7 @@ fn root(payload: &Value) -> Option<Root> {
     })
 }
 
-/// A status, with its lease beside the metadata. Fencing tokens are given where leases are acquired.
+/// Returns a status with its lease separate from the metadata. It has no fencing token: only the upstream grants those.
 fn status(v: i64, state: &str, mut meta: Object) -> StatusItem {
     let lease = take_lease(&mut meta).map(Arc::new);
     let mut status = StatusItem { v, state: None, meta: None, lease, token: 0, calls: Ring::default() };

@@ -44,7 +44,7 @@ impl Step<'_> {
         Ok(Restored::Restored(Box::new(self.put(record).to_model())))
     }
 
-    /// The record with its mark set or taken away, shown by its status. Its lease and token stay.
+    /// Returns the record with its mark set or removed, and its status updated to show that. Its lease and token stay.
     fn marked(&self, there: &Record, retracted: bool, state: &str, meta: &Object) -> Record {
         let mut record = there.clone();
         record.retracted = retracted;

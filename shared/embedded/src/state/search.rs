@@ -1,8 +1,8 @@
-//! The index of a search: what can be found of every record, as text, in the order of lists.
+//! The search index: the searchable text of every record, in the order of lists.
 //!
-//! The texts of some hundred records lie one behind another in a chunk, so that a search is a run through memory: about
-//! as fast as memory is read, whatever is searched for, and nothing but the text itself to keep up with writes. Chunks are
-//! shared between a state and its clones.
+//! The texts of several hundred records are stored contiguously in a chunk, so that a search is a sequential scan of
+//! memory. It is about as fast as memory can be read, whatever is searched for, and a write has to update only the text
+//! itself. Chunks are shared between a state and its clones.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -42,7 +42,7 @@ mod fit {
 /// The texts of all records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    /// By a place that is not behind the first record of the chunk.
+    /// By a place that is not after the first record of the chunk.
     chunks: OrdMap<Place, Arc<Chunk>>,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Texts {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Chunk {
     places: Vec<Place>,
-    /// Where each text ends.
+    /// The end of each text.
     ends: Vec<u32>,
     text: String,
 }
 
-/// The text of a record: its fields, each folded and ended.
+/// Returns the text of a record: its fields, each folded and terminated.
 fn text_of(record: &Record) -> String {
     let end = char::from(END);
     let config = record.config.payload.as_deref().map(|text| serde_json::from_str(text).unwrap_or(Value::Null));
@@ -69,7 +69,7 @@ fn text_of(record: &Record) -> String {
     text
 }
 
-/// Whether a write has changed nothing of the text.
+/// Returns whether a write has left the text unchanged.
 fn is_same(before: &Record, after: &Record) -> bool {
     let same = |before: &Option<Arc<str>>, after: &Option<Arc<str>>| match (before, after) {
         (Some(before), Some(after)) => Arc::ptr_eq(before, after) || before == after,
@@ -138,14 +138,14 @@ impl Texts {
         }
     }
 
-    /// Follows a record that stays in its place.
+    /// Updates the text of a record that stays in its place.
     pub(super) fn replace(&mut self, place: impl FnOnce() -> Place, before: &Record, after: &Record) {
         if !is_same(before, after) {
             self.add(&place(), after);
         }
     }
 
-    /// The key of the chunk that has a place, or would have it; `None` where it comes before all of them.
+    /// Returns the key of the chunk that has a place, or would have it; `None` if the place comes before all chunks.
     fn key_of(&self, place: &Place) -> Option<Place> {
         self.chunks.get_prev(place).map(|(key, _)| key.clone())
     }
@@ -158,7 +158,7 @@ impl Texts {
     }
 }
 
-/// How the texts are divided depends on the order of writes, and shows nowhere.
+/// Equality ignores how the texts are divided into chunks, which depends on the order of writes.
 impl PartialEq for Texts {
     fn eq(&self, other: &Self) -> bool {
         self.texts().eq(other.texts())
@@ -180,7 +180,7 @@ impl Chunk {
 
     fn insert(&mut self, at: usize, place: Place, text: &str) {
         let start = self.start(at);
-        // A text is some kilobytes, and so is a chunk.
+        // Texts and chunks have only kilobytes, so the lengths fit.
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         self.text.insert_str(start, text);
         self.ends.insert(at, u32::try_from(start).unwrap_or(u32::MAX));
@@ -197,7 +197,7 @@ impl Chunk {
         self.places.remove(at);
     }
 
-    /// Takes the second half out.
+    /// Splits off the second half.
     fn split(&mut self) -> Self {
         let at = self.places.len() / 2;
         let start = self.start(at);
@@ -210,23 +210,26 @@ impl Chunk {
     }
 }
 
-/// A search on its way through the texts.
+/// A search in progress.
 pub(crate) struct Hunt<'a> {
     state: &'a State,
     query: &'a SearchQuery,
     visible: Visible<'a>,
-    /// The words, the longest first: it is looked for, the others only where it is.
+    /// The words, longest first: the texts are scanned for the first word, and only its hits are checked for the
+    /// others.
     words: Vec<Word<'a>>,
-    /// The type and the state, folded: a text that has others need not be looked at.
+    /// The wanted type and state, folded: texts with other ones are skipped without a look at the record.
     source_type: Option<String>,
     in_state: Option<String>,
     /// Only what comes after this rank and place.
     after: Option<(u16, Place)>,
     next: Bound<Place>,
-    /// What was found, by rank, each in order; in all one more than the page holds, the best.
+    /// The best hits so far, by rank, and in order within a rank. In total there is at most one more than the page
+    /// holds.
     found: Vec<Vec<Found>>,
     count: usize,
-    /// The rank that is not needed any more: the page is full of what is as good and comes before.
+    /// Hits of this rank or a worse one are no longer needed: the page is full of hits that are better, or as good and
+    /// earlier.
     worst: u16,
 }
 
@@ -242,7 +245,7 @@ struct Found {
 }
 
 impl State {
-    /// The walk of a search.
+    /// Returns a search over the state.
     pub(crate) fn search<'a>(&'a self, query: &'a SearchQuery, visible: Visible<'a>) -> Hunt<'a> {
         let mut words: Vec<Word<'a>> = query
             .words
@@ -301,7 +304,7 @@ impl Hunt<'_> {
         }
     }
 
-    /// Takes a record into the page, if it is found and better than the last.
+    /// Adds a record to the page if it matches and is better than the last hit.
     fn consider(&mut self, place: &Place, text: &[u8]) {
         if self.query.kind.is_some_and(|kind| kind != place.kind()) {
             return;
@@ -348,7 +351,7 @@ impl Hunt<'_> {
         }
     }
 
-    /// Whether a record passes the filters.
+    /// Returns whether a record passes the filters.
     fn passes(&self, place: &Place, rest: &[u8]) -> bool {
         let mut fields = rest.split(|byte| *byte == END).skip(1);
         let (of_type, in_state) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -389,7 +392,7 @@ impl Hunt<'_> {
 }
 
 impl Word<'_> {
-    /// How well the word fits an address, if it is in it.
+    /// Returns how well the word fits an address; `None` if the address does not contain it.
     fn fit(&self, address: &[u8]) -> Option<u16> {
         let is_bound = |byte: Option<&u8>| matches!(byte, None | Some(b'/' | b':'));
         let mut best = None;
@@ -411,7 +414,7 @@ impl Word<'_> {
         best
     }
 
-    /// The first other field that has the word.
+    /// Returns the first other field that contains the word.
     fn field(&self, rest: &[u8]) -> Option<(usize, u16)> {
         let at = self.finder.find(rest)?;
         let field = memchr::memchr_iter(END, rest.get(..at)?).count();

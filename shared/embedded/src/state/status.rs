@@ -21,8 +21,8 @@ impl Concern for StatusConcern {
         record.status.value()
     }
 
-    /// The counter; the state where a payload is given; the metadata where that has any. A lease that was read with it
-    /// is not part of it.
+    /// Compares the counter, the state if a payload is given, and the metadata if there is any. A lease that was read
+    /// with the status is not compared.
     fn matches(record: &Record, expected: &Status) -> bool {
         let item = &record.status;
         let same = |expected: StatusPayload| {
@@ -55,7 +55,7 @@ impl Concern for StatusConcern {
         was_written(push)
     }
 
-    /// Without the lease beside it, as at first.
+    /// Without the lease, as in the first answer.
     fn left_by(_record: &Record, push: &StatusPush) -> Status {
         was_written(push)
     }

@@ -203,7 +203,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether a claim is that of the current lease, and the lease has not expired.
+    /// Returns whether a claim matches the current lease, and the lease has not expired.
     fn is_current(&self, record: &Record, claim: &LeaseClaim) -> bool {
         let status = &record.status;
         status.lease.as_ref().is_some_and(|lease| {
@@ -214,7 +214,7 @@ impl Step<'_> {
         })
     }
 
-    /// The outcome of an operation of a transaction that this call had committed before.
+    /// Returns the outcome of an operation of a transaction that this call has committed before.
     fn repeated(&self, operation: &Operation, operable: &dyn Operable) -> OperationOutcome {
         if !operable.writes() {
             return OperationOutcome::Passed;

@@ -1,4 +1,4 @@
-//! Random commands, and what holds for all of them.
+//! Random commands, and invariants that hold for all of them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const LEDGERS: [&str; 6] = ["a:main", "a:dev", "a:exp", "b:main", "b/c:main", "c
 const SOURCES: [&str; 3] = ["s:main", "s:two", "t:main"];
 const HOLDERS: [&str; 2] = ["one", "two"];
 
-/// A source of commands that depends on its seed alone.
+/// A source of commands that depends only on its seed.
 pub(super) struct Commands {
     rng: StdRng,
     ms: i64,
@@ -233,10 +233,10 @@ fn members(value: serde_json::Value) -> Object {
     value.as_object().unwrap().clone()
 }
 
-/// What the changes say of every part: its watermark, unless it is gone.
+/// The watermark of every part according to the changes, unless the part was deleted.
 pub(super) type Watermarks = BTreeMap<(String, ChangedPart), i64>;
 
-/// Follows a change, which must fit what went before.
+/// Applies a change, which must be consistent with those before it.
 pub(super) fn follow(watermarks: &mut Watermarks, change: &Change) {
     let place = (change.address.to_string(), change.part);
     let before = watermarks.get(&place).copied();
@@ -257,7 +257,7 @@ pub(super) fn follow(watermarks: &mut Watermarks, change: &Change) {
     };
 }
 
-/// What a state says of the same.
+/// Returns the same according to a state.
 pub(super) fn watermarks(state: &State) -> Watermarks {
     let mut found = Watermarks::new();
     for record in state.records() {
@@ -274,7 +274,7 @@ pub(super) fn watermarks(state: &State) -> Watermarks {
     found
 }
 
-/// Without what is unborn: a part that never had data is in no change.
+/// Leaves out unborn parts: a part that never had data is in no change.
 pub(super) fn born(mut watermarks: Watermarks) -> Watermarks {
     watermarks.retain(|(_, part), watermark| *part == ChangedPart::Meta || *watermark > 0);
     watermarks

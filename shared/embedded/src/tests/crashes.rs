@@ -1,6 +1,6 @@
-//! What a power failure leaves. At every commit and checkpoint of a random workload the files are kept; between two of
-//! them, any part of what was written but not synced may be on the disk, in any order, and a sector that was being written may
-//! be destroyed.
+//! Tests power failures. At every commit and checkpoint of a random workload the files are kept; between two of them,
+//! any part of what was written but not synced may be on the disk, in any order, and a sector that was being written
+//! may be destroyed.
 
 use std::{
     fs,
@@ -13,9 +13,9 @@ use nameservice_model::{ChangeFeed, Limit, Run};
 use super::commands::{Commands, Watermarks, born, follow, watermarks};
 use crate::{Embedded, Options, directory::LOG_FILE, log::Hook};
 
-/// What a failing write of the write-ahead file may destroy as a whole.
+/// The block that a failing write of the write-ahead file may destroy as a whole.
 const TORN: usize = 4096;
-/// The least that a disk writes whole.
+/// The smallest unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// The header of a write-ahead file.
@@ -68,7 +68,7 @@ impl Hook for Camera {
     }
 }
 
-/// A file between two states: each sector is as before, or as after, or, where it may, anything.
+/// Returns a file between two states: each sector is the old one, the new one or, if `may_be_garbage`, anything.
 fn torn(before: &[u8], after: &[u8], sector_bytes: usize, may_be_garbage: bool, random: &mut Commands) -> Vec<u8> {
     let longest = before.len().max(after.len());
     let shortest = before.len().min(after.len());
@@ -94,7 +94,7 @@ fn torn(before: &[u8], after: &[u8], sector_bytes: usize, may_be_garbage: bool, 
     torn
 }
 
-/// The write-ahead file with the new header over its old content, where a commit begins it again.
+/// Returns the write-ahead file with the new header over its old content, if a commit begins it again.
 fn begun_again(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     let header = after.get(..HEADER)?;
     let mut begun = before.to_vec();
@@ -102,7 +102,7 @@ fn begun_again(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     Some(begun)
 }
 
-/// What may be found after a power failure between two steps.
+/// Returns files that may be found after a power failure between two steps.
 fn crashes(before: &Image, step: Step, after: &Image, random: &mut Commands) -> Vec<Image> {
     match step {
         // A commit writes the write-ahead file alone, and syncs it. Where it begins that file again, it writes and syncs

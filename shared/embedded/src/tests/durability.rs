@@ -1,4 +1,4 @@
-//! Nothing is seen before it is durable, and what fails is not half done.
+//! Nothing is visible before it is durable, and failures leave nothing half done.
 
 use std::sync::{
     Arc, Mutex,
@@ -30,7 +30,7 @@ fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
 impl Hook for Gate {
     fn before_commit(&self, _connection: &Connection) -> rusqlite::Result<()> {
         let _ = self.arrived.lock().unwrap().send(());
-        // Nobody holds the gate any more where the test has ended.
+        // Once the test has ended, the gate no longer blocks.
         let _ = self.go.lock().unwrap().recv();
         Ok(())
     }
@@ -101,7 +101,7 @@ async fn commands_that_wait_for_the_disk_are_written_together_and_answered_after
 /// Fails commits as SQLite does.
 struct Failing {
     code: i32,
-    /// How many are still let through.
+    /// How many commits still pass.
     passes: AtomicUsize,
     /// How many fail after those.
     fails: AtomicUsize,

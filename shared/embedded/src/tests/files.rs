@@ -1,4 +1,4 @@
-//! What may be found in a directory, and what is answered.
+//! Possible contents of a directory, and how opening it answers.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ use crate::{
     examine_observed,
 };
 
-/// The files of a directory with what is in them, less the lock.
+/// Returns the files of a directory with their contents, without the lock.
 fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<_> = fs::read_dir(directory)
         .unwrap()
@@ -141,9 +141,7 @@ async fn a_truncated_or_overwritten_log_is_damaged_and_left_as_it_is() {
         assert!(matches!(rejected, OpenError::Damaged { .. }), "{length} bytes: {rejected:?}");
         assert_eq!(fs::read(&file).unwrap(), whole[..length]);
     }
-    // A record's own bytes: SQLite has no sums over them, the row's form is what shows it.
-    let connection = Connection::open(&file).unwrap();
-    drop(connection);
+    // What was rejected has left nothing behind that would damage the whole log.
     fs::write(&file, &whole).unwrap();
     drop(open(directory.path()));
 }

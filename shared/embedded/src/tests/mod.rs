@@ -1,4 +1,4 @@
-//! What is particular to this backend. What it promises as a nameservice, the contract suite tests.
+//! Tests of what is particular to this backend. The contract suite tests its behaviour as a nameservice.
 
 mod commands;
 mod crashes;
@@ -48,5 +48,5 @@ async fn head_of(names: &Embedded, address: &str) -> Option<Head> {
     names.head(&at(address)).await.unwrap()
 }
 
-/// Long enough for anything that is going to happen to happen, in tests that must see it happen.
+/// The timeout of tests that wait for something that must happen.
 const LONG: Duration = Duration::from_secs(60);

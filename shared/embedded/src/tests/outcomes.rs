@@ -1,4 +1,4 @@
-//! Outcomes that a lost answer or a repeated call decides. The contract suite has the others.
+//! Outcomes of lost answers and repeated calls. The contract suite tests the others.
 
 use nameservice_model::{
     Call, Error, HeadPush, IndexPush, LeaseClaim, LeaseName, LeasePublisher, LeaseRequest, Leased, NewIndex, NewStatus,
@@ -30,7 +30,7 @@ async fn a_key_that_comes_back_with_another_request_is_rejected_and_writes_nothi
     for t in 3..=6 {
         pushed(&names, "a", t).await;
     }
-    // Four writes later nothing remembers the key.
+    // Four writes later the key is no longer remembered.
     assert!(names.push_head(&call(1, 3), &at("a"), &push(7)).await.unwrap().is_updated());
 }
 

@@ -11,8 +11,8 @@ use crate::{
     state::{Applied, State},
 };
 
-/// What a replica shows of a state, in order. When a record was last written is left out: a write that changes nothing is
-/// no change.
+/// Returns the records that a replica shows, in order, without the time of the last write: a write that changes nothing
+/// is not a change.
 fn shown(state: &State) -> Vec<Record> {
     let mut records: Vec<Record> = state.records().map(|record| record.to_model()).collect();
     records.sort_by(|a, b| a.address.cmp(&b.address));
@@ -22,7 +22,7 @@ fn shown(state: &State) -> Vec<Record> {
     records
 }
 
-/// A change with the payload that its record has, where a secret was taken out of it.
+/// Returns a change with the payload of its record, if a secret was redacted in it.
 fn whole(state: &State, change: Change) -> Replicated {
     let ChangedPart::Concern(concern) = change.part else { return change.into() };
     let carried = matches!(&change.payload, ChangePayload::Value(value) if !value.to_string().contains("[redacted]"));
@@ -65,7 +65,7 @@ fn replicas_have_what_the_upstream_has_at_every_position() {
     }
 }
 
-/// A snapshot that was read while others wrote is further than the position that it is given.
+/// A snapshot that was read while others wrote is ahead of the position that it is given.
 #[test]
 fn changes_that_a_snapshot_has_already_leave_it_as_it_is_in_the_end() {
     for seed in 0..40 {

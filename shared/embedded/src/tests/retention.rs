@@ -47,7 +47,7 @@ fn positions(run: Run) -> Vec<u64> {
     }
 }
 
-/// How many changes the file has.
+/// Returns how many changes the file has.
 fn rows(names: &Embedded) -> i64 {
     let readers = names.readers().unwrap();
     readers.read(|connection| Ok(connection.query_row("SELECT count(*) FROM changes", [], |row| row.get(0))?)).unwrap()

@@ -1,4 +1,4 @@
-//! A search against a look at every record.
+//! Compares searches with a look at every record.
 
 use nameservice_model::{Hit, Limit, NameService, Record, SearchQuery, SearchWords, fold, searched_config};
 
@@ -9,7 +9,7 @@ fn query(words: &str) -> SearchQuery {
     SearchQuery::new(SearchWords::parse(words).unwrap())
 }
 
-/// The hits of a search in pages of a size, looking through one chunk at a time.
+/// Returns the hits of a search in pages of a given size, looking through one chunk at a time.
 fn hits(state: &State, query: &SearchQuery, limit: usize) -> Vec<Hit> {
     let mut query = SearchQuery { limit: Limit::new(limit).unwrap(), ..query.clone() };
     let mut all = Vec::new();
@@ -25,7 +25,7 @@ fn hits(state: &State, query: &SearchQuery, limit: usize) -> Vec<Hit> {
     }
 }
 
-/// The addresses of the records with all words, by a look at each.
+/// Returns the addresses of the records with all words, by a look at each.
 fn expected(records: &[Record], words: &SearchWords) -> Vec<String> {
     let has = |record: &Record, word: &String| {
         let config = record.config.payload.as_ref().map(searched_config).unwrap_or_default();
@@ -96,7 +96,7 @@ fn a_search_finds_what_a_look_at_every_record_finds() {
     }
 }
 
-/// So many that they are in several chunks, and are removed until chunks go.
+/// Uses enough records to fill several chunks, and removes them until chunks are dropped.
 #[tokio::test]
 async fn many_records_are_found_wherever_they_are() {
     use nameservice_model::{AdminPublisher, Call, Purged};
@@ -110,7 +110,7 @@ async fn many_records_are_found_wherever_they_are() {
     assert_eq!(all.len(), 1_500);
     assert!(names.view().state().orders_follow());
     drop(names);
-    // Written anew at a start.
+    // Rebuilt at start-up.
     let names = open(directory.path());
     assert_eq!(hits(names.view().state(), &query("tenant"), 1_000), all);
     for n in 0..1_500 {

@@ -14,9 +14,9 @@ use super::{
     note::{self, Note},
 };
 
-/// The bytes of the main file of a record, in place of the file that is there.
+/// Returns the bytes of the main file of a record, which replace the current ones.
 pub(crate) fn encode_main(before: Option<&Stored>, after: &Portable) -> Bytes {
-    // Another program's lease excludes ours until it has expired: then ours takes its place.
+    // Another program's lease excludes ours until it has expired. Then ours replaces it.
     let kept = before.filter(|_| after.lease.is_none());
     let foreign = kept.map(|before| &before.foreign).cloned().unwrap_or_default();
     let mut note = Note {
@@ -27,7 +27,7 @@ pub(crate) fn encode_main(before: Option<&Stored>, after: &Portable) -> Bytes {
         calls: after.calls.clone(),
         ..Note::default()
     };
-    // The index's are in its own file.
+    // The calls of the index are in its own file.
     note.calls[1].clear();
     match before.map(|before| &before.main) {
         Some(Main::Ledger(ledger)) => text(&ledger_main(Some(ledger), after, &foreign, &note)),
@@ -66,7 +66,7 @@ pub(crate) fn encode_index(before: Option<&Stored>, after: &Portable) -> Bytes {
 }
 
 fn text(file: &impl Serialize) -> Bytes {
-    // Structs of strings, numbers and JSON values always have a text.
+    // Structs of strings, numbers and JSON values can always be serialized.
     serde_json::to_vec_pretty(file).unwrap_or_default().into()
 }
 
@@ -150,7 +150,7 @@ fn source_main(before: Option<&SourceMain>, after: &Portable, mut note: Note) ->
     }
 }
 
-/// The main file with other inline indexes and another number of branches: what a reset and a recount write.
+/// Returns the main file with another inline index, as a reset writes it.
 pub(crate) fn with_inline_index(bytes: &Bytes, index: &Index) -> Bytes {
     match serde_json::from_slice::<LedgerMain>(bytes) {
         Ok(mut main) => {

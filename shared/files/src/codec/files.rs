@@ -1,5 +1,5 @@
-//! The files as Fluree 4.1.6 writes and reads them, member by member. Members that it does not know, it drops when it
-//! rewrites a file; so does this crate.
+//! The files as Fluree 4.1.6 writes and reads them, member by member. Like Fluree, this crate drops unknown members when
+//! it rewrites a file.
 
 use nameservice_model::Object;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub(crate) const LEDGER: &str = "f:LedgerSource";
 pub(crate) const INDEX_SOURCE: &str = "f:IndexSource";
 pub(crate) const MAPPED_SOURCE: &str = "f:MappedSource";
 const IRI: &str = "https://ns.flur.ee/db#";
-/// Types of which Fluree understands the full IRI.
+/// Types whose full IRI Fluree understands.
 const KNOWN_TYPES: [&str; 7] =
     ["IndexSource", "MappedSource", "Bm25Index", "HnswIndex", "GeoIndex", "R2rmlMapping", "IcebergMapping"];
 
@@ -129,7 +129,7 @@ pub(crate) struct SourceIndexFile {
     pub(crate) t: i64,
 }
 
-/// Fluree over a bucket requires the type, over a directory it does not write it: it is always written here.
+/// Fluree requires the type in a bucket, but does not write it in a directory. This crate always writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceIndex {
     #[serde(rename = "@type", default = "SourceIndex::content_id")]
@@ -152,7 +152,7 @@ fn is_zero(count: &Option<u32>) -> bool {
     count.is_none_or(|count| count == 0)
 }
 
-/// A type in its prefixed spelling.
+/// Returns a type in its prefixed spelling.
 pub(crate) fn prefixed(kind: &str) -> String {
     match kind.strip_prefix(IRI).filter(|name| KNOWN_TYPES.contains(name)) {
         Some(name) => format!("f:{name}"),

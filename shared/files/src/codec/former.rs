@@ -1,5 +1,5 @@
-//! The formats of earlier versions under the same paths: read, and never rewritten, since what they hold beside ids that
-//! can be understood would be lost.
+//! The formats of earlier versions under the same paths. They are read and never rewritten, since everything in them but
+//! the ids that can be understood would be lost.
 
 use nameservice_model::{ContentId, Object, RecordKind};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ impl Former {
         })))
     }
 
-    /// The storage addresses that no content id can be taken from, as a config keeps them: of `head` and of `index`.
+    /// Returns the storage addresses that contain no content id, by concern (`head`, `index`), as a config keeps them.
     pub(super) fn addresses(main: &Value, index: Option<&Value>) -> Object {
         let mut kept = Object::new();
         let mut keep = |concern: &str, reference: &Value, t: i64| {
@@ -149,7 +149,7 @@ fn t_of(index: &Value) -> i64 {
     index["f:t"].as_i64().unwrap_or(0)
 }
 
-/// The content id of an address, where it is one, or where it ends in one (`…/commit/bafy….json`). Never invented.
+/// Returns the content id that an address is or ends in (`…/commit/bafy….json`); `None` if it has none.
 fn content_id(address: &Value) -> Option<String> {
     let address = address.as_str()?;
     let last = address.rsplit('/').next().unwrap_or(address);

@@ -21,8 +21,8 @@ use self::{
 pub(crate) use encode::{encode_index, encode_main, with_inline_index};
 pub(crate) use former::Former;
 
-/// How much later than our own note a file may have been stored, in milliseconds. What was stored later still, another
-/// program has written.
+/// How much later than the time in our note a file may have been stored, in milliseconds. A file that was stored later
+/// than that was written by another program.
 const STORED_WITHIN_MS: i64 = 5_000;
 const DEFAULT_CONTEXT: &str = "default_context_id";
 const CONFIG_ID: &str = "config_id";
@@ -31,13 +31,13 @@ const TOKEN: &str = "token";
 /// A record as its files hold it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
-    /// What the files say. The lease and the remembered calls are ours.
+    /// The record in the files. The lease and the remembered calls are this crate's own.
     pub(crate) portable: Portable,
     pub(crate) main: Main,
     pub(crate) index: Option<IndexFile>,
-    /// Members of the status that are leases of other programs, as they are.
+    /// Members of the status that are leases of other programs, unchanged.
     pub(crate) foreign: Object,
-    /// The format of an earlier version that a file is in: it is read, and never rewritten.
+    /// The format of an earlier version, if a file is in one: then it is read and never rewritten.
     pub(crate) former: Option<Former>,
 }
 
@@ -102,7 +102,7 @@ impl Stored {
         Ok(Self { portable, main: parsed, index: index_file, foreign, former })
     }
 
-    /// The address that the files themselves say.
+    /// The address in the files themselves.
     pub(crate) fn address(&self) -> &Address {
         &self.portable.record.address
     }
@@ -259,7 +259,7 @@ fn keep_addresses(record: &mut Record, main: &[u8], index: Option<&[u8]>) {
     record.config = Config::new(record.config.v.max(1), Value::Object(config));
 }
 
-/// An id as Fluree reads it: one that cannot be parsed is none.
+/// An id as Fluree reads it: one that cannot be parsed counts as none.
 fn cid(text: Option<&str>) -> Option<ContentId> {
     text.and_then(|text| ContentId::parse(text).ok())
 }
@@ -268,7 +268,7 @@ fn source_type(types: &[String]) -> Option<String> {
     types.iter().find(|kind| !files::is_kind_marker(kind)).map(|kind| files::prefixed(kind))
 }
 
-/// The index of a record: that of the index file wins where its `t` is not lower.
+/// The index of a record: the index file wins over the main file unless its `t` is lower.
 fn merged(main: &Main, file: Option<&IndexFile>, note: &Note) -> Index {
     let inline = match main {
         Main::Ledger(ledger) => ledger.index.as_ref().map(|index| (index.t, index.cid.as_deref())),
@@ -321,13 +321,13 @@ fn ours(name: &str, value: &Value) -> Option<Lease> {
     serde_json::from_value(Value::Object(members)).ok()
 }
 
-/// Which of the files a change of a record rewrites.
+/// Whether a change of a record rewrites its index file.
 pub(crate) fn index_differs(before: &Portable, after: &Portable) -> bool {
     let place = ConcernKind::ALL.iter().position(|concern| *concern == ConcernKind::Index).unwrap_or(1);
     before.record.index != after.record.index || before.calls[place] != after.calls[place]
 }
 
-/// Whether anything but the index differs.
+/// Whether a change of a record rewrites its main file: anything but the index differs.
 pub(crate) fn main_differs(before: &Portable, after: &Portable) -> bool {
     let plain = |portable: &Portable| {
         let mut portable = portable.clone();

@@ -1,8 +1,8 @@
-//! What the format has no members for: remembered calls, the fencing token, times of writing.
+//! A note of what the format has no members for: remembered calls, the fencing token, times of writing.
 //!
-//! It is one term of a file's `@context`, an IRI that nothing else uses. Fluree accepts any context, interprets none, and
-//! keeps it whenever it rewrites the main file of a ledger, where an unknown member would be dropped. Every write makes
-//! it differ, so that no two files of ours have equal bytes (and in a bucket no two equal ETags).
+//! The note is one term of a file's `@context`, an IRI that nothing else uses. Fluree accepts any context, interprets
+//! none, and keeps it whenever it rewrites the main file of a ledger, where an unknown member would be dropped. Every
+//! write changes the note, so no two files that this crate writes have equal bytes (or, in a bucket, equal ETags).
 
 use nameservice_model::{Lease, Object};
 use serde_json::{Value, json};
@@ -18,15 +18,15 @@ pub(crate) struct Note {
     pub(crate) created: Option<i64>,
     /// When this file was written by this crate, epoch milliseconds.
     pub(crate) updated: Option<i64>,
-    /// Whether the record must not be retracted, purged or reset.
+    /// Whether the record is protected from retraction, purge and reset.
     pub(crate) protected: bool,
-    /// The last fencing token that was given.
+    /// The last fencing token that was issued.
     pub(crate) token: i64,
     /// The calls that the concerns remember, in the order of `ConcernKind::ALL`.
     pub(crate) calls: [Vec<String>; 4],
-    /// Of an index: how often its `t` was indexed again.
+    /// Of an index: how many times its `t` was indexed again.
     pub(crate) rev: i64,
-    /// The index that this revision is of.
+    /// The index that `rev` belongs to.
     pub(crate) rev_of: Option<String>,
     /// Of a graph source: the watermark of its status.
     pub(crate) status_v: Option<i64>,
@@ -72,7 +72,7 @@ impl Note {
         note
     }
 
-    /// Puts the note into a context, beside what is there.
+    /// Adds the note to a context.
     pub(crate) fn put_into(&self, context: &mut Value) {
         let term = Value::from(self.text());
         match context {
@@ -99,7 +99,7 @@ impl Note {
                 query.append_pair(name, &value);
             }
         };
-        // A JSON value always has a text.
+        // A JSON value can always be serialized.
         let json = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
         put("write", Some(Uuid::new_v4().simple().to_string()));
         put("created", self.created.map(|at| at.to_string()));

@@ -1,6 +1,6 @@
-//! A bucket of S3, GCS or Azure, or of anything that speaks like them.
+//! A bucket of S3, GCS or Azure, or of a compatible store.
 //!
-//! Nothing locks: each write names the state that it replaces, by ETag or generation.
+//! There are no locks: each write names the state that it replaces, by ETag or generation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::codec::Content;
 
 /// How many files are read at a time.
 const TOGETHER: usize = 32;
-/// How often a read is repeated whose answer does not come. Writes are repeated by whoever decides on them.
+/// How many times an unanswered read is repeated. Writes are repeated by their callers, who decide again.
 const READ_RETRIES: usize = 3;
 const READ: &str = "read an object";
 const WRITE: &str = "write an object";
@@ -75,7 +75,7 @@ impl Bucket {
         let options = PutOptions { mode, ..PutOptions::default() };
         match self.writes.put_opts(&self.path(key)?, bytes.into(), options).await {
             Ok(_) => Ok(Written::Done),
-            // Of S3's 409 nothing is known but that another write was under way.
+            // A 409 of S3 only tells that another write was in flight.
             Err(
                 StoreError::AlreadyExists { .. }
                 | StoreError::Precondition { .. }

@@ -27,7 +27,7 @@ use tokio::{
 use super::{Blob, Entry, Guard, Storage, Version, Written, epoch_ms, failed};
 use crate::{codec::Content, names};
 
-/// Writers of one process wait here for each other, so that few threads wait for locks of files.
+/// Mutexes on which the writers of this process wait for each other, so that few threads block on file locks.
 const SHARDS: usize = 128;
 const READ: &str = "read a file";
 const WRITE: &str = "write a file";
@@ -47,7 +47,7 @@ pub struct DirectoryError {
 /// The files under a directory.
 #[derive(Clone)]
 pub(crate) struct Directory {
-    /// Without symbolic links.
+    /// The canonical path, without symbolic links.
     root: PathBuf,
     shards: Arc<[Arc<Mutex<()>>]>,
     stages: Arc<AtomicU64>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Directory {
 }
 
 impl Directory {
-    /// The files under this directory, which is created where it is missing and that is wanted.
+    /// Opens the files under this directory. With `create`, a missing directory is created.
     pub(crate) fn open(path: &Path, create: bool) -> Result<Self, DirectoryError> {
         let open = || {
             if create {
@@ -110,7 +110,7 @@ impl Directory {
     pub(crate) fn read_now(&self, key: &str) -> io::Result<Option<Blob>> {
         let path = self.path(key)?;
         let absent = |error: io::Error| match error.kind() {
-            // A file where a directory would be has no files under it.
+            // If a parent is a file, there is nothing under it.
             ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
             _ => Err(error),
         };
@@ -128,7 +128,7 @@ impl Directory {
         Ok(Some(Blob { content: Content { bytes: bytes.into(), modified }, version: Version::default() }))
     }
 
-    /// Writes a file beside its place. Whoever uses it renames or removes it.
+    /// Writes a staging file beside the final path. The caller renames or removes it.
     fn stage(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let n = self.stages.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Directory {
         }
     }
 
-    /// Makes the directories of a file, each of them durable.
+    /// Creates the parent directories of a file, and makes each durable.
     fn make_parents(&self, path: &Path) -> io::Result<()> {
         let Some(parent) = path.parent() else { return Ok(()) };
         if parent.is_dir() {
@@ -171,13 +171,13 @@ impl Directory {
     pub(crate) fn create_now(&self, key: &str, bytes: &[u8]) -> Result<Written> {
         let path = self.path(key).map_err(not_written)?;
         let stage = self.make_parents(&path).and_then(|()| self.stage(&path, bytes)).map_err(not_written)?;
-        // Fluree creates without a lock: a link fails where it was faster, a rename would overwrite what it wrote.
+        // Fluree creates files without a lock. If it was faster, a link fails, where a rename would overwrite its file.
         let linked = fs::hard_link(&stage, &path);
         let placed = match linked {
             Ok(()) => Ok(Written::Done),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 match fs::metadata(&path).map(|found| found.len()) {
-                    // An empty file is an absent one.
+                    // An empty file counts as absent.
                     Ok(0) => fs::rename(&stage, &path).map(|()| Written::Done),
                     _ => Ok(Written::Overtaken),
                 }
@@ -194,7 +194,7 @@ impl Directory {
         }
     }
 
-    /// What is left where the file system has no hard links.
+    /// Creates a file without staging, for file systems without hard links.
     fn create_in_place(&self, path: &Path, bytes: &[u8]) -> io::Result<Written> {
         let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => file,
@@ -228,7 +228,7 @@ impl Directory {
         }
     }
 
-    /// Every file below a directory; symbolic links are passed over.
+    /// Lists every file below a directory, skipping symbolic links.
     pub(crate) fn list_now(&self, under: &str) -> io::Result<Vec<Entry>> {
         let mut found = Vec::new();
         let mut left = vec![under.trim_end_matches('/').to_owned()];
@@ -245,10 +245,10 @@ impl Directory {
             };
             for entry in entries {
                 let entry = entry?;
-                // Names that are no text belong to nobody's records.
+                // No record has a file name that is not UTF-8.
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let key = format!("{directory}/{name}");
-                // They are half of all files, and hold nothing.
+                // Lock files are half of all files, and empty.
                 if key.ends_with(".lock") {
                     continue;
                 }
@@ -271,7 +271,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// Opens and locks a lock file. It stays for ever: one that is deleted would let two writers in.
+    /// Opens and locks a lock file. Lock files are never deleted: that would let two writers in.
     fn lock_now(&self, key: &str) -> io::Result<File> {
         let path = self.path(key)?;
         self.make_parents(&path)?;
@@ -307,7 +307,7 @@ impl Storage for Directory {
 
     async fn lock(&self, keys: &[String], at_most: Duration) -> Result<Guard> {
         let mut locks: Vec<String> = keys.iter().map(|key| names::lock_key(key)).collect();
-        // In one order, whoever takes several.
+        // Locks are always taken in the same order, to avoid deadlocks.
         locks.sort();
         locks.dedup();
         let mut shards: Vec<usize> = locks.iter().map(|lock| self.shard(lock)).collect();
@@ -321,7 +321,7 @@ impl Storage for Directory {
             let lock = move |directory: &Self| {
                 locks.iter().map(|lock| directory.lock_now(lock).map_err(not_locked)).collect::<Result<Vec<_>>>()
             };
-            // Files before the mutexes of this process: the next of its writers finds the files free.
+            // File locks are released before the mutexes, so that the next writer of this process finds the files unlocked.
             self.run(LOCK, lock).await.map(|files| Guard(Box::new((files, held))))
         };
         let expired = |_| Error::Unavailable {
@@ -380,7 +380,7 @@ fn not_read(error: io::Error) -> Error {
     failed(READ, error)
 }
 
-/// The error of a write that has left everything as it was.
+/// The error of a write that has changed nothing.
 fn not_written(error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
@@ -390,7 +390,7 @@ fn not_written(error: io::Error) -> Error {
     }
 }
 
-/// The error of one that may not be durable.
+/// The error of a write that may not be durable.
 fn maybe_written(error: io::Error) -> Error {
     Error::OutcomeUnknown { operation: WRITE, source: Some(error.into()) }
 }

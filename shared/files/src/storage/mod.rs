@@ -24,7 +24,7 @@ use crate::codec::Content;
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) content: Content,
-    /// Names this very state of the file.
+    /// Identifies this state of the file.
     pub(crate) version: Version,
 }
 
@@ -43,20 +43,20 @@ pub(crate) struct Entry {
     pub(crate) modified: i64,
     /// Differs whenever the file does.
     pub(crate) stamp: String,
-    /// Whether it is empty: Fluree takes such a file of a directory for an absent one.
+    /// Whether it is empty. In a directory, Fluree treats an empty file as absent.
     pub(crate) is_empty: bool,
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// The file holds what was written.
     Done,
-    /// Something else is stored than was read: decide again.
+    /// The stored file is not the one that was read: decide again.
     Overtaken,
 }
 
-/// What keeps other writers out while it is held.
+/// Keeps other writers out while it is held.
 pub(crate) struct Guard(#[allow(dead_code, reason = "held until it is dropped")] Box<dyn Any + Send>);
 
 impl fmt::Debug for Guard {
@@ -71,13 +71,13 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Whether [`lock`](Self::lock) keeps other writers out. Otherwise each write names the state that it replaces.
     fn locks(&self) -> bool;
 
-    /// Waits until no other program writes these files, or for the given time.
+    /// Locks these files against other writers, waiting for at most the given time.
     async fn lock(&self, keys: &[String], at_most: Duration) -> Result<Guard>;
 
     /// Reads a file; `None` where there is none.
     async fn read(&self, key: &str) -> Result<Option<Blob>>;
 
-    /// Reads the files of this list, as many at a time as is good.
+    /// Reads these files, several at a time.
     async fn read_all(&self, keys: Vec<String>) -> Vec<Result<Option<Blob>>>;
 
     /// Writes a file that does not exist.
@@ -92,11 +92,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Lists the files whose paths begin with this directory, in no order.
     async fn list(&self, under: &str) -> Result<Vec<Entry>>;
 
-    /// Describes a key where a person looks for it.
+    /// Describes the location of a key, for messages.
     fn describe(&self, key: &str) -> String;
 }
 
-/// The error of a store that cannot do what it is asked.
+/// The error of a store that cannot do what is asked of it.
 pub(crate) fn failed(operation: &'static str, source: impl Into<nameservice_model::BoxError>) -> Error {
     Error::Store { operation, source: source.into() }
 }

@@ -25,7 +25,7 @@ use super::*;
 enum Fault {
     /// It is applied, and its answer is lost.
     LostReply,
-    /// It is lost itself.
+    /// The request itself is lost.
     LostRequest,
     /// Another write is under way: S3's 409.
     Busy,
@@ -40,7 +40,7 @@ struct Faulty {
     gets: AtomicUsize,
     puts: AtomicUsize,
     lists: AtomicUsize,
-    /// How many reads are under way, and the most that were.
+    /// How many reads are in flight, and the maximum so far.
     reading: AtomicUsize,
     most: AtomicUsize,
     /// What happens to the next writes; a write after them succeeds.
@@ -107,7 +107,7 @@ impl ObjectStore for Faulty {
         self.gets.fetch_add(1, SeqCst);
         let reading = self.reading.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(reading, SeqCst);
-        // As one over a network does, it gives others their turn.
+        // Yields to other tasks, as a request over a network would.
         tokio::task::yield_now().await;
         let got = self.inner.get_opts(location, options).await;
         self.reading.fetch_sub(1, SeqCst);
@@ -196,7 +196,7 @@ async fn the_second_write_of_a_branch_is_counted_once_whatever_becomes_of_its_an
 async fn an_outcome_that_nothing_shows_is_never_a_conflict() {
     let (files, store) = faulty();
     let db = born(&files, "mydb", 1).await;
-    // Others write the index as Fluree does: with nothing that remembers a call.
+    // Other programs write the index as Fluree does, without remembered calls.
     store.next(Fault::Overwritten);
     let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 3))).await;
     assert!(matches!(pushed, Err(Error::OutcomeUnknown { .. })), "what was overwritten is not stale: {pushed:?}");
@@ -301,7 +301,7 @@ async fn a_thousand_records_are_listed_in_as_few_requests_as_they_have_files_a_f
     for n in 0..RECORDS {
         born(&files, &format!("db{n}"), 1).await;
     }
-    // One that has read nothing yet.
+    // An instance that has read nothing yet.
     let fresh = bucket(store.clone());
     store.counted();
     store.most.store(0, SeqCst);

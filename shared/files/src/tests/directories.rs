@@ -1,4 +1,4 @@
-//! A directory that others use too, and names that must not leave it.
+//! A directory that other programs use too, and names that could lead out of it.
 
 use std::fs;
 
@@ -118,7 +118,7 @@ async fn a_lock_that_another_program_holds_is_waited_for_and_then_named() {
 #[tokio::test]
 async fn a_record_that_fluree_creates_meanwhile_is_not_overwritten() {
     let (files, directory) = directory();
-    // Fluree creates without the lock: between the look and the write of a creation.
+    // Fluree creates files without the lock, here between the read and the write of a creation.
     let key = names::main_key(&at("unborn"));
     let storage = crate::storage::Directory::open(directory.path(), false).unwrap();
     let path = directory.path().join(&key);
@@ -156,7 +156,7 @@ async fn what_an_interrupted_purge_has_left_belongs_to_nobody() {
         let _ = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 5))).await.unwrap();
         files.inner.storage.delete(&names::main_key(&db)).await.unwrap();
         assert_eq!(files.lookup(&db).await.unwrap(), None);
-        // A new record does not begin with the index of the one before.
+        // A new record does not inherit the index of the previous one.
         born(&files, "mydb", 1).await;
         assert_eq!(files.index(&db).await.unwrap(), Some(Index::unborn()));
         let _ = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 5))).await.unwrap();

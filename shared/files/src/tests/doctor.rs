@@ -1,4 +1,4 @@
-//! What the doctor finds among files, and what it mends.
+//! What the doctor finds among files, and what it repairs.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
     assert!(matches!(files.publish_graph_source(&Call::fresh(), &publication).await.unwrap(), Published::Created(_)));
     fs::remove_file(directory.path().join("ns@v2/MyDB/main.json")).unwrap();
     put("MYdb/main.json", &ledger("MYdb:main", ""));
-    // The stage is an hour old for a doctor who comes an hour later.
+    // By this clock, the staging file is more than an hour old.
     let later = files.clone().with_clock(|| std::time::SystemTime::now() + Duration::from_secs(3_700));
     let findings = found(&later, false).await;
     let mut expected: Vec<&str> = CODES.iter().map(|(code, _)| *code).collect();

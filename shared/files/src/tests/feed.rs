@@ -75,7 +75,7 @@ async fn a_feed_that_is_kept_goes_on_where_it_was() {
     };
     assert!(push(&files, &at("a"), 1, 2).await.is_updated());
     assert_eq!(files.purge(&Call::fresh(), &at("b")).await.unwrap(), Purged::Purged);
-    // What was written while nobody looked is found; nothing is there twice.
+    // What was written while the feed was not followed is found, and nothing appears twice.
     let following = Files::directory(directory.path(), false, options().with_log(open())).unwrap();
     let seen = kinds(&changes(&following).await);
     let new = &seen[usize::try_from(position).unwrap()..];
@@ -89,7 +89,7 @@ async fn a_feed_that_is_kept_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_directory_says_by_itself_that_it_has_changed() {
     let (theirs, directory) = directory();
-    // The interval is an hour: only the directory's own word comes before.
+    // The interval is an hour, so only a notification from the directory can come before.
     let ours = Files::directory(directory.path(), false, options()).unwrap();
     let before = ours.position().await.unwrap();
     born(&theirs, "mydb", 1).await;

@@ -1,4 +1,4 @@
-//! What Fluree 4.1.6 wrote, and what its own reads say of it.
+//! Files that Fluree 4.1.6 wrote, compared with what Fluree itself reads from them.
 
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ async fn every_record_reads_as_fluree_reads_it() {
         }
         assert_eq!(json!({"v": read.v, "payload": payload}), *config, "{address}");
     }
-    // One record is what it is in the list.
+    // Each record read alone equals its entry in the list.
     for record in records {
         assert_eq!(files.lookup(&record.address).await.unwrap(), Some(record));
     }
@@ -128,7 +128,7 @@ async fn a_rewrite_changes_what_was_pushed_and_nothing_else() {
         "f:branches",
     ];
     assert_eq!(order, expected);
-    // A branch keeps where it is from; a new index goes to its own file.
+    // A branch keeps its source; a new index goes to its own file.
     assert!(push(&files, &at("mydb:dev"), 0, 9).await.is_updated());
     let (_, dev) = members(&directory, "ns@v2/mydb/dev.json");
     assert_eq!(
@@ -181,12 +181,12 @@ async fn a_note_survives_where_fluree_keeps_the_context() {
     let call = Call::fresh();
     let desired = HeadPush::monotonic(head(1, 2));
     assert!(files.push_head(&call, &db, &desired).await.unwrap().is_updated());
-    // As Fluree pushes a head: it keeps what it knows, in its own order.
+    // Rewrites the file as Fluree pushes a head: it keeps the members it knows, in its own order.
     let path = directory.path().join(names::main_key(&db));
     let mut json: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     (json["f:t"], json["f:commitCid"]) = (json!(3), json!(IDS[2]));
     std::fs::write(&path, serde_json::to_string_pretty(&json).unwrap()).unwrap();
-    // The first call comes again, and is known.
+    // The first call is repeated, and recognised.
     let again = files.push_head(&call, &db, &desired).await.unwrap();
     assert!(matches!(again, PushOutcome::Updated { replayed: true, .. }), "{again:?}");
     let record = files.lookup(&db).await.unwrap().unwrap();

@@ -12,7 +12,7 @@ fn put(directory: &TempDir, key: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The variants that directories have seen over the years.
+/// The variants that exist in old directories.
 fn variants() -> (Files, TempDir) {
     let (files, directory) = directory();
     let id = IDS[0];
@@ -82,7 +82,7 @@ async fn earlier_formats_are_read_and_never_rewritten() {
     let three = read("three").await;
     // An id is taken from an address that ends in one, and never invented.
     assert_eq!((three.head, three.index), (Some(Head::new(7, id(0))), Index::stored(6, None)));
-    // The address itself is kept where every layout without ids keeps it.
+    // The address itself is kept in the member that every layout without ids uses.
     let kept = json!({"legacy_address": {"index": {"address": "fluree:file://three/main/index/abc.json", "t": 6}}});
     assert_eq!(three.config, Config::new(1, kept));
     let graph = read("graph").await;
@@ -108,7 +108,7 @@ async fn what_may_be_missing_is_as_fluree_takes_it() {
     let point = files.lookup(&at("point")).await.unwrap().unwrap();
     assert_eq!(point.source_branch.as_deref(), Some("trunk"));
     assert_eq!(files.lookup(&at("iri")).await.unwrap().unwrap().source_type.as_deref(), Some("f:HnswIndex"));
-    // Whatever the context is, it stays, and the unknown member goes, as Fluree drops it.
+    // The context stays, whatever it is; the unknown member is dropped, as Fluree drops it.
     assert!(push(&files, &at("least"), 0, 4).await.is_updated());
     let again = files.push_head(&Call::fresh(), &at("least"), &HeadPush::monotonic(head(0, 4))).await.unwrap();
     assert!(matches!(again, PushOutcome::Updated { replayed: true, .. }));
@@ -140,12 +140,12 @@ async fn a_file_that_cannot_be_read_hides_no_others() {
     assert_eq!(everything(&files).await.len(), all);
     let listed = files.list(&ListQuery::default(), &|_| true).await.unwrap();
     assert_eq!(listed.items.len(), all);
-    // By name it is an error that names the file, or nobody's record.
+    // A lookup by name is an error that names the file, or finds no record.
     let error = files.lookup(&at("number")).await.unwrap_err();
     assert!(chain(&error).contains("number/main.json"), "{}", chain(&error));
     assert_eq!(files.lookup(&at("moved")).await.unwrap(), None);
     assert_eq!(files.lookup(&at("empty")).await.unwrap(), None);
-    // An empty file is an absent one, also to a creation.
+    // An empty file counts as absent, also for a creation.
     born(&files, "empty", 1).await;
     // The file of another record is not overwritten.
     let taken = files.create_ledger(&Call::fresh(), &at("moved"), None, None).await;

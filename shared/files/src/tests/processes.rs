@@ -8,7 +8,7 @@ const ROLE: &str = "NAMESERVICE_FILES_TEST_DIRECTORY";
 const PROCESSES: i64 = 4;
 const PUSHES: i64 = 25;
 
-/// What one of the processes does: counts a status up, with compare-and-set.
+/// Runs in each of the processes: increments a status by compare-and-set.
 #[tokio::test]
 async fn one_of_many_processes() {
     let Some(directory) = std::env::var_os(ROLE) else { return };

@@ -1,4 +1,4 @@
-//! What mutations take.
+//! The inputs of mutations.
 
 use async_graphql::{InputObject, Json, MaybeUndefined, Result};
 use nameservice_api::{
@@ -35,7 +35,7 @@ pub(crate) struct GraphInput {
     pub(super) id: Option<String>,
     /// The `t` that it covers.
     pub(super) t: Option<Long>,
-    /// How often this `t` was indexed again.
+    /// How many times this `t` was indexed again.
     pub(super) rev: Option<Long>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn claim(input: Option<LeaseInput>) -> Result<Option<Claim>> {
     Ok(Some(Claim { name, holder, token: token.0 }))
 }
 
-/// Left out: any older value. Null: no record. Else this value.
+/// Left out: any older value. Null: no record. Otherwise: this value.
 pub(super) fn expected<T, V>(input: MaybeUndefined<T>, value: impl FnOnce(T) -> V) -> Option<Option<V>> {
     match input {
         MaybeUndefined::Undefined => None,
@@ -113,9 +113,9 @@ pub(crate) struct IndexPushInput {
 /// A status or a config.
 #[derive(InputObject)]
 pub(crate) struct ValueInput {
-    /// Its version. Of a new value, one more than the expected one where it is left out.
+    /// Its version. If left out of a new value, it is one more than the expected version.
     pub(super) v: Option<Long>,
-    /// The payload. Of an expected value, compared where it is given.
+    /// The payload. In an expected value, it is compared if given.
     pub(super) payload: Option<JsonObject>,
 }
 

@@ -1,4 +1,4 @@
-//! Mutations: creations, pushes, retractions. Conflicts and their like are results, each a member of a union.
+//! Mutations: creations, pushes, retractions. Conflicts and similar outcomes are results, each a member of a union.
 
 mod inputs;
 mod results;
@@ -29,8 +29,8 @@ use crate::{
 /// What can be written.
 pub(crate) struct Mutation;
 
-/// All dependencies that do not exist as far as the caller may know: those that it may not see are in one list with those
-/// that are not there.
+/// Returns the dependencies that do not exist as far as the caller may know: one that it may not see is listed like one
+/// that does not exist.
 async fn missing(context: &Context<'_>, dependencies: &[Address]) -> Result<MissingDependencies> {
     let mut missing = Vec::new();
     for dependency in dependencies {
@@ -47,7 +47,7 @@ async fn missing(context: &Context<'_>, dependencies: &[Address]) -> Result<Miss
 
 #[Object]
 impl Mutation {
-    /// Creates a ledger, with a head and a configuration where they are given.
+    /// Creates a ledger, with a head and a configuration if they are given.
     async fn create_ledger(
         &self,
         context: &Context<'_>,

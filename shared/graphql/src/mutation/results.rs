@@ -1,4 +1,4 @@
-//! What has come of mutations.
+//! The results of mutations.
 
 use async_graphql::{Enum, Json, Result, SimpleObject, Union};
 use nameservice_api as api;
@@ -12,12 +12,12 @@ use crate::{
     scalars::Kind,
 };
 
-/// Which value a push has left.
+/// Whether a push wrote the value.
 #[derive(Enum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PushStatus {
-    /// The new one, written by this call.
+    /// This call wrote the new value.
     Updated,
-    /// The new one, which was stored before.
+    /// The new value was stored before this call.
     Replayed,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn kind(kind: RecordKind) -> Kind {
     api::Kind::from(kind).into()
 }
 
-/// The result of pushes of a concern: a union of what can come of it.
+/// The result of pushes of a concern: a union of the possible outcomes.
 macro_rules! pushes {
     ($result:ident $pushed:ident $stale:ident $conflict:ident $value:ident $api:ty) => {
         /// The value is stored.
@@ -81,14 +81,14 @@ macro_rules! pushes {
             pub(super) actual: Option<$value>,
         }
 
-        /// What has come of a push.
+        /// The outcome of a push.
         #[derive(Union)]
         pub(crate) enum $result {
             /// It is stored.
             Pushed($pushed),
             /// It is older than what is stored.
             Stale($stale),
-            /// Something else is stored than was expected.
+            /// The expected value does not match the stored one.
             Conflict($conflict),
             /// There is no record.
             Unknown(UnknownRecord),
@@ -149,14 +149,14 @@ pub(crate) struct AlreadyExists {
     pub(super) address: String,
 }
 
-/// Others depend on the record: these, as far as the caller may see them.
+/// Other records depend on this one: these, as far as the caller may see them.
 #[derive(SimpleObject)]
 pub(crate) struct HasDependents {
     /// Their addresses.
     pub(super) dependents: Vec<String>,
 }
 
-/// The record is protected: an administrator can take the mark away.
+/// The record is protected: an administrator can remove the protection.
 #[derive(SimpleObject)]
 pub(crate) struct ProtectedRecord {
     /// Its address.
@@ -170,7 +170,7 @@ pub(crate) struct MissingDependencies {
     pub(super) missing: Vec<String>,
 }
 
-/// What has come of the creation of a ledger.
+/// The outcome of the creation of a ledger.
 #[derive(Union)]
 pub(crate) enum CreateLedgerResult {
     /// It was created.
@@ -179,14 +179,14 @@ pub(crate) enum CreateLedgerResult {
     AlreadyExists(AlreadyExists),
 }
 
-/// What has come of the publication of a graph source.
+/// The outcome of the publication of a graph source.
 #[derive(Union)]
 pub(crate) enum PublishGraphSourceResult {
     /// It is published.
     Written(Box<Written>),
-    /// The stored config is another one than expected.
+    /// The expected version does not match the stored config.
     Conflict(ConfigConflict),
-    /// It depends on records that are not there.
+    /// It depends on records that do not exist.
     Missing(MissingDependencies),
     /// The address is that of a ledger, or of a graph source of another type.
     WrongKind(WrongKind),
@@ -194,12 +194,12 @@ pub(crate) enum PublishGraphSourceResult {
     Retracted(RetractedRecord),
 }
 
-/// What has come of a retraction or restoration.
+/// The outcome of a retraction or restoration.
 #[derive(Union)]
 pub(crate) enum RetractionResult {
-    /// It is as wanted.
+    /// The record is in the requested state.
     Written(Box<Written>),
-    /// Others depend on it.
+    /// Other records depend on it.
     HasDependents(HasDependents),
     /// It is protected.
     Protected(ProtectedRecord),

@@ -1,4 +1,4 @@
-//! Readers by what they take: a change finds its readers without asking the others.
+//! Readers indexed by what they take: a change finds its readers without asking the others.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 use super::{Batch, End, Entry};
 use crate::filter::{Interest, Key};
 
-/// How much of the feed waits for one reader before it is sent to read for itself, in bytes of JSON. The entries are
-/// shared by all who wait for them.
+/// The maximum backlog of one reader, in bytes of JSON. Beyond it the reader must read the feed directly. Entries are
+/// shared by all readers that wait for them.
 const MAX_BACKLOG_BYTES: usize = 4 * 1024 * 1024;
 /// How large a batch becomes, in bytes of JSON; a single change may be larger.
 const MAX_BATCH_BYTES: usize = 64 * 1024;
 
-/// Unique in the process, so that what was removed is not mistaken for what came after it.
+/// Unique in the process, so that a removed entry is not mistaken for a later one.
 type Id = u64;
 
 fn next_id() -> Id {
@@ -33,7 +33,7 @@ fn next_id() -> Id {
 pub(super) struct Member {
     queue: Mutex<Queue>,
     pub(super) news: Notify,
-    /// How long the feed may fail before the reader is given up.
+    /// How long the feed may fail before the subscription is ended.
     retry_for: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Member {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next batch, or else how it ended; `None` while there is neither.
+    /// Takes the next batch or, after the last, the end; `None` while there is neither.
     pub(super) fn take(&self) -> Option<Result<Arc<Batch>, End>> {
         let mut queue = self.queue();
         if let Some(batch) = queue.batches.pop_front() {
@@ -94,11 +94,11 @@ impl Member {
 struct Group {
     interest: Arc<Interest>,
     members: HashMap<Id, Arc<Member>>,
-    /// What has matched in this round.
+    /// The entries that matched in this round.
     matched: Vec<Arc<Entry>>,
 }
 
-/// Every reader there is.
+/// All readers.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     by_interest: HashMap<Arc<Interest>, Id>,
@@ -177,7 +177,7 @@ impl Groups {
                 }
             };
             if let Some(ids) = index.get_mut(text) {
-                // One of them: a group may be under a key twice.
+                // Only one entry, since a group may be under a key twice.
                 if let Some(at) = ids.iter().position(|found| *found == id) {
                     ids.swap_remove(at);
                 }
@@ -188,7 +188,7 @@ impl Groups {
         }
     }
 
-    /// Hands changes to those who take them, and returns how many readers that were.
+    /// Hands changes to the readers that take them, and returns how many those were.
     pub(super) fn distribute(&mut self, entries: &[Arc<Entry>]) -> usize {
         let mut touched = Vec::new();
         for entry in entries {
@@ -216,7 +216,7 @@ impl Groups {
         reached
     }
 
-    /// Ends those readers for whom this holds.
+    /// Ends the readers whose `retry_for` satisfies `is_over`.
     pub(super) fn end(&mut self, end: &End, is_over: impl Fn(Duration) -> bool) {
         for group in self.groups.values() {
             group
@@ -228,7 +228,7 @@ impl Groups {
     }
 }
 
-/// Cuts what a group is sent into batches.
+/// Splits what a group is sent into batches.
 pub(super) fn batches(entries: Vec<Arc<Entry>>) -> Vec<Arc<Batch>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for entry in entries {

@@ -1,9 +1,9 @@
-//! One reader of the change feed for all who follow it in this process.
+//! Reads the change feed once for all who follow it in this process.
 //!
 //! Streams and waiting polls read the feed themselves up to its end, and then [`subscribe`](Hub::subscribe): from there
-//! on the hub reads for all of them, once, and hands each change to those alone whose interest it matches. It never
-//! waits for anybody: a reader that falls far behind is notified, and reads the feed directly again. Without subscribers it does
-//! nothing.
+//! on the hub reads for all of them, once, and hands each change only to those whose interest it matches. It never waits
+//! for a reader: one that falls far behind is notified, and reads the feed directly again. Without subscribers the hub is
+//! idle.
 
 mod groups;
 #[cfg(test)]
@@ -38,21 +38,21 @@ const PAGE: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// How long the feed is asked to wait at a time.
+/// How long one wait for the feed lasts at most.
 const WAIT: Duration = Duration::from_secs(60);
 /// The pauses after failures of the feed double from the first to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// How many of the last changes are kept for those who subscribe a little behind the hub.
 const KEPT: usize = 1024;
-/// After each round the hub rests, so that what comes meanwhile goes out together: so long for each reader it has
-/// reached, and so many times as long as the read took.
+/// After each round the hub rests, so that the changes of that time go out together: this long for each reader it has
+/// reached, and at least this many times as long as the read took.
 const REST_FOR_EACH: Duration = Duration::from_micros(200);
 const REST_FOR_READING: u32 = 3;
 const MAX_REST: Duration = Duration::from_millis(100);
-/// A shorter rest is none: timers count milliseconds.
+/// A shorter rest is skipped, since timers count milliseconds.
 const MIN_REST: Duration = Duration::from_micros(250);
 
-/// One change, with its JSON made once.
+/// One change, with its JSON, which is made once.
 #[derive(Debug)]
 pub struct Entry {
     /// The change.
@@ -69,7 +69,7 @@ impl From<Change> for Entry {
 impl Entry {
     /// Returns the change as JSON, without line breaks.
     pub fn json(&self) -> &str {
-        // Maps with text keys, texts and numbers: JSON has a word for each.
+        // Maps with string keys, strings and numbers can always be serialized.
         self.json.get_or_init(|| serde_json::to_string(&changes::Change::from(&self.change)).unwrap_or_default())
     }
 }
@@ -77,7 +77,7 @@ impl Entry {
 /// Some changes that readers of one interest are sent together, in the order of the feed.
 #[derive(Debug)]
 pub struct Batch {
-    /// The changes; never none.
+    /// The changes, at least one.
     pub entries: Vec<Arc<Entry>>,
     bytes: usize,
     text: OnceCell<Bytes>,
@@ -88,7 +88,7 @@ impl Batch {
         Self { entries, bytes, text: OnceCell::new() }
     }
 
-    /// Returns what is sent of the batch to each of its readers, made by the first of them.
+    /// Returns the bytes of the batch that are sent to each of its readers. The first reader makes them.
     pub async fn text<E>(&self, make: impl AsyncFnOnce(&[Arc<Entry>]) -> Result<Bytes, E>) -> Result<Bytes, E> {
         self.text.get_or_try_init(|| make(&self.entries)).await.cloned()
     }
@@ -111,7 +111,7 @@ pub enum End {
 /// A failure of the feed, for all who are waiting for it.
 #[derive(Debug)]
 pub struct Failed {
-    /// What a reader is shown.
+    /// The problem that a reader is shown.
     pub problem: ProblemDocument,
     /// What is logged.
     pub reason: String,
@@ -120,22 +120,22 @@ pub struct Failed {
 /// Whether a reader has joined the hub.
 #[derive(Debug)]
 pub enum Joined {
-    /// From here on.
+    /// It has: its batches begin here.
     Yes(Subscription),
-    /// The hub is further than the feed was read: read on.
+    /// The hub is further than the reader has read: read on.
     Behind,
 }
 
-/// Reads the feed for everybody. Cheap to clone.
+/// Reads the feed for all readers. Cheap to clone.
 #[derive(Clone)]
 pub struct Hub(Arc<Inner>);
 
 struct Inner {
     feed: Arc<dyn ChangeFeed>,
     state: Mutex<State>,
-    /// Up to here everything was handed out.
+    /// Everything up to here was handed out.
     position: AtomicU64,
-    /// The last subscriber has left.
+    /// Notified when the last subscriber has left.
     idle: Notify,
 }
 
@@ -159,7 +159,7 @@ impl Hub {
         Self(Arc::new(Inner { feed, state, position, idle }))
     }
 
-    /// Subscribes a reader that has seen everything up to a position. `retry_for` is how long it bears a feed that fails.
+    /// Subscribes a reader that has seen everything up to a position. `retry_for` is how long it tolerates a failing feed.
     pub fn subscribe(&self, interest: &Arc<Interest>, after: u64, retry_for: Duration) -> Joined {
         let mut state = self.0.state();
         let member = Arc::new(Member::new(retry_for));
@@ -197,7 +197,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next batch. Nothing is lost where the wait is given up.
+    /// Waits for the next batch. Cancel safe: nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Result<Arc<Batch>, End> {
         loop {
             match self.member.take() {
@@ -211,7 +211,7 @@ impl Subscription {
         }
     }
 
-    /// What of a batch follows where the reader is.
+    /// The part of a batch that the reader has not seen.
     fn unseen(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
         let seen = batch.entries.iter().take_while(|entry| entry.change.position <= self.after).count();
         self.after = self.after.max(batch.entries.last()?.change.position);
@@ -223,7 +223,7 @@ impl Subscription {
 
     /// Returns the position up to which there is nothing for this reader that [`next`](Self::next) has not returned.
     pub fn position(&self) -> u64 {
-        // In this order: what the hub has handed out before it moved is in the queue.
+        // In this order: what the hub handed out before it moved its position is in the queue.
         let position = self.hub.0.position.load(Ordering::Acquire);
         if self.member.is_waiting() { self.after.max(position) } else { self.after }
     }
@@ -244,7 +244,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the reading where nobody is left to read for.
+    /// Returns whether no readers are left, and then stops reading.
     fn is_over(&self) -> bool {
         let mut state = self.state();
         let is_over = state.groups.is_empty();
@@ -252,12 +252,12 @@ impl Inner {
             state.is_running = false;
             state.recent = VecDeque::new();
         }
-        // Whoever left before this does not end the wait that follows it.
+        // Consumes an earlier notification, so that it does not end the wait that follows.
         pin!(self.idle.notified()).enable();
         is_over
     }
 
-    /// Hands out what follows the position, and returns how many readers it has reached.
+    /// Hands out the changes that follow the position, and returns how many readers were reached.
     fn hand_out(&self, changes: Vec<Change>) -> usize {
         let Some(last) = changes.last().map(|last| last.position) else { return 0 };
         let entries: Vec<_> = changes.into_iter().map(|change| Arc::new(change.into())).collect();
@@ -299,7 +299,7 @@ async fn run(hub: Arc<Inner>) {
     }
 }
 
-/// Reads what follows, or waits for it.
+/// Reads and hands out the next changes, or waits for them.
 async fn round(hub: &Inner) -> Result<(), Error> {
     let position = hub.position.load(Ordering::Acquire);
     let begun = Instant::now();

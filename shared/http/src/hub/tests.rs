@@ -26,7 +26,7 @@ struct Memory {
     oldest: AtomicU64,
 }
 
-/// Counts a wait as long as it lasts.
+/// Counts a wait while it lasts.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -114,7 +114,7 @@ async fn take(subscription: &mut Subscription, to: u64) -> Vec<u64> {
     taken
 }
 
-/// Lets the hub do what there is to do: until so many wait for the feed.
+/// Lets the hub work until this many wait for the feed.
 async fn settle(feed: &Memory, waiting: usize) {
     while feed.waiting.load(Ordering::SeqCst) != waiting {
         time::sleep(Duration::from_millis(1)).await;
@@ -175,7 +175,7 @@ async fn a_change_reaches_those_alone_who_take_it() {
             .collect();
         assert_eq!(take(reader, *expected.last().unwrap()).await, expected, "{glob}");
         assert!(timeout(Duration::ZERO, reader.next()).await.is_err(), "{glob}");
-        // Also what was not for it is behind it.
+        // It has also passed what was not for it.
         assert_eq!(reader.position(), addresses.len() as u64);
     }
     assert_eq!(take(&mut twice, 3).await, [1, 2, 3]);
@@ -253,7 +253,7 @@ async fn without_readers_the_feed_is_left_alone() {
     }
     let reads = feed.reads.load(Ordering::SeqCst);
     feed.push("a", 10);
-    // Nobody is left who would wait for it.
+    // No reader is left to wait for it.
     assert_eq!((feed.reads.load(Ordering::SeqCst), feed.waiting.load(Ordering::SeqCst)), (reads, 0));
 }
 

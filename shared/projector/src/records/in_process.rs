@@ -7,11 +7,11 @@ use tokio::{sync::OnceCell, task::JoinHandle, time::timeout};
 use super::{RecordPage, RecordPages, RecordQuery, RecordRow, Records};
 use crate::{MemoryRows, Projector};
 
-/// How long a list waits for the rows to be as far as the feed.
+/// How long a list waits for the rows to catch up with the feed.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// The read model of records in the memory of this process. It begins with the first list, which waits for its rows, and then
-/// follows the feed; nobody who does not use it pays for it. A list includes every change that was in the feed before.
+/// The read model of records in the memory of this process. It starts with the first list, which waits for its rows, and then
+/// follows the feed; it costs nothing while it is not used. A list includes every change that was in the feed before it.
 pub struct InProcess {
     names: Arc<dyn NameService>,
     feed: Arc<dyn ChangeFeed>,

@@ -1,6 +1,6 @@
-//! The read model of all records: one row each, with what lists ask for of its concerns.
+//! The read model of all records: one row each, with the members of its concerns that lists need.
 //!
-//! Payloads of a status or config are not in it: they are read from the record.
+//! It does not contain the payloads of statuses and configs: they are read from the record.
 
 mod in_process;
 mod pages;
@@ -14,16 +14,16 @@ pub use row::{DEFAULT_INDEX_THRESHOLD, Due, RecordRow, Records};
 #[cfg(feature = "table")]
 pub use table::{RECORDS, table_of};
 
-/// Names of the indexes, and of the attributes that are their keys.
+/// The names of the indexes.
 pub mod index {
     /// By kind.
     pub const BY_KIND: &str = "by-kind";
     /// By state.
     pub const BY_STATE: &str = "by-state";
-    /// By type: graph sources alone.
+    /// By type: graph sources only.
     pub const BY_TYPE: &str = "by-type";
-    /// By holder: records with a lease alone.
+    /// By holder: only records with a lease.
     pub const BY_HOLDER: &str = "by-holder";
-    /// What is due: records whose index is behind alone.
+    /// By what is due: only records whose index is behind.
     pub const BY_DUE: &str = "by-due";
 }

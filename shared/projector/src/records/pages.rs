@@ -4,7 +4,7 @@ use nameservice_model::{Address, Limit, RecordKind, Result, Visible};
 use super::{RecordRow, index, row::Due};
 use crate::MemoryRows;
 
-/// By what records are listed. Each is one index.
+/// What records are listed by. Each variant is one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// Those of a kind.
@@ -32,16 +32,16 @@ impl By {
     }
 }
 
-/// Which rows of the read model are wanted.
+/// A query for rows of the read model.
 #[derive(Clone, Debug)]
 pub struct RecordQuery {
-    /// By what.
+    /// What they are listed by.
     pub by: By,
     /// Only addresses that begin with this; empty for all.
     pub prefix: String,
     /// Only addresses after this one.
     pub after: Option<Address>,
-    /// How many at most.
+    /// The maximum number of rows.
     pub limit: Limit,
 }
 
@@ -57,7 +57,7 @@ impl RecordQuery {
 pub struct RecordPage {
     /// The rows.
     pub rows: Vec<(Address, RecordRow)>,
-    /// Whether others follow: the next page is after the last row.
+    /// Whether more rows follow: the next page begins after the last row.
     pub has_more: bool,
 }
 
@@ -82,7 +82,7 @@ impl RecordPages for MemoryRows<RecordRow> {
 #[cfg(feature = "table")]
 #[async_trait]
 impl RecordPages for crate::TableRows<RecordRow> {
-    /// One Query, unless a page has nothing that the caller may see.
+    /// Sends one Query, unless a page has nothing that the caller may see.
     async fn records(&self, query: &RecordQuery, visible: Visible<'_>) -> Result<RecordPage> {
         let mut after = query.after.clone();
         loop {

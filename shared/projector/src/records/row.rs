@@ -13,8 +13,8 @@ pub const DEFAULT_INDEX_THRESHOLD: i64 = 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Records;
 
-/// What lists ask for of a record, as far as the feed announces it: not when it was last written, which also a change of
-/// another record can move.
+/// The members of a record that lists need and whose changes are in the feed. The time of the last write is not one of them,
+/// since a change of another record can move it, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordRow {
     /// What it describes.
@@ -37,14 +37,14 @@ pub struct RecordRow {
     /// The id of the latest commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit_id: Option<String>,
-    /// The `t` of the latest commit; 0 before the first, and of graph sources.
+    /// The `t` of the latest commit; 0 before the first, and for graph sources.
     pub commit_t: i64,
     /// The id of the latest index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_id: Option<String>,
     /// The `t` of the latest index; 0 before the first.
     pub index_t: i64,
-    /// The state. (A key of an index cannot be empty; a row of another program may have such a state.)
+    /// The state. (A row of another program may have an empty state, which cannot be a key of an index.)
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
     /// The `v` of the status.
@@ -62,7 +62,7 @@ pub struct RecordRow {
     pub lease_expires_at: Option<i64>,
     /// How many commits the index may be behind: `index_threshold` of the config, or [`DEFAULT_INDEX_THRESHOLD`].
     pub index_threshold: i64,
-    /// `index` where a live ledger's index is at least so far behind.
+    /// `index` if a live ledger's index is at least `index_threshold` commits behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
     /// When it was created, epoch milliseconds.

@@ -2,7 +2,7 @@ use nameservice_views::{Description, Index, Key, Projection};
 
 use super::index;
 
-/// The name of the table of a nameservice's table.
+/// The name of the read model's table for a nameservice's table.
 pub fn table_of(table: &str) -> String {
     format!("{table}-views")
 }

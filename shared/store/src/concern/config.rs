@@ -29,7 +29,7 @@ impl Concern for ConfigConcern {
         let payload = Value::Object(push.desired().payload().clone());
         let (context, meta) = items::split_config(&payload);
         expression.set(ATTR_CONFIG_V, number(push.new_v()));
-        // Both names, one value: the guide's and the one that deployed servers read.
+        // The value is stored under both names: the guide's, and the one that deployed servers read.
         expression.put(ATTR_DEFAULT_CONTEXT_ADDRESS, context.map(string));
         expression.put(ATTR_DEFAULT_CONTEXT_ID, context.map(string));
         expression.put(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
@@ -43,7 +43,7 @@ impl Concern for ConfigConcern {
         }
     }
 
-    /// The counter; the payload where one is given.
+    /// Compares the counter, and the payload if one is given.
     fn expect(expression: &mut Expression, expected: &Config) {
         match expected.v {
             0 => expression.equals_or_absent(ATTR_CONFIG_V, number(0)),

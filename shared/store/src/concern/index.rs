@@ -12,8 +12,8 @@ use crate::{
     schema::*,
 };
 
-/// The most named graphs that one update sets one by one; more are set all at once, which needs a look first.
-/// An expression has at most 4 KB.
+/// The most named graphs that one update sets one by one, because an expression has at most 4 KB. More are set as a
+/// whole map, which requires a read first.
 const MAX_GRAPH_PATHS: usize = 12;
 
 const INDEX: RefAttributes = RefAttributes { id: ATTR_INDEX_ID, t: ATTR_INDEX_T };
@@ -46,7 +46,7 @@ impl Concern for IndexConcern {
             Expected::NoRecord => (Judgement::Conflict, false),
             Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
         };
-        // The watermark of a named graph only grows, too.
+        // The watermark of a named graph only grows too.
         let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
             graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
         };
@@ -86,7 +86,7 @@ impl Concern for IndexConcern {
                 expression.add(ATTR_REV, 1);
                 expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
-            // The same index again: only its named graphs can be news.
+            // The same index again: only its named graphs can be new.
             Some((root, t)) if t == new.t() && root.id == *new.id() => match news(root, new) {
                 News::Some => {}
                 News::Perhaps(names) => expression.any_graph_is_not_null(&names),
@@ -110,8 +110,8 @@ impl Concern for IndexConcern {
             if let Some(graph) = graph
                 && at.is_none_or(|at| at > graph.t())
             {
-                // Where the stored entry is unknown, a condition can recognise an advance, and the same `t` again
-                // only after a look. Where it is known to be ahead, the condition rejects.
+                // If the stored entry is unknown, the condition admits only an advance: the same `t` again is
+                // recognised after a read. If the entry is known to be ahead, the condition rejects the push.
                 expression.graph_below(name, graph.t());
             }
             let entry = graph.as_ref().map(|graph| counted(before.and_then(Option::as_ref), graph));
@@ -119,7 +119,7 @@ impl Concern for IndexConcern {
         }
     }
 
-    /// Of the named graphs, only those that are expected by name.
+    /// Compares only the named graphs that the expected value names.
     fn expect(expression: &mut Expression, expected: &Index) {
         INDEX.expect(expression, expected.v, expected.payload.as_ref().map(|root| &root.id));
         let graphs = expected.payload.as_ref().map(|root| &root.graphs).filter(|graphs| !graphs.is_empty());
@@ -143,7 +143,7 @@ impl Concern for IndexConcern {
             }
     }
 
-    /// A plan without the item assumes a revision of 0 and no named graphs.
+    /// Makes a plan without the item assume a revision of 0 and no named graphs.
     fn constrain(expression: &mut Expression, push: &IndexPush) -> Item {
         expression.no_graphs();
         match push.expected() {
@@ -160,7 +160,7 @@ impl Concern for IndexConcern {
 
     fn left_by(item: &Item, push: &IndexPush) -> Index {
         let new = push.desired();
-        // Only ours write the revision and the named graphs.
+        // Only we write the revision and the named graphs.
         let mut ours = item.clone();
         ours.insert(ATTR_INDEX_ID.to_owned(), string(new.id().as_str()));
         ours.insert(ATTR_INDEX_T.to_owned(), number(new.t()));
@@ -189,7 +189,7 @@ impl Concern for IndexConcern {
 
     fn assumed_previous(push: &IndexPush) -> Option<Item> {
         let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
-            // An overwrite of any index counts on from a revision that the push does not name.
+            // An overwrite of any index increments a revision that the push does not know.
             return (!push.allows_equal()).then(Item::new);
         };
         Some(Item::from([
@@ -230,7 +230,7 @@ pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) ->
     )
 }
 
-/// Whether a push would write what is there. A named graph that is absent is not yet one without an index.
+/// Returns whether a push would write the stored value. An absent named graph is not the same as one without an index.
 fn graph_is_current(stored: Option<&Option<GraphIndex>>, pushed: Option<&NewGraphIndex>) -> bool {
     match (stored, pushed) {
         (Some(None), None) => true,
@@ -241,10 +241,10 @@ fn graph_is_current(stored: Option<&Option<GraphIndex>>, pushed: Option<&NewGrap
     }
 }
 
-/// What the named graphs of a push bring to the very index that it expects.
+/// Whether the named graphs of a push change the index that it expects.
 enum News<'a> {
     None,
-    /// Something, unless these are named already and have no index.
+    /// They do, unless these exist already and have no index.
     Perhaps(Vec<&'a str>),
     Some,
 }
@@ -253,7 +253,7 @@ fn news<'a>(expected: &IndexRoot, new: &'a NewIndex) -> News<'a> {
     let mut unknown = Vec::new();
     for (name, graph) in new.graphs() {
         match (expected.graphs.get(name), graph) {
-            // One that is absent is expected as one without an index.
+            // The expected value does not distinguish an absent graph from one without an index.
             (None | Some(None), None) => unknown.push(name.as_str()),
             (known, graph) if graph_is_current(known, graph.as_ref()) => {}
             // One with an index that is not expected by name is below, by another condition.
@@ -263,7 +263,7 @@ fn news<'a>(expected: &IndexRoot, new: &'a NewIndex) -> News<'a> {
     if unknown.is_empty() { News::None } else { News::Perhaps(unknown) }
 }
 
-/// The entry of a named graph after a push: its revision as given, else one more at the same `t`, else 0.
+/// Returns the entry of a named graph after a push. By default its revision is one more at the same `t`, else 0.
 fn counted(before: Option<&GraphIndex>, pushed: &NewGraphIndex) -> GraphIndex {
     let rev = pushed.rev().unwrap_or_else(|| match before {
         Some(before) if before.t == pushed.t() && before.id == *pushed.id() => before.rev,

@@ -36,8 +36,8 @@ impl Concern for StatusConcern {
         }
     }
 
-    /// The counter; the state where a payload is given; the rest of the payload where it has any. A lease that was read
-    /// with it is not part of it.
+    /// Compares the counter, the state if a payload is given, and the rest of the payload if there is any. A lease that
+    /// was read with the status is not compared.
     fn expect(expression: &mut Expression, expected: &Status) {
         // A row without these attributes reads as v 1, `ready`.
         match expected.v {
@@ -77,7 +77,7 @@ impl Concern for StatusConcern {
             ours.insert(ATTR_STATUS.to_owned(), string(payload.state));
             ours.insert(ATTR_STATUS_META.to_owned(), items::map(&payload.meta));
         }
-        // With the lease, which only ours write.
+        // Includes the lease, which only we write.
         items::status(&ours)
     }
 
@@ -98,7 +98,7 @@ impl Concern for StatusConcern {
     }
 }
 
-/// The attributes of a status. Never the lease: no status writer touches it (docs/specification.md, Leases).
+/// Sets the attributes of a status. Never the lease: no status writer touches it (docs/specification.md, Leases).
 pub(crate) fn set_status(expression: &mut Expression, status: &Status) {
     expression.set(ATTR_STATUS_V, number(status.v));
     if let Some(payload) = status.payload.clone().map(StatusPayload::without_leases) {

@@ -1,6 +1,7 @@
-//! What a concern is to the paths that all concerns share: its attributes, its conditions, and what a failed condition means.
+//! The interface of a concern to the code that all concerns share: its attributes, its conditions, and what a failed
+//! condition means.
 //!
-//! [`Concern::judge`] says in Rust what [`Concern::plan`] says to DynamoDB.
+//! [`Concern::judge`] expresses in Rust what [`Concern::plan`] expresses in conditions for DynamoDB.
 
 use nameservice_model::{ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Push, RecordKind};
 
@@ -14,72 +15,72 @@ use crate::{
 pub(crate) trait Concern: Send + Sync + 'static {
     /// The data of its value.
     type Payload: Clone + Send + Sync;
-    /// What a push brings.
+    /// The new value of a push.
     type New: Clone + Send + Sync;
 
-    /// Which one it is.
+    /// Which concern it is.
     const KIND: ConcernKind;
-    /// How errors name a push of it.
+    /// The name of a push of it in errors.
     const OPERATION: &'static str;
 
-    /// The value that an item holds; of an empty item the unborn one.
+    /// Returns the value that an item holds; the unborn value for an empty item.
     fn read(item: &Item) -> ConcernValue<Self::Payload>;
 
-    /// What the item that rejected a push means for it.
+    /// Judges a push by the item that rejected it.
     fn judge(item: &Item, push: &Push<Self::Payload, Self::New>) -> Judgement;
 
-    /// The conditions and updates of a push. With `seen`, the push is known to be admissible on that very item: then
-    /// the conditions hold exactly there, and what it counts is counted from there.
+    /// Adds the conditions and updates of a push. With `seen`, the push is known to be admissible on that item: then
+    /// the conditions hold for exactly that item, and counters continue from it.
     fn plan(expression: &mut Expression, push: &Push<Self::Payload, Self::New>, seen: Option<&Item>);
 
-    /// The condition that the concern is at a value.
+    /// Adds the condition that the concern has the expected value.
     fn expect(expression: &mut Expression, expected: &ConcernValue<Self::Payload>);
 
-    /// The same of an item.
+    /// Returns whether an item has the expected value.
     fn matches(item: &Item, expected: &ConcernValue<Self::Payload>) -> bool;
 
-    /// The value that a push leaves on an item.
+    /// Returns the value of the item after the push.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// The value that a push has left on an item that no other push of ours has written since. Fluree may have: it
-    /// replaces values and leaves the ids of our calls.
+    /// Returns the value that a push left on an item that no other push of ours has written since. Fluree may have
+    /// written it: it replaces values and leaves the ids of our calls.
     fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// As much of the previous item as the expectation of a push says, for [`Concern::written`]; `None` where
+    /// Returns what the expected value of a push tells about the previous item, for [`Concern::written`]; `None` if
     /// that is not enough.
     fn assumed_previous(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
         Some(Item::new())
     }
 
-    /// Narrows a plan that has not seen the item until [`Concern::written`] on what this gives is what it leaves: a
-    /// transaction does not answer with the items that it has written.
+    /// Adds conditions to a plan that has not seen the item, so that [`Concern::written`] of the returned item is the
+    /// value that the push stores. This is needed because a transaction does not return the items that it has written.
     fn constrain(_expression: &mut Expression, _push: &Push<Self::Payload, Self::New>) -> Item {
         Item::new()
     }
 
-    /// The value as one of all concerns.
+    /// Returns the value as one of any concern.
     fn state(value: ConcernValue<Self::Payload>) -> ConcernState;
 
     /// Sets the first value of a new record's item.
     fn preset(item: &mut Item, new: &Self::New);
 
-    /// Whether two items hold the same, as far as a push that creates a ledger is concerned.
+    /// Returns whether two items have the same value, as far as a push that creates a ledger is concerned.
     fn same(a: &Item, b: &Item) -> bool;
 
-    /// Whether the push cannot be planned without knowing the item.
+    /// Returns whether the push cannot be planned without knowing the item.
     fn requires_read(_push: &Push<Self::Payload, Self::New>) -> bool {
         false
     }
 
-    /// Whether the item shows that the record keeps this concern for itself.
+    /// Returns whether the item shows that the record does not take pushes of this concern.
     fn foreign(_item: &Item) -> bool {
         false
     }
 
-    /// The same as a condition.
+    /// Adds the same as a condition.
     fn not_foreign(_expression: &mut Expression) {}
 
-    /// Whether a kind of record has this concern for pushes.
+    /// Returns whether a kind of record takes pushes of this concern.
     fn belongs_to(_kind: RecordKind) -> bool {
         true
     }
@@ -90,9 +91,9 @@ pub(crate) trait Concern: Send + Sync + 'static {
 pub(crate) enum Judgement {
     /// The value is stored already.
     Current,
-    /// A push without an expectation brings nothing newer.
+    /// A push without an expected value brings nothing newer.
     Stale,
-    /// The expectation does not hold.
+    /// The expected value does not match.
     Conflict,
     /// The push can be applied.
     Admissible,
@@ -129,7 +130,7 @@ impl RefAttributes {
     }
 }
 
-/// A counter moves from the value that is expected to a higher one, or not at all.
+/// Judges a push of a concern with a counter, which may only move from the expected value to a higher one.
 pub(super) fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload, C::New>, new_v: i64) -> Judgement {
     match push.expected() {
         Expected::Value(expected) if C::matches(item, expected) && new_v > C::read(item).v => Judgement::Admissible,
@@ -137,14 +138,14 @@ pub(super) fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload,
     }
 }
 
-/// The condition that attributes are as this item has them.
+/// Adds the condition that attributes are unchanged since this item.
 pub(crate) fn as_seen(expression: &mut Expression, item: &Item, attributes: &[&str]) {
     for attribute in attributes {
         expression.is(attribute, items::present(item, attribute).cloned());
     }
 }
 
-/// The condition that the value of a concern is as this item has it.
+/// Adds the condition that the value of a concern is unchanged since this item.
 pub(crate) fn value_as_seen<C: Concern>(expression: &mut Expression, item: &Item) {
     as_seen(expression, item, &value_of_concern(C::KIND));
 }

@@ -24,7 +24,7 @@ impl Doctor<'_> {
                 ADDRESS_UNUSABLE,
                 Severity::Note,
                 "its address is not valid: it can be read through the library, but not over HTTP",
-                "nothing, or a record of another name",
+                "no action needed, or create the record again under a valid name",
             );
         }
         let parts = [(ATTR_NAME, self.address.name()), (ATTR_BRANCH, self.address.branch())];

@@ -1,4 +1,4 @@
-//! Branches: their sources, and how many name one.
+//! Branches: their sources, and how many branches each source has.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -26,7 +26,7 @@ pub(super) fn parent_of(meta: &Item) -> Option<String> {
     (parent != pk && parent.len() <= MAX_PK_BYTES).then_some(parent)
 }
 
-/// Creates the finding of a meta item with another count of branches than this.
+/// Creates the finding of a meta item whose count of branches is not this.
 pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Option<Diagnosis> {
     if items::integer(meta, ATTR_BRANCHES).unwrap_or(0) == branches {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Optio
     let stored = shown(meta, ATTR_BRANCHES);
     let mut count = Expression::new();
     count.record_exists();
-    // Creating and dropping a branch writes this item.
+    // Creating or dropping a branch updates this item, which the condition detects.
     as_seen(&mut count, meta, &[ATTR_BRANCHES, ATTR_UPDATED_AT_MS]);
     count.set(ATTR_BRANCHES, number(branches));
     count.touch(now);

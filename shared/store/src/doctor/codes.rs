@@ -47,7 +47,7 @@ pub(super) const CODES: &[(&str, &str)] = &[
     (PARENT_MISSING, "a branch of a record that does not exist"),
     (ORPHAN_ITEMS, "items without the meta item of a record"),
     (GHOST_META, "a meta item without a kind"),
-    (LEFTOVER_COMMITS, "a commit log under no ledger"),
+    (LEFTOVER_COMMITS, "a commit log without a ledger"),
     (COMMITS_ABOVE_HEAD, "rows of Fluree's commit log above the head"),
     (COMMIT_NOT_HEAD, "Fluree's commit log has another commit at the head's `t`"),
     (COMMITS_SUPERSEDED, "Fluree's commit log has commits that the history of the head contradicts"),

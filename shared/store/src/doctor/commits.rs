@@ -1,5 +1,5 @@
 //! Fluree's commit log beside a ledger: rows that contradict its head or the history of its head. They are deleted, and
-//! never written: Fluree's indexer does without a log that has a gap, and trusts one that has none.
+//! never written: Fluree's indexer ignores a log that has a gap, and trusts one that has none.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,14 +23,14 @@ use crate::{
 const COMPARE: &str = "compare a commit log with the history of its ledger";
 
 impl Doctor<'_> {
-    /// Rows under no ledger: below no record, or below a graph source.
+    /// Finds rows without a ledger: there is no record, or it is a graph source.
     pub(super) fn leftover_commits(&mut self, kind: Option<RecordKind>) {
         let commits = &self.partition.commits;
         if commits.is_empty() {
             return;
         }
         let meta = Key::meta(&self.address);
-        let (check, lie, still) = match kind {
+        let (check, beside, still) = match kind {
             None => (no_record(&meta), "without a record", "if there is still no record"),
             Some(kind) => {
                 let mut check = Expression::new();
@@ -44,14 +44,14 @@ impl Doctor<'_> {
         self.find(
             LEFTOVER_COMMITS,
             Severity::Warning,
-            format!("{}{many} rows of a commit log lie here {lie}", commits.len()),
+            format!("{}{many} rows of a commit log exist {beside}", commits.len()),
             format!("delete them, {still}"),
             Some(Repair(actions)),
         );
     }
 
-    /// Rows that the head contradicts: what a reset by another program leaves above it, and what an earlier life of the
-    /// ledger has left where the head has come since.
+    /// Finds rows that contradict the head: those that a reset by another program left above it, and one at its `t`
+    /// that an earlier ledger left.
     pub(super) fn commits_against_head(&mut self) {
         let item = self.partition.items.concern_or_empty(ConcernKind::Head);
         if items::present(&item, ATTR_COMMIT_T).is_some() && items::integer(&item, ATTR_COMMIT_T).is_none() {
@@ -96,7 +96,7 @@ impl Doctor<'_> {
     }
 }
 
-/// One transaction that deletes rows, on the condition that they and the head are as they were read.
+/// Returns the actions that delete rows, on the condition that they and the head are as they were read.
 fn delete_rows(address: &Address, head: &Item, rows: &[&LoggedCommit]) -> Vec<Action> {
     let mut check = Expression::new();
     as_seen(&mut check, head, &[ATTR_COMMIT_ID, ATTR_COMMIT_T]);
@@ -104,7 +104,7 @@ fn delete_rows(address: &Address, head: &Item, rows: &[&LoggedCommit]) -> Vec<Ac
     actions.extend(rows.iter().map(|row| {
         let mut delete = Expression::new();
         match &row.cid {
-            // It may be gone: rows expire.
+            // The row may be gone: rows expire.
             Some(cid) => delete.equals_or_absent(ATTR_COMMIT_CID, string(cid)),
             None => delete.is(ATTR_COMMIT_CID, None),
         }
@@ -116,8 +116,8 @@ fn delete_rows(address: &Address, head: &Item, rows: &[&LoggedCommit]) -> Vec<Ac
 impl Store {
     /// Compares the whole log of a ledger with the history of its head.
     ///
-    /// The log is read first, then the head, then the history, which is used only where it ends with that head: a
-    /// feed that lags behind says nothing of what it does not hold yet.
+    /// The log is read first, then the head, then the history, which is used only where it ends with that head: a feed
+    /// that lags behind says nothing about changes that it does not hold yet.
     pub(super) async fn compare_log(&self, pk: &str, feed: &dyn ChangeFeed) -> Result<Vec<Diagnosis>> {
         let address = Address::stored(pk);
         let rows = self.query_partition(COMPARE, &address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX, None).await?;
@@ -159,10 +159,10 @@ impl Store {
     }
 }
 
-/// The heads of a ledger by its history, at every `t` that its log has a row for.
+/// The heads of a ledger, from its history, at every `t` for which its log has a row.
 #[derive(Default)]
 struct Replay {
-    /// The head at each `t`; `None` where the history has not come by.
+    /// The head at each `t`; `None` if the history has no valid head there.
     heads: BTreeMap<i64, Option<String>>,
     /// Heads that a reset or a purge has taken back.
     undone: HashMap<i64, Vec<String>>,
@@ -181,7 +181,7 @@ impl Replay {
             ChangePayload::Value(head) => head["id"].as_str().map(str::to_owned),
             ChangePayload::None | ChangePayload::Omitted => None,
         };
-        // What stood at this `t` and above is no longer the ledger's.
+        // Earlier heads at this `t` and above no longer belong to the ledger.
         for (t, head) in self.heads.range_mut(change.watermark..) {
             if let Some(head) = head.take() {
                 self.undone.entry(*t).or_default().push(head);

@@ -1,4 +1,4 @@
-//! References from the side of the target: the rows of its dependents, and their count.
+//! References as stored at the target: the rows of its dependents, and their count.
 
 use nameservice_model::Severity;
 
@@ -68,7 +68,8 @@ impl Doctor<'_> {
                 let counted = items::integer(meta, ATTR_DEPENDENTS).unwrap_or(0);
                 let mut count = Expression::new();
                 count.record_exists();
-                // Where the count matches the rows it stays so, whatever others write; otherwise it is set later.
+                // If the count matches the rows, a decrement keeps it so, whatever others write. Otherwise its own
+                // finding sets it later.
                 if usize::try_from(counted) == Ok(rows) {
                     let fewer = i64::try_from(dropped.len()).unwrap_or(i64::MAX);
                     count.at_least(ATTR_DEPENDENTS, fewer);
@@ -91,7 +92,7 @@ impl Doctor<'_> {
                     as_seen(&mut still, meta, &[ATTR_COUNTED]);
                     actions.push(still.into_check(&Key::meta(dependent)));
                 }
-                // A meta item of an unknown kind may belong to a record that is restored.
+                // A meta item of an unknown kind may belong to a record that is restored later.
                 None if self.related.is_taken(dependent) => return None,
                 None => actions.push(no_record(&Key::meta(dependent))),
             }
@@ -112,12 +113,12 @@ impl Doctor<'_> {
         }
         let mut set = Expression::new();
         set.record_exists();
-        // Counting writes this item.
+        // Counting a dependent updates this item, which the condition detects.
         as_seen(&mut set, meta, &[ATTR_DEPENDENTS, ATTR_UPDATED_AT_MS]);
         set.set(ATTR_DEPENDENTS, number(count));
         set.touch(self.now);
         let mut actions = vec![set.into_update(&Key::meta(&self.address))];
-        // Rows may be deleted without it where nothing was counted.
+        // A row whose dependent was not counted may be deleted without updating the meta.
         for row in rows.iter().take(ROWS_CHECKED) {
             let mut there = Expression::new();
             there.exists(ATTR_PK);

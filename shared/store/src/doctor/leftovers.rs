@@ -38,7 +38,7 @@ impl Doctor<'_> {
         self.find(
             ORPHAN_ITEMS,
             Severity::Warning,
-            format!("{} lie here without a meta item, and are no record", concerns(&left)),
+            format!("{} exist without a meta item, so they are not a record", concerns(&left)),
             "delete them, if they are unchanged and there is still no record".into(),
             Some(Repair(actions)),
         );

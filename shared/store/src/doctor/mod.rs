@@ -1,5 +1,5 @@
-//! Examines a whole table for what other programs, restores and interrupted work have left, and repairs it under live traffic
-//! (docs/specification.md: Table, References).
+//! Examines a whole table for inconsistencies that other programs, restored backups and interrupted work have left, and
+//! repairs them under live traffic (docs/specification.md: Table, References).
 //!
 //! One consistent scan, partition by partition, raises only suspicions: its pages are read one after another while others
 //! write. A suspected record is then read on its own, twice, with everything that it refers to in between; a state that is the
@@ -43,7 +43,7 @@ use crate::{
 const EXAMINE: &str = "examine the table";
 const REPAIR: &str = "repair a record";
 
-/// How often a record that changes while it is examined is examined again.
+/// How often a record is examined if it changes meanwhile.
 const LOOKS: usize = 5;
 /// The most repairs of one record in one run: each sweeps a bounded number of rows.
 const MAX_REMEDIES: usize = 1_000;
@@ -60,7 +60,7 @@ pub struct Examined {
     pub last_written: Vec<Written>,
 }
 
-/// The age of a write from which the change feed should have it.
+/// The age at which a write should be in the change feed.
 pub const SETTLED: Duration = Duration::from_secs(60);
 /// How many of the last writes an examination returns.
 pub const LAST_WRITTEN: usize = 20;
@@ -74,19 +74,22 @@ type Sink<'a> = &'a mut (dyn FnMut(Finding) + Send);
 impl Store {
     /// Examines every record of the table, passes findings to `found`, and with `fix` repairs what can be repaired.
     ///
-    /// Reads the table once by a consistent scan, and a second time (branches only) where a count of branches does not match. Memory is bounded by a page of the scan, the largest set of references to one record, and a counter for
+    /// Reads the table once with a consistent scan, and a second time (branches only) if a count of branches does not
+    /// match. Memory is bounded by a page of the scan, the largest set of references to one record, and a counter for
     /// each record with branches.
     ///
-    /// Safe under live traffic. Writers that change a count in another transaction than the records that it counts (Fluree's, for
-    /// branches) can be observed in between: a count that is then set wrongly is found by the next run.
+    /// Safe under live traffic. A writer that changes a count and the records that it counts in separate transactions
+    /// (Fluree does, for branches) can be observed in between. A count that is then set wrongly is found by the next
+    /// run.
     ///
-    /// Needs `dynamodb:Scan`, `Query` and `BatchGetItem` on the table, and to fix `PutItem`, `UpdateItem`, `DeleteItem`
-    /// and `ConditionCheckItem`.
+    /// Needs `dynamodb:Scan`, `Query` and `BatchGetItem` on the table, and with `fix` also `PutItem`, `UpdateItem`,
+    /// `DeleteItem` and `ConditionCheckItem`.
     pub async fn examine(&self, fix: bool, found: Sink<'_>) -> Result<Examined> {
         self.examine_observed(None, fix, found, &|_| {}).await
     }
 
-    /// Does the same, and compares Fluree's commit logs with the history that a feed holds of their ledgers.
+    /// Does the same as [`Self::examine`], and compares Fluree's commit logs with the history of their ledgers in a
+    /// feed.
     ///
     /// For each ledger with a log this costs a Query of the log, a read of the head, and one request for each page of the
     /// history; memory holds one log at a time.
@@ -94,8 +97,8 @@ impl Store {
         self.examine_observed(Some(feed), fix, found, &|_| {}).await
     }
 
-    /// Does either, and passes the records that were examined to `observe`, after each page of the scan. How many there are is not
-    /// known: DynamoDB counts items, every six hours.
+    /// Does either, and passes the number of records examined to `observe` after each page of the scan. The total is
+    /// not known: DynamoDB counts only items, and only every six hours.
     pub async fn examine_observed(
         &self,
         feed: Option<&dyn ChangeFeed>,
@@ -151,13 +154,13 @@ impl Store {
                 break;
             };
             let ill = |code| diagnoses.iter().any(|illness| illness.finding.code == code);
-            // Repaired together with another finding.
+            // It was repaired together with another finding.
             for known in findings.iter_mut().filter(|known| known.fix == Fix::Possible && !ill(known.code)) {
                 known.fix = Fix::Done;
             }
             for illness in &diagnoses {
                 match findings.iter_mut().find(|known| known.code == illness.finding.code) {
-                    // There was more than one repair can sweep.
+                    // There was more than one repair could sweep.
                     Some(known) if known.fix == Fix::Done => known.fix = Fix::Possible,
                     Some(_) => {}
                     None => findings.push(illness.finding.clone()),
@@ -188,7 +191,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns `None` if it changed at every examination.
+    /// Examines a record. Returns `None` if it changed at every examination.
     async fn examine_record(&self, pk: &str) -> Result<Option<Vec<Diagnosis>>> {
         for _ in 0..LOOKS {
             let before = partition::read(self, EXAMINE, pk).await?;
@@ -216,8 +219,8 @@ impl Store {
 
     /// Compares counts of branches with the actual branches, where the scan has shown a difference.
     ///
-    /// A count is read, then every branch by a consistent scan, then the count again: if its item is the same, no branch was
-    /// created or dropped in between, since both happen in one transaction with the count.
+    /// A count is read, then every branch by a consistent scan, then the count again: if the item with the count is the
+    /// same, no branch was created or dropped in between, because both update it in the same transaction.
     async fn recount_branches(&self, balance: Balance, fix: bool, found: Sink<'_>) -> Result<()> {
         let suspects: Vec<String> = balance.open.into_keys().collect();
         if suspects.is_empty() {
@@ -242,7 +245,7 @@ impl Store {
         let after = self.read_all(keys()).await?;
         for pk in &suspects {
             let key = Key::meta(pk);
-            // Branches of missing records have findings of their own.
+            // Branches whose source is missing have findings of their own.
             let Some(meta) = after.get(&key).filter(|meta| items::kind(meta).is_some()) else { continue };
             if before.get(&key) != Some(meta) {
                 found(unsettled(pk));

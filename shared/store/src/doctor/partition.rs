@@ -12,7 +12,7 @@ use crate::{
     schema::*,
 };
 
-/// The most rows of a commit log that one transaction deletes, with its check.
+/// The most rows of a commit log that one transaction deletes, beside its check.
 pub(super) const SWEPT_AT_ONCE: usize = 90;
 
 /// The last write of a concern.
@@ -40,7 +40,7 @@ impl LoggedCommit {
         Self { sk: items::sk(row).to_owned(), cid: items::text(row, ATTR_COMMIT_CID).map(str::to_owned) }
     }
 
-    /// Returns the `t` of its key; `None` where that is not one.
+    /// Returns the `t` in its key; `None` if that is not a number.
     pub(super) fn t(&self) -> Option<i64> {
         self.sk.strip_prefix(SK_COMMIT_PREFIX)?.parse().ok()
     }
@@ -85,8 +85,8 @@ impl Partition {
         }
     }
 
-    /// Returns whether a diagnosis of one holds for the other. The values of concerns may differ: they change all the time, and
-    /// only their own item is diagnosed from them.
+    /// Returns whether a diagnosis of one also holds for the other. The values of concerns may differ: they change all
+    /// the time, and affect only the diagnosis of their own item.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let marks = |partition: &Self| {
             let marks = partition.items.items.iter().map(|(sk, item)| (sk.clone(), items::flag(item, ATTR_RETRACTED)));
@@ -129,7 +129,8 @@ impl Partition {
 
 /// Reads a partition: the end of its commit log, its record, and its back references.
 ///
-/// The log comes first: Fluree moves the head, and then writes the row, so a row that was read has a head that was.
+/// The log is read first: Fluree moves the head before it writes the row, so the head of every row that was read is
+/// seen too.
 pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Result<Partition> {
     let address = Address::stored(pk);
     let request = store

@@ -1,4 +1,4 @@
-//! References from the side of the dependent: what is counted at its targets.
+//! References as stored at the dependent: what is counted at its targets.
 
 use nameservice_model::{Address, RecordKind, Severity};
 
@@ -34,7 +34,7 @@ fn texts<'a>(addresses: &[&'a Address]) -> Vec<&'a str> {
 
 impl Doctor<'_> {
     pub(super) fn references(&mut self, meta: &Item) {
-        // Its dependencies are unreadable: no conclusion.
+        // Its dependencies are unreadable, so nothing can be concluded.
         if items::present(meta, ATTR_DEPENDENCIES).is_some_and(|value| !value.is_l()) {
             return;
         }
@@ -48,7 +48,7 @@ impl Doctor<'_> {
                 "publish it again with dependencies that are addresses of other records",
             );
         }
-        // Nothing is counted for a record of such a name; its address has a finding of its own.
+        // Nothing is counted for a record with such a name; its address has a finding of its own.
         if !self.address.is_well_formed() {
             return;
         }
@@ -119,7 +119,7 @@ impl Doctor<'_> {
         self.related.has(&Key::new(target, sk_backref(self.address.as_str())))
     }
 
-    /// One transaction: each target's count and row, and the list of what is counted.
+    /// Creates one transaction: each target's count and row, and the list of counted targets.
     fn adopt(&self, meta: &Item, wanted: &[Address], counted: &[Address], uncounted: &[&Address]) -> Repair {
         let adopted = &uncounted[..uncounted.len().min(REFERENCES_AT_ONCE)];
         let kept = |target: &&Address| counted.contains(target) || adopted.contains(target);
@@ -127,7 +127,7 @@ impl Doctor<'_> {
         let list: Vec<&Address> = wanted.iter().filter(kept).chain(outdated).collect();
         let mut actions = vec![self.list_counted(meta, &list)];
         let steps = adopted.iter().map(|target| {
-            // An existing row may have been counted: the target's own finding decides.
+            // An existing row may be counted already: the target's own finding corrects the count.
             let step = if self.has_row(target) { Step::AlreadyCounted } else { Step::Count };
             ((*target).clone(), step)
         });
@@ -149,7 +149,8 @@ impl Doctor<'_> {
         let mut actions = vec![check.into_check(&Key::meta(&self.address))];
         let references = References { steps: targets.iter().map(|target| ((*target).clone(), Step::Count)).collect() };
         actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
-        // It may have been counted and only the row lost: the target's own finding corrects the count.
+        // The target may still include it in its count, with only the row lost: the target's own finding corrects the
+        // count.
         Repair(actions)
     }
 

@@ -73,7 +73,7 @@ impl Doctor<'_> {
             let ready = ConcernValue::new(status_v(items) + 1, StatusPayload::state(StatusPayload::READY));
             return concern_action(&self.address, items, concern, unmark, &ready, self.call, self.now).1;
         }
-        // Another state has been pushed since.
+        // Otherwise another state has been pushed since, and stays.
         unmark.touch(self.now);
         unmark.into_update(&Key::new(&self.address, sk_of(concern)))
     }

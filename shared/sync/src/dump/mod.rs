@@ -6,8 +6,8 @@
 //! {"end":{"records":1,"sha256":"…"}}                                          the hash of all lines before it
 //! ```
 //!
-//! A record comes after everything that it was branched from or depends on, so a dump can be read in one pass. One that
-//! was cut off lacks its last line, and one that was edited has another hash.
+//! A record comes after everything that it was branched from or depends on, so a dump can be read in one pass. A dump
+//! that was cut off lacks its last line, and one that was edited has another hash.
 
 mod read;
 mod write;

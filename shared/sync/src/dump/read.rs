@@ -1,4 +1,4 @@
-//! Reading a dump, checked against its end.
+//! Reads a dump, and checks it against its last line.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use super::{DumpPlace, End, FORMAT, Head, Last};
 use crate::{Found, Reading, Result, Source, SyncError};
 
-/// The longest line that is read: a service takes bodies of 256 KiB, and its record shows several.
+/// The longest line that is read: a service takes bodies of 256 KiB, and a record may contain several of them.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 /// How many lines are read at once.
 const PAGE: usize = 500;
@@ -25,12 +25,12 @@ const PAGE: usize = 500;
 pub struct DumpSource {
     place: DumpPlace,
     prefix: Option<String>,
-    /// Taken by the one who reads the stream.
+    /// Whether the stream is still unread.
     stream: Mutex<bool>,
 }
 
 impl DumpSource {
-    /// Opens a dump. A file is read once to the end, so that nothing of one that is not whole is ever used; a stream is
+    /// Opens a dump. A file is first read to the end, so that nothing of an incomplete one is ever used; a stream is
     /// checked while it is read.
     pub async fn open(place: DumpPlace, prefix: Option<String>) -> Result<Self> {
         if let DumpPlace::File(path) = &place {
@@ -117,7 +117,7 @@ impl Reading for Lined<'_> {
     }
 }
 
-/// The lines of a dump, checked against its end.
+/// The lines of a dump, checked against the last one.
 struct Lines {
     place: String,
     from: Box<dyn BufRead + Send>,
@@ -160,7 +160,7 @@ impl Lines {
         SyncError::Dump { place: self.place.clone(), reason: reason.to_owned() }
     }
 
-    /// The next line with its end; empty at the end of the file.
+    /// Returns the next line including its line break; empty at the end of the file.
     fn text(&mut self) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let limit = MAX_LINE as u64;

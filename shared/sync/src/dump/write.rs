@@ -1,4 +1,4 @@
-//! Writing a dump.
+//! Writes a dump.
 
 use std::{
     collections::HashSet,
@@ -22,7 +22,7 @@ use crate::{
     report::Records,
 };
 
-/// How far records may depend on each other.
+/// The longest chain of dependencies between records.
 const MAX_DEPTH: usize = 64;
 
 /// What an export has written.
@@ -37,8 +37,8 @@ pub struct Exported {
     pub unreadable: Records,
 }
 
-/// Writes all records of a source to a file, whole or not at all, or to standard output. What a record needs is written
-/// before it, also where the source's own order is another; each address that was written takes 16 bytes of memory.
+/// Writes all records of a source to a file, completely or not at all, or to standard output. What a record needs is
+/// written before it, even if the source has another order. Each address that was written takes 16 bytes of memory.
 pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'_>) -> Result<Exported> {
     match to {
         DumpPlace::Stream => write_dump(source, io::stdout(), observe).await,
@@ -51,7 +51,7 @@ pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'
             let exported = match written {
                 Ok(exported) => exported,
                 Err(error) => {
-                    // The next export begins again.
+                    // The next export starts over.
                     let _ = std::fs::remove_file(&partial);
                     return Err(error);
                 }

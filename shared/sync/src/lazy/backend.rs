@@ -1,4 +1,4 @@
-//! The traits: reads of both places, writes to the backend.
+//! Implements the traits: reads use both places, writes go to the backend.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::pending::without_mark;
 const TOGETHER: usize = 16;
 
 impl LazyBackend {
-    /// Whether the older place alone has a record.
+    /// Returns whether only the older place has a record.
     async fn is_there_alone(&self, address: &Address) -> Result<bool> {
         if self.is_settled(address) || self.names.lookup(address).await?.is_some() {
             return Ok(false);
@@ -29,7 +29,7 @@ impl LazyBackend {
         Ok(self.older.find(address).await?.is_some())
     }
 
-    /// A record that the older place still has would come back from there.
+    /// Rejects the deletion of a record that the older place still has, because it would come back from there.
     async fn must_be_gone_there(&self, address: &Address) -> Result<()> {
         match self.older.find(address).await? {
             None => Ok(()),
@@ -87,7 +87,7 @@ impl NameService for LazyBackend {
         self.names.ping().await
     }
 
-    /// Records of the older place are found once they are taken over.
+    /// Records of the older place are found only after they were taken over.
     async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
         self.names.search(query, visible).await
     }

@@ -1,4 +1,4 @@
-//! What is left to migrate.
+//! Reports what is left to migrate.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{
     report::Records,
 };
 
-/// What an older place has that a backend has not.
+/// What an older place has and a backend lacks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Left {
     /// How many records the older place has.
     pub records: u64,
     /// Records that the backend lacks.
     pub missing: Records,
-    /// Records of which a part is not there yet: whoever was taking them over has stopped.
+    /// Records that were only partly taken over, because the service that did so was interrupted.
     pub pending: Records,
     /// Records that were written at the older place since they were taken over.
     pub newer_there: Records,

@@ -16,14 +16,14 @@ use crate::{
     pending::{is_pending, without_mark},
 };
 
-/// How many records of the older place are looked at together.
+/// How many records of the older place are looked up together.
 const CHUNK: usize = 200;
 
 impl LazyBackend {
-    /// A page of both, in the order of lists. What the backend has is looked up for each record of the older place that
-    /// falls into the page.
+    /// Returns a page of both places, in the order of lists. Each record of the older place that falls into the page is
+    /// looked up at the backend.
     pub(super) async fn listed(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
-        // An index by state has an order of its own: states are compared here.
+        // An index by state has an order of its own, so states are compared here.
         let whole = ListQuery { state: None, full: query.full || query.state.is_some(), ..query.clone() };
         let older = self.older.list().await?;
         let mut after = query.cursor.clone();
@@ -55,7 +55,7 @@ impl LazyBackend {
                         found.insert(place_of_listed(&item), item);
                     }
                 }
-                // What follows the limit belongs to the next page.
+                // Records beyond the limit belong to the next page.
                 if found.range(..=place_of(last.summary.kind, &last.summary.address)).count() > query.limit.get() {
                     break;
                 }
@@ -76,7 +76,7 @@ impl LazyBackend {
         }
     }
 
-    /// A record of the backend as it is shown.
+    /// Returns a record of the backend in the form in which it is shown.
     async fn listed_here(&self, item: Listed) -> Result<Listed> {
         match item {
             Listed::Full(record) if is_pending(&record) => {
@@ -88,14 +88,14 @@ impl LazyBackend {
         }
     }
 
-    /// Of these records, those that the older place alone has.
+    /// Returns those of the records that only the older place has.
     async fn only_there(&self, entries: &[Entry], query: &ListQuery) -> Result<Vec<Listed>> {
         let addresses: Vec<Address> = entries.iter().map(|entry| entry.summary.address.clone()).collect();
         let here = self.here(addresses).await?;
         let left: Vec<&Entry> = entries.iter().filter(|entry| !here.contains_key(&entry.summary.address)).collect();
         let needs_records = query.full || query.state.is_some();
         let mut items: Vec<Listed> = Vec::with_capacity(entries.len());
-        // One that is being taken over is not written by anybody else: it is shown as it is at the older place.
+        // A record that is being taken over has had no other write, so it is shown as it is at the older place.
         let mut pending = Vec::new();
         for (address, record) in here {
             match is_pending(&record) && !record.retracted {
@@ -114,12 +114,12 @@ impl LazyBackend {
         Ok(items)
     }
 
-    /// What the backend has of these.
+    /// Returns the records of these addresses that the backend has.
     async fn here(&self, addresses: Vec<Address>) -> Result<HashMap<Address, Record>> {
         lookup(&*self.names, addresses).await.map_err(super::older::unreadable)
     }
 
-    /// A page of a snapshot: first the records that the older place alone has, then the backend's.
+    /// Returns a page of a snapshot: first the records that only the older place has, then the backend's.
     pub(super) async fn snapshot_page(
         &self,
         limit: Limit,
@@ -128,7 +128,8 @@ impl LazyBackend {
     ) -> Result<Page<Record>> {
         if after.is_none_or(Cursor::is_older) {
             let older = match after {
-                // A record that was created there since the last list is in none of the backend's pages.
+                // A fresh list, because a record that was created there since the last one is in none of the backend's
+                // pages.
                 None => self.older.list_now().await?,
                 Some(_) => self.older.list().await?,
             };
@@ -170,7 +171,7 @@ fn is_in_state(item: &Listed, query: &ListQuery) -> bool {
     query.state.as_deref().is_none_or(|wanted| wanted == state)
 }
 
-/// Names outside the grammar are readable through the library alone.
+/// Names outside the grammar are readable only through the library.
 fn is_shown(address: &Address, visible: Visible<'_>) -> bool {
     address.is_well_formed() && visible(address)
 }
@@ -186,7 +187,7 @@ fn place_of_listed(item: &Listed) -> Place {
     }
 }
 
-/// Whether a record of the older place belongs to a list, but for its state.
+/// Returns whether a record of the older place belongs to a list, regardless of its state.
 fn is_wanted(entry: &Entry, query: &ListQuery) -> bool {
     let summary = &entry.summary;
     query.kind.is_none_or(|kind| kind == summary.kind)
@@ -196,7 +197,7 @@ fn is_wanted(entry: &Entry, query: &ListQuery) -> bool {
         && query.retracted.is_none_or(|retracted| retracted == summary.retracted)
 }
 
-/// Shows no more than was asked for.
+/// Reduces an entry to what was asked for.
 fn narrowed(item: Listed, query: &ListQuery) -> Listed {
     match item {
         Listed::Full(record) if !query.full => Listed::Summary(nameservice_model::Summary::from(&*record)),

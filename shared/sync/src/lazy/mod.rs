@@ -1,12 +1,12 @@
 //! A nameservice whose records are still at an older place: a table of an earlier layout, files of an earlier format.
 //!
-//! A record that the backend does not have is looked up at the older place and shown as a copy would write it. Before its
-//! first write it is taken over: written to the backend, by everything that [`copy`](crate::copy()) uses. The older place is
-//! never written.
+//! A record that the backend does not have is looked up at the older place and shown as a copy would write it. Before
+//! its first write it is taken over: written to the backend, with the operations that [`copy`](crate::copy()) uses. The
+//! older place is never written.
 //!
-//! Several services may do this over one backend. Of two that take a record over, one creates it; until everything of it is
-//! written, its config carries [`PENDING`], by which any of them finishes what another has left. Then the backend's record
-//! is the only one: what is written at the older place afterwards is not looked at.
+//! Several services may do this over one backend. If two take over the same record, one creates it. Until all of it is
+//! written, its config carries the mark [`PENDING`], so that any service can finish what another left incomplete. From
+//! then on only the backend's record counts: later writes at the older place are ignored.
 
 mod backend;
 mod left;
@@ -37,7 +37,7 @@ pub struct LazyBackend {
     names: Arc<dyn Backend>,
     feed: Arc<dyn ChangeFeed>,
     older: Arc<Older>,
-    /// Records that need no look at the older place any more, 16 bytes each.
+    /// Records for which the older place is no longer read, 16 bytes each.
     settled: Arc<Mutex<HashSet<[u8; 16]>>>,
 }
 
@@ -61,7 +61,7 @@ impl LazyBackend {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint(address));
     }
 
-    /// Rejects what would let a record of the older place come back, or could not be stored.
+    /// Returns the error for an operation that would let a record of the older place come back, or could not be stored.
     fn rejected(&self, reason: impl std::fmt::Display) -> Error {
         Error::Unsupported {
             capability: Capability::FormerFormats,
@@ -75,7 +75,7 @@ impl LazyBackend {
         self.shown(address, found).await
     }
 
-    /// What is shown of an address at which the backend has this.
+    /// Returns what is shown for an address, given the record that the backend has.
     async fn shown(&self, address: &Address, found: Option<Record>) -> nameservice_model::Result<Option<Record>> {
         if self.is_settled(address) {
             return Ok(found);
@@ -86,7 +86,7 @@ impl LazyBackend {
                 Ok(Some(record))
             }
             Some(record) if record.retracted => Ok(Some(without_mark(record))),
-            // Nobody has written it yet but those who take it over.
+            // Only services that take it over have written it so far.
             Some(record) => Ok(Some(self.older.find(address).await?.unwrap_or_else(|| without_mark(record)))),
             None => self.older.find(address).await,
         }

@@ -9,7 +9,7 @@ use tokio::{sync::Mutex, time::Instant};
 use crate::{Found, Source, SyncError};
 
 const READ: &str = "read the older place";
-/// How old a list may be: other programs may still create records there.
+/// How old a list may be, as other programs may still create records there.
 const LIST_AGE: Duration = Duration::from_secs(10);
 /// How many records are looked up at a time.
 const TOGETHER: usize = 16;
@@ -29,7 +29,7 @@ pub(super) type Entries = BTreeMap<Place, Entry>;
 pub(super) struct Older {
     source: Arc<dyn Source>,
     place: String,
-    /// Held while the place is read: others wait for the same list.
+    /// Locked while the place is read, so that others wait for the same list.
     listed: Mutex<Option<(Instant, Arc<Entries>)>>,
 }
 

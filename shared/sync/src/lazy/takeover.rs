@@ -1,4 +1,4 @@
-//! Writing a record of the older place to the backend, once.
+//! Writes a record of the older place to the backend, once.
 
 use futures_util::future::BoxFuture;
 use nameservice_model::{
@@ -14,19 +14,19 @@ use crate::{
     pending::{PENDING, is_pending, is_unfinished, without_mark},
 };
 
-/// How often a record is looked at again that others take over meanwhile.
+/// How often a record is read again while others take it over.
 const ATTEMPTS: usize = 16;
-/// How far records may depend on each other.
+/// The longest chain of dependencies between records.
 const MAX_DEPTH: usize = 64;
 
-/// What is written first: identity, head, and a config with the mark.
+/// Returns what is written first: identity, head, and a config with the mark.
 fn marked(record: &Record, place: &str) -> Record {
     let mut config = match &record.config.payload {
         Some(Value::Object(config)) => config.clone(),
         _ => Object::new(),
     };
     config.insert(PENDING.to_owned(), Value::String(place.to_owned()));
-    // The config itself comes last, one higher; that of a retracted record stays.
+    // The actual config is written last, with the next `v`. For a retracted record, this config stays.
     let v = if record.retracted { record.config.v } else { record.config.v - 1 };
     Record {
         retracted: false,
@@ -38,12 +38,13 @@ fn marked(record: &Record, place: &str) -> Record {
 }
 
 impl LazyBackend {
-    /// Returns once the backend has everything of a record that either place has. Of an unknown record it has nothing.
+    /// Takes over a record: returns once the backend has everything of it. Does nothing for a record that neither place
+    /// has.
     pub(super) async fn claim(&self, address: &Address) -> Result<()> {
         self.claimed(address.clone(), 0).await
     }
 
-    /// A future without an end in its type: what a record needs needs others.
+    /// The recursive part of [`Self::claim`], as a record may need others. The future is boxed because of that.
     fn claimed(&self, address: Address, depth: usize) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             if self.is_settled(&address) {
@@ -56,7 +57,7 @@ impl LazyBackend {
                         self.settle(&address);
                         return Ok(());
                     }
-                    // Everything else of it is there; the mark goes when it is restored.
+                    // Everything else of it is there; the mark is removed when it is restored.
                     Some(record) if record.retracted => return Ok(()),
                     _ => self.older.find(&address).await?,
                 };
@@ -71,11 +72,11 @@ impl LazyBackend {
                         bring::create(&*self.names, &marked(&older, self.older.place())).await
                     }
                     (Some(there), Some(older)) => self.finish(there, &older).await,
-                    // The older place has lost it meanwhile: what was written of it is all there is.
+                    // The older place no longer has it: what was written so far is all there is.
                     (Some(there), None) => self.finish(there.clone(), &unmarked(there)).await,
                 };
                 match brought {
-                    // The next look sees what is left to do.
+                    // The next iteration sees what is left to do.
                     Ok(Brought::Done | Brought::Again) => {}
                     Ok(Brought::Needs(missing)) => {
                         let missing: Vec<_> = missing.iter().map(Address::as_str).collect();
@@ -87,7 +88,7 @@ impl LazyBackend {
                     Ok(Brought::Rejected(reason)) => {
                         return Err(self.rejected(format!("{address} cannot be taken over: {reason}")));
                     }
-                    // What is stored shows whether it was applied.
+                    // The stored record shows whether it was applied.
                     Err(Error::OutcomeUnknown { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -103,7 +104,7 @@ impl LazyBackend {
         let is_retracted = older.retracted;
         let mut goal = older.clone();
         if goal.config.payload.is_none() || goal.config.v <= there.config.v {
-            // The nearest to none that can be written in place of a mark.
+            // An empty config is the closest to none that can replace the mark.
             let payload = goal.config.payload.take().unwrap_or_else(|| Value::Object(Object::new()));
             goal.config = Config::new(there.config.v.saturating_add(1), payload);
         }
@@ -114,7 +115,7 @@ impl LazyBackend {
         bring::update(&*self.names, &goal, there, &differences, |difference| difference.verdict == Verdict::Older).await
     }
 
-    /// Takes over what a record was branched from and what it depends on.
+    /// Takes over the source of a branch and the dependencies of a graph source.
     async fn claim_needed(&self, record: &Record, depth: usize) -> Result<()> {
         if depth >= MAX_DEPTH {
             return Ok(());
@@ -127,7 +128,8 @@ impl LazyBackend {
         Ok(())
     }
 
-    /// Takes over what refers to a record, so that the backend counts it. What cannot be taken over cannot refer to it there.
+    /// Takes over the records that refer to a record, so that the backend counts them. One that cannot be taken over
+    /// cannot refer to it at the backend.
     pub(super) async fn claim_dependents(&self, address: &Address) -> Result<()> {
         for dependent in self.dependents_there(address).await? {
             match self.claim(&dependent).await {
@@ -140,7 +142,7 @@ impl LazyBackend {
         Ok(())
     }
 
-    /// What refers to a record at the older place.
+    /// Returns the records of the older place that refer to a record.
     pub(super) async fn dependents_there(&self, address: &Address) -> Result<Vec<Address>> {
         let entries = self.older.list_now().await?;
         let refers = entries.values().filter(|entry| {
@@ -171,7 +173,7 @@ impl LazyBackend {
     }
 }
 
-/// The record as it is to be once nothing is left to take over.
+/// Returns the record as it should be once nothing is left to take over.
 fn unmarked(there: Record) -> Record {
     let mut record = without_mark(there);
     record.config.v = record.config.v.saturating_add(1);

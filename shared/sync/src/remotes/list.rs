@@ -40,7 +40,7 @@ pub struct Remotes {
 }
 
 impl Remotes {
-    /// Reads the list of a directory; one that has none has no remotes.
+    /// Reads the list of a directory. Without a list, there are no remotes.
     pub fn of(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let document = match std::fs::read_to_string(&path) {
@@ -59,7 +59,7 @@ impl Remotes {
         &self.document.remotes
     }
 
-    /// Returns the remote of a name.
+    /// Returns the remote with this name.
     pub fn get(&self, name: &str) -> Result<&Remote> {
         self.document.remotes.get(name).ok_or_else(|| {
             let known: Vec<_> = self.document.remotes.keys().map(String::as_str).collect();
@@ -92,7 +92,7 @@ impl Remotes {
         removed.ok_or_else(|| SyncError::Unsupported(format!("there is no remote `{name}`")))
     }
 
-    /// Replaces the file whole.
+    /// Replaces the file atomically.
     fn save(&self) -> Result<()> {
         let failed = |source| SyncError::File { path: self.path.clone(), source };
         let text = toml::to_string_pretty(&self.document).map_err(|error| SyncError::Other(error.into()))?;

@@ -1,8 +1,8 @@
-//! Remotes: other nameservices whose records are followed and answered to by hand, as git does with commits.
+//! Remotes: other nameservices with which records are exchanged by hand, as git does with commits.
 //!
 //! - [`Remotes`] is the list of them, a TOML file.
-//! - [`Tracking`] remembers of each record what the remote had when it was fetched, and the value at which both sides last
-//!   were the same. It is an SQLite file beside the list.
+//! - [`Tracking`] remembers for each record what the remote had at the last fetch, and the value at which both sides
+//!   last were the same. It is an SQLite file beside the list.
 //! - [`fetch`] brings the tracking up to date, [`status`] compares, [`pull`] moves local records to what was fetched, and
 //!   [`push`] moves the remote's to the local ones.
 

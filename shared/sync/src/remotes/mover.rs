@@ -1,4 +1,4 @@
-//! Moving records one way or the other, each judged by what both sides last had in common.
+//! Moves records one way or the other, each judged by what both sides last had in common.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ use crate::{
 
 /// How many records are looked at together.
 const PAGE: usize = 200;
-/// How often a record is judged again that others write meanwhile.
+/// How often a record is judged again if others write it meanwhile.
 const ATTEMPTS: usize = 8;
-/// Records that wait for others which come after them, in rounds of this number at most.
+/// The most rounds of moving records that wait for others.
 const ROUNDS: usize = 16;
 
 /// Which way values move.
@@ -43,11 +43,11 @@ pub(super) struct Mover<'a> {
     pub(super) name: &'a str,
     pub(super) options: &'a MoveOptions,
     pub(super) way: Way,
-    /// Receives how many records were compared.
+    /// Receives the number of records compared.
     pub(super) observe: Observer<'a>,
 }
 
-/// What became of one record.
+/// The outcome for one record.
 enum Outcome {
     Settled,
     /// It needs these first.
@@ -74,7 +74,7 @@ impl Mover<'_> {
             (self.observe)(Progress { done: compared, total: None });
         }
         self.untracked(prefix, &mut moved, &mut waiting).await?;
-        // What waits is there once that which it waits for is: a branch after what it was made from.
+        // Records that wait for others are moved after them, such as a branch after its source.
         for _ in 0..ROUNDS {
             let before = waiting.len();
             for (address, _) in std::mem::take(&mut waiting) {
@@ -97,7 +97,7 @@ impl Mover<'_> {
         Ok(moved)
     }
 
-    /// Local records of which the tracking knows nothing.
+    /// Handles local records of which the tracking knows nothing.
     async fn untracked(
         &self,
         prefix: Option<&str>,
@@ -199,7 +199,7 @@ impl Mover<'_> {
                     moved.rejected.add_reason(address, reason);
                     return Ok(Outcome::Settled);
                 }
-                // The remote has what was not fetched.
+                // The remote has something that was not fetched.
                 Ok(Brought::Again) if self.way == Way::Push => {
                     moved.overtaken.add_address(address);
                     return Ok(Outcome::Settled);
@@ -215,7 +215,7 @@ impl Mover<'_> {
         Ok(Outcome::Settled)
     }
 
-    /// Decides concerns of which nothing is known but that both sides differ.
+    /// Decides about concerns that have diverged, from the histories of both sides or by watermark.
     async fn decide(&self, concerns: &mut [(ConcernKind, Standing)], local: &Record, there: &Record) -> Result<()> {
         for (concern, standing) in concerns.iter_mut().filter(|(_, standing)| *standing == Standing::Diverged) {
             if let Some(remote) = self.remote {
@@ -241,7 +241,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Writes to the local side, on the condition of what was read there.
+    /// Writes to the local side, on the condition that it still has what was read.
     async fn bring_here(
         &self,
         there: Option<&Record>,
@@ -259,7 +259,7 @@ impl Mover<'_> {
         self.update(self.local, there, local, concerns, SyncError::Target).await
     }
 
-    /// Writes to the remote, on the condition of what was fetched.
+    /// Writes to the remote, on the condition that it still has what was fetched.
     async fn bring_there(
         &self,
         local: Option<&Record>,
@@ -268,7 +268,7 @@ impl Mover<'_> {
     ) -> Result<Result<Brought, BackendError>> {
         let (Some(local), Some(remote)) = (local, self.remote) else { return Ok(Ok(Brought::Done)) };
         let Some(there) = there else { return written(bring::create(&**remote, local).await, SyncError::Target) };
-        // A reset compares nothing, so it could overwrite what was not seen.
+        // A reset compares nothing, so it could overwrite a value that was not seen.
         if local.kind == RecordKind::Ledger && concerns.iter().any(|concern| is_set_back(local, there, *concern)) {
             return Ok(Ok(Brought::Rejected("it was set back here: reset it at the remote".to_owned())));
         }
@@ -341,7 +341,7 @@ fn written(
     }
 }
 
-/// Whether the source has a lower watermark of a concern that is set back by a reset alone.
+/// Returns whether the source has a lower watermark of a concern that only a reset can set back.
 fn is_set_back(source: &Record, target: &Record, concern: ConcernKind) -> bool {
     matches!(concern, ConcernKind::Head | ConcernKind::Index)
         && (watermark(source, concern) < watermark(target, concern)
@@ -358,7 +358,7 @@ fn watermark(record: &Record, concern: ConcernKind) -> i64 {
     }
 }
 
-/// A record with some concerns of another.
+/// Returns a record with some concerns replaced by those of another.
 fn with(mut base: Record, other: &Record, concerns: &[ConcernKind]) -> Record {
     for concern in concerns {
         match concern {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{BackendSource, Found, Result, Source as _, report::Records};
 
-/// What a fetch has brought.
+/// The result of a fetch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Fetched {
     /// The position of the remote's feed before the first record was read, where it has a feed.
@@ -33,9 +33,10 @@ pub struct Fetched {
 pub struct MoveOptions {
     /// Write nothing, and report what would be written.
     pub dry_run: bool,
-    /// Where both sides have moved on, take the higher watermark for the newer value.
+    /// If both sides have moved on, treat the value with the higher watermark as the newer one.
     pub by_watermark: bool,
-    /// Pull: set heads and indexes back where the remote was set back. Nobody else may write the same records meanwhile.
+    /// Pull: set heads and indexes back if the remote was set back. No other writer may write the same records
+    /// meanwhile.
     pub resets: bool,
 }
 
@@ -47,14 +48,14 @@ impl MoveOptions {
         self
     }
 
-    /// Where both sides have moved on, takes the higher watermark for the newer value.
+    /// If both sides have moved on, treats the value with the higher watermark as the newer one.
     #[must_use]
     pub const fn by_watermark(mut self, by_watermark: bool) -> Self {
         self.by_watermark = by_watermark;
         self
     }
 
-    /// Sets heads and indexes back where the remote was set back.
+    /// Sets heads and indexes back if the remote was set back.
     #[must_use]
     pub const fn resets(mut self, resets: bool) -> Self {
         self.resets = resets;
@@ -71,22 +72,22 @@ pub struct Moved {
     pub moved: Records,
     /// How many records are the same on both sides.
     pub up_to_date: u64,
-    /// Records that the remote has moved on.
+    /// Records that have moved on at the remote.
     pub behind: Records,
-    /// Local records that have moved on.
+    /// Records that have moved on locally.
     pub ahead: Records,
-    /// Records of which both sides have moved on. Nothing of them was written.
+    /// Records that have moved on at both sides. Nothing of them was written.
     pub diverged: Records,
     /// Records that were changed on the other side since they were fetched or looked at: fetch again.
     pub overtaken: Records,
-    /// Records that exist on one side alone, because they were purged on the other.
+    /// Records that exist only on one side, because they were purged on the other.
     pub purged: Records,
-    /// Records that the side which was to be written did not take.
+    /// Records that were rejected by the side that they were to be written to.
     pub rejected: Records,
 }
 
 impl Moved {
-    /// Whether nothing is left that a person has to decide.
+    /// Returns whether nothing is left for a person to decide.
     pub fn is_settled(&self) -> bool {
         [&self.diverged, &self.overtaken, &self.purged, &self.rejected].iter().all(|records| records.is_empty())
     }
@@ -120,7 +121,7 @@ pub async fn fetch(
         fetched.changed += tracking.note(name, number, &records)?;
         observe(Progress { done: fetched.records, total: None });
     }
-    // One that was cut off has not come here: what it has not seen is not taken for gone.
+    // An interrupted fetch does not get here, so records that it has not seen do not count as gone.
     fetched.gone = tracking.end(name, number, fetched.position)?;
     Ok(fetched)
 }
@@ -139,8 +140,9 @@ pub async fn status(
     Mover { local, remote, tracking, name, options: &options, way: Way::Nowhere, observe }.run(prefix).await
 }
 
-/// Moves local records to what was fetched, where the local ones have not moved on: a concern that still is what both sides
-/// last had, or that stands in the remote's history. Everything else is reported, and nothing of it is written.
+/// Moves local records to what was fetched, as far as they have not moved on: a concern is moved if it still has the
+/// value that both sides last had, or one from the remote's history. Everything else is reported, and nothing of it is
+/// written.
 pub async fn pull(
     local: &Arc<dyn Backend>,
     remote: Option<&Arc<dyn Backend>>,
@@ -153,8 +155,8 @@ pub async fn pull(
     Mover { local, remote, tracking, name, options, way: Way::Pull, observe }.run(prefix).await
 }
 
-/// Moves the remote's records to the local ones, on the condition that the remote still has what was fetched: what was not
-/// seen is never overwritten.
+/// Moves the remote's records to the local ones, on the condition that the remote still has what was fetched: a value
+/// that was not seen is never overwritten.
 pub async fn push(
     local: &Arc<dyn Backend>,
     remote: &Arc<dyn Backend>,

@@ -3,41 +3,41 @@ use serde::Serialize;
 
 use crate::judge::{is_same, is_same_identity};
 
-/// Where a concern of a local record is, beside the remote's.
+/// Where a concern of a local record stands relative to the remote's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Both are the same.
     UpToDate,
-    /// The remote has moved on from what the local one still is.
+    /// The remote has moved on from the value that is still the local one.
     Behind,
-    /// The local one has moved on from what the remote still is.
+    /// The local one has moved on from the value that the remote still has.
     Ahead,
     /// Both have moved on.
     Diverged,
 }
 
-/// Where a local record is, beside the remote's.
+/// Where a local record stands relative to the remote's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StandingOf {
     /// Both have it: the standing of each concern.
     Both(Vec<(ConcernKind, Standing)>),
     /// Both have it, and they are of different kinds, types or origins.
     Incomparable,
-    /// The remote alone has it, and it was never here.
+    /// Only the remote has it, and it was never here.
     New,
-    /// The remote alone has it; it was purged here.
+    /// Only the remote has it; it was purged here.
     PurgedHere,
-    /// The local one alone exists, and was never there.
+    /// Only the local one exists, and it was never there.
     Unpushed,
-    /// The local one alone exists; it was purged there.
+    /// Only the local one exists; it was purged there.
     PurgedThere,
     /// Neither exists any more.
     Neither,
 }
 
 impl StandingOf {
-    /// Compares a local record with what is known of the remote's.
+    /// Compares a local record with what is known about the remote's.
     pub fn of(local: Option<&Record>, there: Option<&Record>, base: Option<&Record>) -> Self {
         match (local, there) {
             (None, None) => Self::Neither,
@@ -53,7 +53,7 @@ impl StandingOf {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_up_to_date(&self) -> bool {
         match self {
             Self::Both(concerns) => concerns.iter().all(|(_, standing)| *standing == Standing::UpToDate),
@@ -62,7 +62,7 @@ impl StandingOf {
         }
     }
 
-    /// Returns the concerns of this standing.
+    /// Returns the concerns with this standing.
     pub fn concerns(&self, wanted: Standing) -> Vec<ConcernKind> {
         match self {
             Self::Both(concerns) => {

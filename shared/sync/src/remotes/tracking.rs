@@ -19,24 +19,24 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS remotes (remote TEXT PRIMARY KEY, fetch INTEGER NOT NULL, position INTEGER) STRICT;
 ";
 
-/// What is known of the records of remotes.
+/// What is known about the records of remotes.
 #[derive(Debug)]
 pub struct Tracking {
     path: PathBuf,
     connection: Mutex<Connection>,
 }
 
-/// What is known of one record.
+/// What is known about one record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tracked {
-    /// What the remote had when it was fetched; `None` where it had none.
+    /// The remote's record at the last fetch; `None` if it had none.
     pub there: Option<Record>,
     /// The value at which both sides last were the same; `None` where they never were.
     pub base: Option<Record>,
 }
 
 impl Tracking {
-    /// Opens the tracking values of a directory.
+    /// Opens the tracking file of a directory.
     pub fn of(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let failed = |error: rusqlite::Error| unusable(&path, error);
@@ -68,7 +68,7 @@ impl Tracking {
         })
     }
 
-    /// Notes what the remote has, and returns how many of these records are news.
+    /// Stores what the remote has. Returns how many of these records are new or changed.
     pub(crate) fn note(&self, remote: &str, fetch: i64, records: &[Record]) -> Result<u64> {
         let rows = records.iter().map(|record| Ok((record.address.as_str(), text(record)?)));
         let rows: Vec<(&str, String)> = rows.collect::<Result<_>>()?;
@@ -94,7 +94,7 @@ impl Tracking {
         })
     }
 
-    /// Ends a fetch: what it has not seen is gone. Returns how many records that are.
+    /// Ends a fetch: records that it has not seen are gone. Returns how many those are.
     pub(crate) fn end(&self, remote: &str, fetch: i64, position: Option<u64>) -> Result<u64> {
         self.with(|connection| {
             let transaction = connection.transaction()?;
@@ -113,7 +113,7 @@ impl Tracking {
         })
     }
 
-    /// Notes that both sides of a record are the same in what `base` says, and what the remote has.
+    /// Stores that both sides of a record were the same at `base`, and what the remote has.
     pub(crate) fn settle(
         &self,
         remote: &str,
@@ -132,7 +132,7 @@ impl Tracking {
         })
     }
 
-    /// Returns what is known of a record.
+    /// Returns what is known about a record.
     pub fn get(&self, remote: &str, address: &Address) -> Result<Tracked> {
         let row = self.with(|connection| {
             let mut get =
@@ -143,7 +143,7 @@ impl Tracking {
         Ok(Tracked { there: self.record(there)?, base: self.record(base)? })
     }
 
-    /// Returns what is known of the records after an address, in their order, at most so many.
+    /// Returns what is known about at most `limit` records after an address, in order.
     pub fn after(&self, remote: &str, address: &str, limit: usize) -> Result<Vec<(Address, Tracked)>> {
         let rows: Vec<(String, Option<String>, Option<String>)> = self.with(|connection| {
             let mut page = connection.prepare_cached(

@@ -12,7 +12,7 @@ const IDS: [&str; 2] = [
     "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy",
 ];
 
-/// A content id of this number.
+/// Returns a content id for a number.
 pub(crate) fn id(n: usize) -> ContentId {
     match n {
         0 | 1 => ContentId::parse(IDS[n]).unwrap(),
@@ -44,7 +44,7 @@ pub(crate) async fn found(names: &Embedded, name: &str) -> Record {
     names.lookup(&at(name)).await.unwrap().unwrap()
 }
 
-/// A ledger at this `t`, unborn at 0.
+/// Creates a ledger at this `t`, unborn at 0.
 pub(crate) async fn ledger(names: &Embedded, name: &str, t: i64) {
     ledger_at(names, name, t, 0).await;
 }
@@ -70,7 +70,7 @@ pub(crate) async fn push_index(names: &Embedded, name: &str, t: i64) {
     assert!(names.push_index(&Call::fresh(), &at(name), &push).await.unwrap().is_updated());
 }
 
-/// An index with named graphs.
+/// Pushes an index with named graphs.
 pub(crate) async fn graphs(names: &Embedded, name: &str, t: i64) {
     let graph = NewGraphIndex::new(id(3), t).unwrap().with_rev(2).unwrap();
     let new = NewIndex::new(id(4), t).unwrap().with_graph("g", Some(graph)).unwrap().with_graph("h", None).unwrap();

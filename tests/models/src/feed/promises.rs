@@ -8,9 +8,9 @@ use super::{Consumers, Life, Role};
 use crate::{process::Record, seen::Contents};
 
 /// What readers read agrees with itself.
-pub const READABLE: &str = "readers find the same wherever they begin";
+pub const READABLE: &str = "readers find the same changes wherever they begin";
 /// What histories have agrees with that.
-pub const HISTORIES: &str = "histories have what the feed has";
+pub const HISTORIES: &str = "histories and the feed agree";
 /// Positions have no gap.
 pub const DENSE: &str = "positions are dense";
 /// Exactly once.
@@ -20,11 +20,11 @@ pub const IN_ORDER: &str = "changes of an item are in its order";
 /// A position that was given never changes.
 pub const STAYS: &str = "what readers have found stays, and the counter grows";
 /// A consumer is returned the truth.
-pub const RETURNED: &str = "a consumer is returned where its records are";
+pub const RETURNED: &str = "a consumer gets the positions of its records";
 /// A reader is returned the truth.
-pub const READ: &str = "a reader is returned all that follows its position, from there on";
+pub const READ: &str = "a reader gets everything after its position";
 /// At least once.
-pub const NOT_LOST: &str = "what need not be delivered again is in the feed";
+pub const NOT_LOST: &str = "every checkpointed record is in the feed";
 
 pub(super) fn properties(model: &Consumers) -> Vec<Property<Consumers>> {
     let mut properties = vec![

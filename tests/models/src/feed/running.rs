@@ -1,4 +1,4 @@
-//! How actors run, and what is left of what they have done.
+//! How actors run, and what a state keeps of what they have done.
 
 use super::{Consumers, Earlier, Life, Role, World};
 use crate::{
@@ -39,7 +39,7 @@ impl Consumers {
         self.go_on(world, actor);
     }
 
-    /// Runs what an actor does as far as it comes.
+    /// Runs an actor's task as far as it gets.
     pub(super) fn go_on(&self, world: &mut World, actor: usize) {
         let life = &mut world.lives[actor];
         let Some(task) = life.task else { return };
@@ -63,12 +63,12 @@ impl Consumers {
         if error.is_some() != has_timed_out || !world.contents().has(positions, batch, error.is_none()) {
             world.wrong.get_or_insert(format!("{task:?}: {outcome:?}"));
         } else if error.is_some() {
-            // It is delivered again to the same process.
+            // The batch is delivered again to the same process.
             self.deliver(world, actor);
         }
     }
 
-    /// Judges what a reader is returned, or whoever starts an epoch.
+    /// Judges what a reader is returned, or a process that starts an epoch.
     fn judge(&self, world: &mut World, actor: usize, task: Task, outcome: Outcome) {
         let (contents, life) = (world.contents().clone(), &mut world.lives[actor]);
         let counter = std::mem::take(&mut life.counter);
@@ -102,7 +102,7 @@ impl Consumers {
         reply
     }
 
-    /// A consumer takes a batch for done that is not.
+    /// A consumer takes an unfinished batch for done.
     pub(super) fn pass_over(&self, world: &mut World, actor: usize) {
         let life = &mut world.lives[actor];
         if let Some(Task::Append { from, count, .. }) = life.task.take() {
@@ -134,7 +134,7 @@ impl Consumers {
         Some(())
     }
 
-    /// Leaves out what decides nothing.
+    /// Drops from a state what decides nothing.
     pub(super) fn settle(&self, mut world: World) -> World {
         let table = &world.table;
         world.sent.retain(|operation| table.applies(operation));

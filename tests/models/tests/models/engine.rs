@@ -27,7 +27,7 @@ pub(crate) struct Rows {
     pub(crate) keys: [&'static str; 2],
     /// Those that queries may find.
     pub(crate) queried: Vec<Key>,
-    /// One in so many is absent.
+    /// One row in this many is absent.
     pub(crate) absent: u8,
 }
 
@@ -89,7 +89,7 @@ impl Engine {
     fn answer(&self, (target, request): &Sent) -> Value {
         let mut request = request.clone();
         request["TableName"] = json!("records");
-        // What it costs is no part of what is compared, and each is meant to be evaluated.
+        // Costs are not compared, and a token would keep a repeated request from being evaluated.
         let members = request.as_object_mut().unwrap();
         members.remove("ReturnConsumedCapacity");
         members.remove("ClientRequestToken");
@@ -112,7 +112,7 @@ impl Engine {
     }
 }
 
-/// What an answer says, whatever it is called.
+/// What an answer says, under whatever name.
 fn essence(answer: &Value) -> Value {
     let items = |name: &str| answer.get(name).map(|item| json_of(&item_of(item)));
     let reasons = answer["CancellationReasons"].as_array().map(|reasons| {

@@ -1,4 +1,4 @@
-//! Every model holds its properties to the last state, and every planted bug is found. `cargo models` prints the figures.
+//! The properties of every model hold in all its states, and every planted bug is found. `cargo models` prints the figures.
 
 mod engine;
 
@@ -37,7 +37,7 @@ const RELEASE: &[&[Task]] =
 
 /// Two shards, each with a consumer.
 const SHARDS: &[Role] = &[Consumer { shard: 0, batch: 1 }, Consumer { shard: 1, batch: 1 }];
-/// A shard with a consumer in another environment beside its own: their batches overlap, and end elsewhere.
+/// A shard with a consumer in another environment beside its own: their batches overlap, and have different ends.
 const TAKEOVER: &[Role] = &[Consumer { shard: 0, batch: 2 }, Consumer { shard: 0, batch: 1 }];
 /// A consumer, an epoch and a reader at once.
 const EPOCH: &[Role] = &[Consumer { shard: 0, batch: 1 }, Epoch, Reader { reads: 2 }];
@@ -52,7 +52,7 @@ fn holds<S: Service>(name: &str, tasks: &[&[Task]], clock_steps: usize, possible
     all_hold(&explore(name, Network::<S>::new(&tasks, clock_steps, Fault::None), None), possible);
 }
 
-/// The same of the DynamoDB backend.
+/// The same for the DynamoDB backend.
 #[track_caller]
 fn store_holds(name: &str, tasks: &[&[Task]], possible: usize, set: impl Fn(&mut Calls)) {
     let mut calls = Calls::new(tasks);
@@ -61,7 +61,7 @@ fn store_holds(name: &str, tasks: &[&[Task]], possible: usize, set: impl Fn(&mut
     all_hold(&explore(name, calls, None), possible);
 }
 
-/// The same of the feed on DynamoDB.
+/// The same for the feed on DynamoDB.
 #[track_caller]
 fn feed_holds(name: &str, shards: &[usize], roles: &[Role], possible: usize, set: impl Fn(&mut Consumers)) {
     let mut consumers = Consumers::new(shards, roles);

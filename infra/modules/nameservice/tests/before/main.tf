@@ -10,7 +10,7 @@ terraform {
 }
 
 resource "aws_dynamodb_table" "views" {
-  #checkov:skip=CKV_AWS_119:It is never made.
+  #checkov:skip=CKV_AWS_119:It is never created.
   count = 1
 
   name                        = "fluree-nameservice-views"
