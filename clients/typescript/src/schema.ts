@@ -53,8 +53,9 @@ export interface paths {
         };
         /**
          * Follow records, as Fluree knows them
-         * @description Server-sent events: an `ns-record` for each record as it is, then one for each that changes, and an `ns-retracted` for
-         *     each that is retracted or purged. With the `Last-Event-ID` of an earlier stream only what has changed since is sent.
+         * @description Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
+         *     `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
+         *     that have changed since are sent.
          */
         get: operations["fluree_event_stream"];
         put?: never;
@@ -76,8 +77,8 @@ export interface paths {
         put?: never;
         /**
          * Move a ref, or create a ledger
-         * @description The path ends in what is asked for: `{address}/commit` and `{address}/index` compare and set, `{address}/init`
-         *     creates a ledger without commits where there is none, and takes no body.
+         * @description The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
+         *     ledger without commits unless it exists, and takes no body.
          */
         post: operations["fluree_ref_post"];
         delete?: never;
@@ -95,8 +96,8 @@ export interface paths {
         };
         /**
          * Get all records, as Fluree knows them
-         * @description One answer with everything, streamed. Behind a gateway, which takes no streams, one that does not fit is a 413: read
-         *     `/v1/snapshot` in pages.
+         * @description One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
+         *     413: read `/v1/snapshot` in pages.
          */
         get: operations["fluree_snapshot_get"];
         put?: never;
@@ -116,7 +117,7 @@ export interface paths {
         };
         /**
          * Get a ledger, as Fluree knows it
-         * @description Of graph sources it knows only what `snapshot` and `events` show.
+         * @description This returns ledgers only: graph sources are in `snapshot` and `events`.
          */
         get: operations["fluree_record_get"];
         put?: never;
@@ -157,7 +158,7 @@ export interface paths {
         };
         /**
          * List the branches of a name
-         * @description Found by index: a branch that was created a moment ago may be missing.
+         * @description Reads an index: a branch that was created a moment ago may be missing.
          */
         get: operations["branch_list"];
         put?: never;
@@ -182,12 +183,12 @@ export interface paths {
         };
         /**
          * List changes
-         * @description The changes that follow a position, in one order for all readers, without a gap and each once. Whoever goes on from
-         *     the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
-         *     position still moves over them. While it moves there may be more, also where `changes` is empty.
+         * @description The changes that follow a position, in one order for all readers, without a gap and each once. A reader that continues
+         *     from the `position` of the answer misses nothing: the position also moves past changes that are filtered out, or that
+         *     the caller may not see. While it moves there may be more, even if `changes` is empty.
          *
          *     Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
-         *     one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+         *     one gets a 410 with `oldest`, reads `/v1/snapshot`, and continues from its position.
          */
         get: operations["change_list"];
         put?: never;
@@ -209,8 +210,8 @@ export interface paths {
         put?: never;
         /**
          * Compare what is known
-         * @description For clients that keep watermarks rather than a position of the feed. Of at most 1,000 records, answers those
-         *     concerns whose watermark or id differs from the one given. Each record is read consistently, after the position.
+         * @description For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
+         *     whose watermark or id differs from the given one. Each record is read consistently, after the position.
          */
         post: operations["change_compare"];
         delete?: never;
@@ -229,7 +230,7 @@ export interface paths {
         get?: never;
         /**
          * Change the configuration of a ledger
-         * @description `expected` names the stored `v`. A graph source is reconfigured where it is published.
+         * @description `expected` names the stored `v`. The configuration of a graph source is changed by publishing it.
          */
         put: operations["config_push"];
         post?: never;
@@ -288,10 +289,10 @@ export interface paths {
         };
         /**
          * Follow the change feed
-         * @description Server-sent events. Each `change` carries one change, and the change's position as its `id`; comments and blocks with
-         *     an `id` alone show that the stream lives, and how far it has come. It ends after 14 minutes at the latest, or with its
-         *     token, and with an `expired` (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem) where it cannot
-         *     continue. Come back with `Last-Event-ID`.
+         * @description Server-sent events. Each `change` carries one change, with the change's position as its `id`; comments and blocks with
+         *     only an `id` show that the stream is alive, and which position it has reached. The stream ends after 14 minutes at the
+         *     latest, or with its token; if it cannot continue, it ends with an `expired` (`{"oldest": n}`: begin again with a
+         *     snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
          */
         get: operations["change_stream"];
         put?: never;
@@ -314,7 +315,7 @@ export interface paths {
          * Publish a graph source
          * @description Each dependency must be a live record, and none of them can be retracted while the graph source exists. An existing
          *     graph source keeps its index, its status and its type; its configuration is replaced, and so are its dependencies
-         *     where they are given.
+         *     if they are given.
          */
         put: operations["graph_source_publish"];
         post?: never;
@@ -335,8 +336,8 @@ export interface paths {
         /**
          * Move the head of a ledger
          * @description Without `expected`, a `t` that is not greater than the stored one is `stale`. With it, any other stored value is a
-         *     conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. After
-         *     `stale` or a conflict nothing was written, and the response has the stored value.
+         *     conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. If the
+         *     outcome is `stale` or a conflict, nothing was written, and the response has the stored value.
          */
         put: operations["head_push"];
         post?: never;
@@ -375,8 +376,8 @@ export interface paths {
         };
         /**
          * List the history of a record
-         * @description As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
-         *     purged record are included.
+         * @description Goes back as far as the feed does, which is 7 days unless configured otherwise, or as far as its archive. The changes
+         *     of a purged record are included.
          */
         get: operations["history_list"];
         put?: never;
@@ -397,8 +398,8 @@ export interface paths {
         get?: never;
         /**
          * Move the index of a record
-         * @description As the head is moved, except that with `expected` the new `t` may equal it: the same data, indexed again, which adds
-         *     1 to `rev`. Named graphs each keep their own index; those that a push does not name stay as they are.
+         * @description Works like a push of the head, except that with `expected` the new `t` may equal the expected one: the same data, indexed
+         *     again, which adds 1 to `rev`. Each named graph has its own index; those that a push does not name stay as they are.
          */
         put: operations["index_push"];
         post?: never;
@@ -418,12 +419,12 @@ export interface paths {
         get?: never;
         /**
          * Take or extend a lease
-         * @description A record has one live lease at most. Without `token` it is taken, if it is free, expired, or held under the same
-         *     holder name already; the answer's `token` is greater than all before it, and the state becomes that of the lease.
-         *     With `token` it is extended, as long as that token is the current one.
+         * @description A record has at most one live lease. Without `token`, the lease is taken if it is free, expired, or already held under
+         *     the same holder name; the answer's `token` is greater than all previous ones, and the state becomes that of the lease.
+         *     With `token`, the lease is extended, as long as that token is the current one.
          *
-         *     With `wait` a lease that another holds is tried for again until it is free or the time is over. Of several that wait,
-         *     any may be the next.
+         *     With `wait`, the service retries until the lease is free or the time has passed. If several callers wait, any of them
+         *     may be next.
          */
         put: operations["lease_acquire"];
         post?: never;
@@ -448,8 +449,8 @@ export interface paths {
         put?: never;
         /**
          * Create a ledger
-         * @description The ledger, its four concerns included, exists after this or nothing does. A retracted ledger still has its
-         *     address: restore or purge it.
+         * @description The ledger and its four concerns are created together or not at all. A retracted ledger still occupies its address:
+         *     restore or purge it.
          */
         post: operations["ledger_create"];
         delete?: never;
@@ -489,7 +490,7 @@ export interface paths {
         /**
          * Protect a record
          * @description Requires `nameservice:admin`. A protected record cannot be retracted, purged or reset until it is unprotected; pushes,
-         *     leases, branches and restorations are as before. Live and retracted records can be protected. Repeating the request
+         *     leases, branches and restorations are not affected. Live and retracted records can be protected. Repeating the request
          *     changes nothing.
          */
         put: operations["protection_set"];
@@ -509,8 +510,8 @@ export interface paths {
         };
         /**
          * List records
-         * @description Reads the indexes of the table: a record that was created a moment ago may be missing. The whole records of
-         *     `view=full` are each as they stood when the page was read.
+         * @description Reads the indexes of the table: a record that was created a moment ago may be missing. Each whole record of
+         *     `view=full` is as it was when the page was read.
          */
         get: operations["record_list"];
         put?: never;
@@ -530,20 +531,20 @@ export interface paths {
         };
         /**
          * Get a record
-         * @description Strongly consistent. Retracted records are shown. The `ETag` changes with what is shown: send it back in
-         *     `If-None-Match` to receive it only if it has changed.
+         * @description Strongly consistent. Retracted records are included. The `ETag` changes with the content: send it back in
+         *     `If-None-Match` to receive the record only if it has changed.
          *
-         *     `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least so fresh, and waits for it
-         *     for up to `wait` seconds; then what is there comes with the problem `not-yet`. Where the service has a feed of its own,
-         *     `nameservice-position` names the position that the answer includes.
+         *     `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least that fresh, and waits for it
+         *     for up to `wait` seconds; after that, the problem `not-yet` shows the current state. If the service's feed holds each
+         *     write by the time it is answered, `nameservice-position` names the position that the answer includes.
          */
         get: operations["record_get"];
         put?: never;
         post?: never;
         /**
          * Purge a record
-         * @description Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
-         *     sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
+         * @description Requires `nameservice:admin`. The record is deleted, and no longer counted by the records that it refers to. Rejected while
+         *     branches or graph sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
          */
         delete: operations["record_purge"];
         options?: never;
@@ -622,13 +623,13 @@ export interface paths {
         };
         /**
          * Search records
-         * @description The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
-         *     word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
-         *     a configuration that has it. Values that are secrets are not searched.
+         * @description The best hits come first. For each word, a match of the whole address is best, then of a whole segment, the beginning of a
+         *     segment, the beginning of a word in a segment, any part of the address; then of the type or state; last of the
+         *     configuration. Secret values are not searched.
          *
-         *     One machine (`serve`) and replicas answer it from memory. On AWS an OpenSearch index answers it where one is deployed: it follows the
-         *     feed by a second or so, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no search
-         *     (`501 unsupported`).
+         *     A single machine (`serve`) and replicas answer from memory. On AWS an OpenSearch index answers if one is deployed: it follows
+         *     the feed within about a second, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no
+         *     search (`501 unsupported`).
          */
         get: operations["search_get"];
         put?: never;
@@ -648,7 +649,7 @@ export interface paths {
         };
         /**
          * Get a snapshot
-         * @description Every record that existed throughout is in exactly one page, as it stood when that page was read.
+         * @description Every record that exists throughout the scan is on exactly one page, as it was when that page was read.
          */
         get: operations["snapshot_get"];
         put?: never;
@@ -669,8 +670,8 @@ export interface paths {
         get?: never;
         /**
          * Change the status of a record
-         * @description `expected` names the stored `v`, and its state or payload where they matter. The new payload replaces the old one,
-         *     but for a lease, which is taken and given back elsewhere.
+         * @description `expected` names the stored `v`, and optionally the state or payload. The new payload replaces the old one, except for
+         *     a lease, which has operations of its own.
          */
         put: operations["status_push"];
         post?: never;
@@ -705,7 +706,7 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description What dropping a branch leaves. */
+        /** @description The result of dropping a branch. */
         BranchDropped: {
             /**
              * Format: int64
@@ -720,14 +721,14 @@ export interface components {
             /** @description Send it as `cursor` for the next page; absent on the last. */
             cursor?: string | null;
         };
-        /** @description What a backend can do. What it cannot do is answered 501 `unsupported`, naming the capability. */
+        /** @description The capabilities of a backend. A request that needs one it lacks is answered with 501 `unsupported`, naming it. */
         Capabilities: {
             /** @description Leases with fencing tokens. */
             leases: boolean;
             /** @description Index pushes that are valid only under a lease. */
             leased_index_pushes: boolean;
             /**
-             * @description References are counted and enforced in one step with the write that makes or removes them; otherwise they are
+             * @description References are counted and enforced atomically with the write that adds or removes them; otherwise they are
              *     checked before it.
              */
             atomic_references: boolean;
@@ -767,26 +768,27 @@ export interface components {
             branch: string;
             /** @description The type of a graph source, such as `f:Bm25Index`. */
             source_type?: string | null;
-            /** @description What of the record has changed. */
+            /** @description The part of the record that changed. */
             concern: components["schemas"]["ChangedPart"];
-            /** @description How. */
+            /** @description How it changed. */
             change: components["schemas"]["ChangeKind"];
             /**
              * Format: int64
-             * @description The watermark now; 0 of `meta`, and of what is gone.
+             * @description The watermark after the change; 0 for `meta`, and where no value is left.
              */
             watermark: number;
             /**
              * Format: int64
-             * @description The watermark before, where there was one.
+             * @description The watermark before the change, if there was one.
              */
             previous?: number | null;
             /**
-             * @description What is there now, secrets redacted: of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
-             *     config the payload, of `meta` `{retracted, source_type?, dependencies?, source_branch?}`. Absent where nothing is.
+             * @description The value after the change, secrets redacted: `{id, t}` for a head, `{id, t, rev, graphs?}` for an index, the
+             *     payload of a status or a config, `{retracted, source_type?, dependencies?, source_branch?}` for `meta`. Absent if
+             *     no value is left.
              */
             payload?: Record<string, unknown> | null;
-            /** @description The payload is larger than 16 KiB: read the record. */
+            /** @description Whether the payload was left out because it is larger than 16 KiB: read the record. */
             payload_omitted?: boolean;
             /**
              * Format: date-time
@@ -800,12 +802,12 @@ export interface components {
             recorded_at: string;
         };
         /**
-         * @description How it has changed.
+         * @description How it changed.
          * @enum {string}
          */
         ChangeKind: "created" | "updated" | "reset" | "retracted" | "restored" | "purged";
         /**
-         * @description What of a record has changed: the record itself, or one of its concerns.
+         * @description The part of a record that changed: the record itself, or one of its concerns.
          * @enum {string}
          */
         ChangedPart: "meta" | "head" | "index" | "status" | "config";
@@ -815,14 +817,14 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /**
              * Format: int64
-             * @description Everything up to here was looked at: send it as `after` to go on.
+             * @description The feed was read up to this position: send it as `after` to continue.
              */
             position: number;
         };
         /** @description The lease that a push is made under. */
         Claim: {
             /**
-             * @description Which lease.
+             * @description The name of the lease.
              * @example index_lock
              */
             name: string;
@@ -834,22 +836,22 @@ export interface components {
              */
             token: number;
         };
-        /** @description What is not as the caller knows it. */
+        /** @description The differences between the records and what the caller knows of them. */
         Comparison: {
             /**
-             * @description By full address, what has moved of a record, with the value it has now. Records of which nothing has moved are
-             *     left out.
+             * @description By full address, the current values of the concerns that have moved. Records in which nothing has moved are left
+             *     out.
              */
             changed: {
                 [key: string]: components["schemas"]["Moved"];
             };
             /** @description The addresses with no record, with none that the caller may see, or with one of another kind or type. */
             unknown: string[];
-            /** @description The records that are retracted; absent where none is. */
+            /** @description The records that are retracted; absent if there are none. */
             retracted?: string[];
             /**
              * Format: int64
-             * @description The position of the change feed before the records were read: go on from here with `/v1/changes`.
+             * @description The position of the change feed before the records were read: continue from here with `/v1/changes`.
              */
             position: number;
         };
@@ -911,8 +913,8 @@ export interface components {
                     t: number;
                     /**
                      * Format: int64
-                     * @description How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
-                     *     is 0, and compared.
+                     * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
+                     *     an expected value, where it is compared.
                      */
                     rev?: number | null;
                 };
@@ -925,7 +927,7 @@ export interface components {
              * @description Its `v`.
              */
             v: number;
-            /** @description Its `state` and what else is given, compared too. A lease in it is not. */
+            /** @description Its `state` and any other members that are given, which are compared too. A lease in it is not compared. */
             payload?: Record<string, unknown> | null;
         };
         /** @description An event of a stream that follows records. */
@@ -1011,7 +1013,7 @@ export interface components {
             /** @description Soft-deleted. */
             retracted: boolean;
         };
-        /** @description What an `init` has done. */
+        /** @description The outcome of an `init`. */
         FlureeInit: {
             /** @description Whether the ledger did not exist before. */
             created: boolean;
@@ -1058,7 +1060,7 @@ export interface components {
             /** @description The new value. */
             new: components["schemas"]["FlureeRef"];
         };
-        /** @description What a push has done. */
+        /** @description The outcome of a push. */
         FlureePushAnswer: {
             /** @description The stored value. */
             ref: components["schemas"]["FlureeRef"];
@@ -1081,7 +1083,7 @@ export interface components {
              */
             t: number;
         };
-        /** @description What a request to a ref is answered with. */
+        /** @description The answer to a request to a ref. */
         FlureeRefAnswer: components["schemas"]["FlureePushAnswer"] | components["schemas"]["FlureeInit"];
         /** @description All records. */
         FlureeSnapshot: {
@@ -1144,7 +1146,7 @@ export interface components {
              */
             t: number;
         };
-        /** @description It answers. */
+        /** @description The answer of a running service. */
         Health: {
             /**
              * @description `ok`
@@ -1194,11 +1196,11 @@ export interface components {
             matched: components["schemas"]["SearchField"][];
             /**
              * Format: int32
-             * @description How well it fits; 0 fits best.
+             * @description How well it matches; 0 is the best match.
              */
             rank: number;
         };
-        /** @description A page of a search, the best first. */
+        /** @description A page of search results, best first. */
         Hits: {
             /** @description What was found. */
             hits: components["schemas"]["Hit"][];
@@ -1216,7 +1218,7 @@ export interface components {
             t: number;
             /**
              * Format: int64
-             * @description How often this `t` was indexed again.
+             * @description How many times this `t` was indexed again.
              */
             rev: number;
             graphs?: {
@@ -1230,7 +1232,7 @@ export interface components {
                     t: number;
                     /**
                      * Format: int64
-                     * @description How often this `t` was indexed again.
+                     * @description How many times this `t` was indexed again.
                      */
                     rev: number;
                 };
@@ -1266,12 +1268,12 @@ export interface components {
             target_t?: number | null;
             /**
              * Format: int64
-             * @description Since when, epoch seconds.
+             * @description When it was acquired, epoch seconds.
              */
             acquired_at: number;
             /**
              * Format: int64
-             * @description Until when, epoch seconds.
+             * @description When it expires, epoch seconds.
              */
             expires_at: number;
             /**
@@ -1338,8 +1340,8 @@ export interface components {
                     t: number;
                     /**
                      * Format: int64
-                     * @description How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
-                     *     is 0, and compared.
+                     * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
+                     *     an expected value, where it is compared.
                      */
                     rev?: number | null;
                 };
@@ -1356,7 +1358,7 @@ export interface components {
             /** @description Its configuration. */
             config?: Record<string, unknown> | null;
         };
-        /** @description Protects a record, or takes its protection away. */
+        /** @description Protects a record, or removes its protection. */
         NewProtection: {
             /** @description Whether it is to be protected. */
             protected: boolean;
@@ -1439,14 +1441,14 @@ export interface components {
         };
         /** @description The result of one operation. */
         OperationResult: {
-            /** @description What came of it. */
+            /** @description Its outcome. */
             status: components["schemas"]["ResultStatus"];
-            /** @description The value that it has stored. */
+            /** @description The value that it stored. */
             value?: Record<string, unknown> | null;
-            /** @description What is there instead; null where there is nothing. */
+            /** @description The stored value that it conflicts with; null if there is none. */
             actual?: Record<string, unknown> | null;
             lease?: components["schemas"]["Lease"] | null;
-            /** @description It was stored before this request came. */
+            /** @description Whether the value was already stored when this request arrived. */
             replayed?: boolean;
         };
         /** @description A page of records. */
@@ -1459,11 +1461,11 @@ export interface components {
         /** @description A rejection (RFC 9457). Some carry more members: `field`, `actual`, `dependents`, `missing`. */
         Problem: Record<string, unknown> & {
             /**
-             * @description Names what was rejected; stable.
+             * @description A stable URI that identifies the kind of problem.
              * @example https://nameservice.dev/problems/unknown-record
              */
             type: string;
-            /** @description The same in words. */
+            /** @description The kind of problem in words. */
             title: string;
             /**
              * Format: int32
@@ -1477,7 +1479,7 @@ export interface components {
         Protection: {
             /** @description `name:branch`. */
             address: string;
-            /** @description It cannot be retracted, purged or reset. */
+            /** @description Whether the record is protected from retraction, purge and reset. */
             protected: boolean;
         };
         /** @description The answer to a push. */
@@ -1494,7 +1496,7 @@ export interface components {
                 /** @description The configuration; null while there is none. */
                 payload: Record<string, unknown> | null;
             };
-            /** @description It was stored before this request came. */
+            /** @description Whether the value was already stored when this request arrived. */
             replayed?: boolean;
         };
         /** @description The answer to a push. */
@@ -1511,7 +1513,7 @@ export interface components {
                  */
                 t: number;
             };
-            /** @description It was stored before this request came. */
+            /** @description Whether the value was already stored when this request arrived. */
             replayed?: boolean;
         };
         /** @description The answer to a push. */
@@ -1529,7 +1531,7 @@ export interface components {
                 t: number;
                 /**
                  * Format: int64
-                 * @description How often this `t` was indexed again.
+                 * @description How many times this `t` was indexed again.
                  */
                 rev: number;
                 graphs?: {
@@ -1543,13 +1545,13 @@ export interface components {
                         t: number;
                         /**
                          * Format: int64
-                         * @description How often this `t` was indexed again.
+                         * @description How many times this `t` was indexed again.
                          */
                         rev: number;
                     };
                 };
             };
-            /** @description It was stored before this request came. */
+            /** @description Whether the value was already stored when this request arrived. */
             replayed?: boolean;
         };
         /** @description The answer to a push. */
@@ -1566,11 +1568,11 @@ export interface components {
                 /** @description `state`, and what the writer adds to it. A live lease is in it under its name. */
                 payload: Record<string, unknown>;
             };
-            /** @description It was stored before this request came. */
+            /** @description Whether the value was already stored when this request arrived. */
             replayed?: boolean;
         };
         /**
-         * @description What a push has done.
+         * @description The outcome of a push.
          * @enum {string}
          */
         PushStatus: "updated" | "stale";
@@ -1587,7 +1589,7 @@ export interface components {
             /** @description Soft-deleted. */
             retracted: boolean;
             /**
-             * @description Present and true where it cannot be retracted, purged or reset.
+             * @description Present and true if the record cannot be retracted, purged or reset.
              * @default false
              */
             protected: boolean;
@@ -1623,13 +1625,13 @@ export interface components {
             config?: components["schemas"]["Config"] | null;
         };
         /**
-         * @description What came of an operation.
+         * @description The outcome of an operation.
          * @enum {string}
          */
         ResultStatus: "updated" | "passed" | "stale" | "conflict" | "unknown-record" | "retracted" | "wrong-kind" | "lease-lost";
         /** @description Retracts a record. */
         Retraction: {
-            /** @description Why, for those who look at its status. */
+            /** @description The reason, to be shown in the record's status. */
             reason?: string | null;
         };
         /**
@@ -1637,7 +1639,7 @@ export interface components {
          * @enum {string}
          */
         SearchField: "address" | "source_type" | "state" | "config";
-        /** @description Puts a ledger to a snapshot. `{id: null, t: 0}` is none. */
+        /** @description Resets a ledger to a head and an index; `{id: null, t: 0}` means none. */
         Snapshot: {
             /** @description The head. */
             head: components["schemas"]["HeadValue"];
@@ -1675,8 +1677,8 @@ export interface components {
             lease?: components["schemas"]["Claim"] | null;
         };
         /**
-         * @description What the caller knows of a record. A concern is compared where its watermark or its id is given; where nothing is,
-         *     all of the record comes back.
+         * @description What the caller knows of a record. A concern is compared if its watermark or its id is given. If none is given, the
+         *     whole record is returned.
          */
         Subscription: {
             kind?: components["schemas"]["Kind"] | null;
@@ -1714,7 +1716,7 @@ export interface components {
                 [key: string]: components["schemas"]["Subscription"];
             };
         };
-        /** @description What a list shows of a record without reading it. */
+        /** @description A record in a list, without its concerns. */
         Summary: {
             /** @description `name:branch`. */
             address: string;
@@ -1736,31 +1738,31 @@ export interface components {
             /** @description At most 48, no two about the same concern of the same record. */
             operations: components["schemas"]["Operation"][];
         };
-        /** @description What came of each operation, in order. */
+        /** @description The result of each operation, in order. */
         TransactionAnswer: {
-            /** @description One an operation. */
+            /** @description One per operation. */
             results: components["schemas"]["OperationResult"][];
         };
         /** @description Takes a lease, or extends one. */
         Wanted: {
             /**
-             * @description Which lease.
+             * @description The name of the lease.
              * @example index_lock
              */
             name: string;
             /**
-             * @description Under which name. Who holds the lease under this name already takes over from themselves.
+             * @description The name of the holder. If a holder of this name already has the lease, it is taken over.
              * @example indexer-7f3a
              */
             holder: string;
             /**
              * Format: int64
-             * @description To extend a lease: its token. Left out, the lease is taken.
+             * @description The token of the lease to extend; if left out, the lease is taken.
              */
             token?: number | null;
             /**
              * Format: int64
-             * @description For how long.
+             * @description How long the lease lasts, in seconds.
              * @default 300
              */
             ttl_seconds: number | null;
@@ -1769,7 +1771,7 @@ export interface components {
              * @description The `t` it is wanted for.
              */
             target_t?: number | null;
-            /** @description Metadata for the status, such as `progress`: the same write stores it, instead of the status's metadata. */
+            /** @description Metadata for the status, such as `progress`: the same write stores it in place of the status's current metadata. */
             meta?: Record<string, unknown> | null;
         };
     };
@@ -1862,7 +1864,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description The last `id` that the reader has seen: the stream goes on after it, whatever the query says.
+                 * @description The last `id` that the reader has seen: the stream continues after it, whatever the query says.
                  * @example 41
                  */
                 "Last-Event-ID"?: number | null;
@@ -2224,7 +2226,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -2351,9 +2353,9 @@ export interface operations {
     branch_list: {
         parameters: {
             query?: {
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description Where the last page ended. */
+                /** @description The `cursor` of the previous page, to continue after it. */
                 cursor?: string;
             };
             header?: never;
@@ -2437,7 +2439,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -2555,11 +2557,11 @@ export interface operations {
     change_list: {
         parameters: {
             query?: {
-                /** @description The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first. */
+                /** @description The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first change. */
                 after?: number;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description How many seconds to wait where nothing that is wanted follows yet. */
+                /** @description How many seconds to wait if there are no matching changes yet. */
                 wait?: number;
                 /**
                  * @description Only changes of this record, or of those that match a glob: `mydb:*`, `tenant/a/*`. May be repeated.
@@ -2745,7 +2747,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -2974,14 +2976,14 @@ export interface operations {
                 /** @description Only changes of these parts of a record, separated by commas or repeated. */
                 concern?: ("meta" | "head" | "index" | "status" | "config")[];
                 /**
-                 * @description Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with what changes
+                 * @description Begin after this position of the feed. Without it, and without `Last-Event-ID`, a stream begins with the changes
                  *     from now on.
                  */
                 after?: number;
             };
             header?: {
                 /**
-                 * @description The last `id` that the reader has seen: the stream goes on after it, whatever the query says.
+                 * @description The last `id` that the reader has seen: the stream continues after it, whatever the query says.
                  * @example 41
                  */
                 "Last-Event-ID"?: number | null;
@@ -3060,7 +3062,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3212,7 +3214,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3401,7 +3403,7 @@ export interface operations {
                 before?: number;
                 /** @description Which change comes first. */
                 order?: "oldest" | "newest";
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
             };
             header?: never;
@@ -3485,7 +3487,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3625,11 +3627,11 @@ export interface operations {
     lease_acquire: {
         parameters: {
             query?: {
-                /** @description How many seconds to wait for a lease that another holds. */
+                /** @description How many seconds to wait for a lease that another holder has. */
                 wait?: number;
             };
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3770,7 +3772,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Which lease.
+                 * @description The name of the lease.
                  * @example index_lock
                  */
                 name: string;
@@ -3780,7 +3782,7 @@ export interface operations {
                 token: number;
             };
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3906,7 +3908,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -4054,7 +4056,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4195,13 +4197,13 @@ export interface operations {
                 retracted?: boolean;
                 /** @description `full` shows whole records. */
                 view?: "summary" | "full";
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description Where the last page ended. */
+                /** @description The `cursor` of the previous page, to continue after it. */
                 cursor?: string;
                 /** @description The answer must include the change at this position of the feed. */
                 min_position?: number;
-                /** @description How many seconds to wait for that. */
+                /** @description How many seconds to wait until the answer is that fresh. */
                 wait?: number;
             };
             header?: never;
@@ -4285,7 +4287,7 @@ export interface operations {
                 min_v?: number;
                 /** @description What `min_t` or `min_v` is about: `head`, `index`, `status` or `config`. */
                 concern?: "head" | "index" | "status" | "config";
-                /** @description How many seconds to wait for that. */
+                /** @description How many seconds to wait until the answer is that fresh. */
                 wait?: number;
             };
             header?: {
@@ -4383,7 +4385,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4500,7 +4502,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4641,7 +4643,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4753,7 +4755,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4887,8 +4889,8 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description The words, separated by white space, at most 8. Each of them is in the address, the type, the state or a value of
-                 *     the configuration, in letters of any case.
+                 * @description The words, separated by white space, at most 8. Each must occur in the address, the type, the state or a value of
+                 *     the configuration, ignoring case.
                  * @example tenant/a books
                  */
                 q: string;
@@ -4898,13 +4900,13 @@ export interface operations {
                 source_type?: string;
                 /** @description Only records in this state. */
                 state?: string;
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description Where the last page ended. */
+                /** @description The `cursor` of the previous page, to continue after it. */
                 cursor?: string;
                 /** @description The answer must include the change at this position of the feed. */
                 min_position?: number;
-                /** @description How many seconds to wait for that. */
+                /** @description How many seconds to wait until the answer is that fresh. */
                 wait?: number;
             };
             header?: never;
@@ -4981,18 +4983,18 @@ export interface operations {
     snapshot_get: {
         parameters: {
             query?: {
-                /** @description How many at most. */
+                /** @description The maximum number of entries. */
                 limit?: number;
                 /**
-                 * @description Only addresses that begin with this: `tenant/a/`. To be sent with every page.
+                 * @description Only addresses that begin with this: `tenant/a/`. Send it with every page.
                  * @example tenant/a/
                  */
                 prefix?: string;
-                /** @description Where the last page ended. */
+                /** @description The `cursor` of the previous page, to continue after it. */
                 cursor?: string;
                 /** @description The answer must include the change at this position of the feed. */
                 min_position?: number;
-                /** @description How many seconds to wait for that. */
+                /** @description How many seconds to wait until the answer is that fresh. */
                 wait?: number;
             };
             header?: never;
@@ -5061,7 +5063,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5202,7 +5204,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names this write: sent again under the same key, the same request is not applied twice. */
+                /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;

@@ -12,7 +12,7 @@ from typing_extensions import NotRequired, TypedDict
 
 class BranchDropped(TypedDict):
     """
-    What dropping a branch leaves.
+    The result of dropping a branch.
     """
 
     parent_branches: int
@@ -38,7 +38,7 @@ class Branches(TypedDict):
 
 class Capabilities(TypedDict):
     """
-    What a backend can do. What it cannot do is answered 501 `unsupported`, naming the capability.
+    The capabilities of a backend. A request that needs one it lacks is answered with 501 `unsupported`, naming it.
     """
 
     leases: bool
@@ -51,7 +51,7 @@ class Capabilities(TypedDict):
     """
     atomic_references: bool
     """
-    References are counted and enforced in one step with the write that makes or removes them; otherwise they are
+    References are counted and enforced atomically with the write that adds or removes them; otherwise they are
     checked before it.
     """
     transactions: bool
@@ -113,28 +113,29 @@ class Change(TypedDict):
     """
     concern: Literal["meta", "head", "index", "status", "config"]
     """
-    What of the record has changed.
+    The part of the record that changed.
     """
     change: Literal["created", "updated", "reset", "retracted", "restored", "purged"]
     """
-    How.
+    How it changed.
     """
     watermark: int
     """
-    The watermark now; 0 of `meta`, and of what is gone.
+    The watermark after the change; 0 for `meta`, and where no value is left.
     """
     previous: NotRequired[int | None]
     """
-    The watermark before, where there was one.
+    The watermark before the change, if there was one.
     """
     payload: NotRequired[dict[str, Any] | None]
     """
-    What is there now, secrets redacted: of a head `{id, t}`, of an index `{id, t, rev, graphs?}`, of a status or a
-    config the payload, of `meta` `{retracted, source_type?, dependencies?, source_branch?}`. Absent where nothing is.
+    The value after the change, secrets redacted: `{id, t}` for a head, `{id, t, rev, graphs?}` for an index, the
+    payload of a status or a config, `{retracted, source_type?, dependencies?, source_branch?}` for `meta`. Absent if
+    no value is left.
     """
     payload_omitted: NotRequired[bool]
     """
-    The payload is larger than 16 KiB: read the record.
+    Whether the payload was left out because it is larger than 16 KiB: read the record.
     """
     occurred_at: str
     """
@@ -157,7 +158,7 @@ class Changes(TypedDict):
     """
     position: int
     """
-    Everything up to here was looked at: send it as `after` to go on.
+    The feed was read up to this position: send it as `after` to continue.
     """
 
 
@@ -188,7 +189,7 @@ class Claim(TypedDict):
 
     name: str
     """
-    Which lease.
+    The name of the lease.
     """
     holder: str
     """
@@ -202,13 +203,13 @@ class Claim(TypedDict):
 
 class Comparison(TypedDict):
     """
-    What is not as the caller knows it.
+    The differences between the records and what the caller knows of them.
     """
 
     changed: dict[str, Moved]
     """
-    By full address, what has moved of a record, with the value it has now. Records of which nothing has moved are
-    left out.
+    By full address, the current values of the concerns that have moved. Records in which nothing has moved are left
+    out.
     """
     unknown: list[str]
     """
@@ -216,11 +217,11 @@ class Comparison(TypedDict):
     """
     retracted: NotRequired[list[str]]
     """
-    The records that are retracted; absent where none is.
+    The records that are retracted; absent if there are none.
     """
     position: int
     """
-    The position of the change feed before the records were read: go on from here with `/v1/changes`.
+    The position of the change feed before the records were read: continue from here with `/v1/changes`.
     """
 
 
@@ -301,7 +302,7 @@ class ExpectedStatus(TypedDict):
     """
     payload: NotRequired[dict[str, Any] | None]
     """
-    Its `state` and what else is given, compared too. A lease in it is not.
+    Its `state` and any other members that are given, which are compared too. A lease in it is not compared.
     """
 
 
@@ -350,7 +351,7 @@ class FlureeEventGraphSource(TypedDict):
 
 class FlureeEventNsRecord(TypedDict):
     """
-    The record as it is.
+    The current record.
     """
 
     kind: Literal["ledger", "graph-source"]
@@ -445,7 +446,7 @@ class FlureeGraphSource(TypedDict):
 
 class FlureeInit(TypedDict):
     """
-    What an `init` has done.
+    The outcome of an `init`.
     """
 
     created: bool
@@ -565,7 +566,7 @@ class FlureeRef(TypedDict):
 
 FlureeRefAnswer: TypeAlias = FlureeInit | FlureePushAnswerUpdated | FlureePushAnswerConflict
 """
-What a request to a ref is answered with.
+The answer to a request to a ref.
 """
 
 
@@ -637,8 +638,8 @@ class Graphs(TypedDict):
     """
     rev: NotRequired[int | None]
     """
-    How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
-    is 0, and compared.
+    How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
+    an expected value, where it is compared.
     """
 
 
@@ -657,7 +658,7 @@ class Graphs1(TypedDict):
     """
     rev: int
     """
-    How often this `t` was indexed again.
+    How many times this `t` was indexed again.
     """
 
 
@@ -676,8 +677,8 @@ class Graphs2(TypedDict):
     """
     rev: NotRequired[int | None]
     """
-    How often this `t` was indexed again. Left out of a new value, it is counted; left out of an expected one, it
-    is 0, and compared.
+    How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
+    an expected value, where it is compared.
     """
 
 
@@ -696,7 +697,7 @@ class Graphs3(TypedDict):
     """
     rev: int
     """
-    How often this `t` was indexed again.
+    How many times this `t` was indexed again.
     """
 
 
@@ -745,7 +746,7 @@ class HeadValue(TypedDict):
 
 class Health(TypedDict):
     """
-    It answers.
+    The answer of a running service.
     """
 
     status: str
@@ -827,13 +828,13 @@ class Hit(TypedDict):
     """
     rank: int
     """
-    How well it fits; 0 fits best.
+    How well it matches; 0 is the best match.
     """
 
 
 class Hits(TypedDict):
     """
-    A page of a search, the best first.
+    A page of search results, best first.
     """
 
     hits: list[Hit]
@@ -861,7 +862,7 @@ class Index(TypedDict):
     """
     rev: int
     """
-    How often this `t` was indexed again.
+    How many times this `t` was indexed again.
     """
     graphs: NotRequired[dict[str, Graphs1 | None]]
 
@@ -902,11 +903,11 @@ class Lease(TypedDict):
     """
     acquired_at: int
     """
-    Since when, epoch seconds.
+    When it was acquired, epoch seconds.
     """
     expires_at: int
     """
-    Until when, epoch seconds.
+    When it expires, epoch seconds.
     """
     refreshed_at: NotRequired[int | None]
     """
@@ -994,7 +995,7 @@ class NewLedger(TypedDict):
 
 class NewProtection(TypedDict):
     """
-    Protects a record, or takes its protection away.
+    Protects a record, or removes its protection.
     """
 
     protected: bool
@@ -1025,20 +1026,20 @@ class OperationResult(TypedDict):
 
     status: Literal["updated", "passed", "stale", "conflict", "unknown-record", "retracted", "wrong-kind", "lease-lost"]
     """
-    What came of it.
+    Its outcome.
     """
     value: NotRequired[dict[str, Any] | None]
     """
-    The value that it has stored.
+    The value that it stored.
     """
     actual: NotRequired[dict[str, Any] | None]
     """
-    What is there instead; null where there is nothing.
+    The stored value that it conflicts with; null if there is none.
     """
     lease: NotRequired[Lease | None]
     replayed: NotRequired[bool]
     """
-    It was stored before this request came.
+    Whether the value was already stored when this request arrived.
     """
 
 
@@ -1064,11 +1065,11 @@ class Problem(TypedDict):
 
     type: str
     """
-    Names what was rejected; stable.
+    A stable URI that identifies the kind of problem.
     """
     title: str
     """
-    The same in words.
+    The kind of problem in words.
     """
     status: int
     """
@@ -1091,7 +1092,7 @@ class Protection(TypedDict):
     """
     protected: bool
     """
-    It cannot be retracted, purged or reset.
+    Whether the record is protected from retraction, purge and reset.
     """
 
 
@@ -1110,7 +1111,7 @@ class PushAnswerConfig(TypedDict):
     """
     replayed: NotRequired[bool]
     """
-    It was stored before this request came.
+    Whether the value was already stored when this request arrived.
     """
 
 
@@ -1129,7 +1130,7 @@ class PushAnswerHead(TypedDict):
     """
     replayed: NotRequired[bool]
     """
-    It was stored before this request came.
+    Whether the value was already stored when this request arrived.
     """
 
 
@@ -1148,7 +1149,7 @@ class PushAnswerIndex(TypedDict):
     """
     replayed: NotRequired[bool]
     """
-    It was stored before this request came.
+    Whether the value was already stored when this request arrived.
     """
 
 
@@ -1167,7 +1168,7 @@ class PushAnswerStatus(TypedDict):
     """
     replayed: NotRequired[bool]
     """
-    It was stored before this request came.
+    Whether the value was already stored when this request arrived.
     """
 
 
@@ -1280,7 +1281,7 @@ class Record(TypedDict):
     """
     protected: NotRequired[bool]
     """
-    Present and true where it cannot be retracted, purged or reset.
+    Present and true if the record cannot be retracted, purged or reset.
     """
     created_at: NotRequired[str | None]
     """
@@ -1323,13 +1324,13 @@ class Retraction(TypedDict):
 
     reason: NotRequired[str | None]
     """
-    Why, for those who look at its status.
+    The reason, to be shown in the record's status.
     """
 
 
 class Snapshot(TypedDict):
     """
-    Puts a ledger to a snapshot. `{id: null, t: 0}` is none.
+    Resets a ledger to a head and an index; `{id: null, t: 0}` means none.
     """
 
     head: HeadValue
@@ -1394,8 +1395,8 @@ class StatusPush(TypedDict):
 
 class Subscription(TypedDict):
     """
-    What the caller knows of a record. A concern is compared where its watermark or its id is given; where nothing is,
-    all of the record comes back.
+    What the caller knows of a record. A concern is compared if its watermark or its id is given. If none is given, the
+    whole record is returned.
     """
 
     kind: NotRequired[Literal["ledger", "graph_source"] | None]
@@ -1442,7 +1443,7 @@ class Subscriptions(TypedDict):
 
 class Summary(TypedDict):
     """
-    What a list shows of a record without reading it.
+    A record in a list, without its concerns.
     """
 
     address: str
@@ -1494,12 +1495,12 @@ class Transaction(TypedDict):
 
 class TransactionAnswer(TypedDict):
     """
-    What came of each operation, in order.
+    The result of each operation, in order.
     """
 
     results: list[OperationResult]
     """
-    One an operation.
+    One per operation.
     """
 
 
@@ -1548,7 +1549,7 @@ class Value2(TypedDict):
     """
     rev: int
     """
-    How often this `t` was indexed again.
+    How many times this `t` was indexed again.
     """
     graphs: NotRequired[dict[str, Graphs3 | None]]
 
@@ -1575,19 +1576,19 @@ class Wanted(TypedDict):
 
     name: str
     """
-    Which lease.
+    The name of the lease.
     """
     holder: str
     """
-    Under which name. Who holds the lease under this name already takes over from themselves.
+    The name of the holder. If a holder of this name already has the lease, it is taken over.
     """
     token: NotRequired[int | None]
     """
-    To extend a lease: its token. Left out, the lease is taken.
+    The token of the lease to extend; if left out, the lease is taken.
     """
     ttl_seconds: NotRequired[int | None]
     """
-    For how long.
+    How long the lease lasts, in seconds.
     """
     target_t: NotRequired[int | None]
     """
@@ -1595,5 +1596,5 @@ class Wanted(TypedDict):
     """
     meta: NotRequired[dict[str, Any] | None]
     """
-    Metadata for the status, such as `progress`: the same write stores it, instead of the status's metadata.
+    Metadata for the status, such as `progress`: the same write stores it in place of the status's current metadata.
     """

@@ -22,8 +22,8 @@ class Operations:
     def fluree_ref_post(self, address: str, body: models.FlureePush | None = None) -> models.FlureeRefAnswer:
         """Move a ref, or create a ledger.
 
-        The path ends in what is asked for: `{address}/commit` and `{address}/index` compare and set, `{address}/init`
-        creates a ledger without commits where there is none, and takes no body.
+        The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
+        ledger without commits unless it exists, and takes no body.
         """
         answer: models.FlureeRefAnswer = self._call("POST", "/fluree/nameservice/refs/{address}", address, {}, {}, body)
         return answer
@@ -31,8 +31,8 @@ class Operations:
     def fluree_snapshot_get(self) -> models.FlureeSnapshot:
         """Get all records, as Fluree knows them.
 
-        One answer with everything, streamed. Behind a gateway, which takes no streams, one that does not fit is a 413: read
-        `/v1/snapshot` in pages.
+        One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
+        413: read `/v1/snapshot` in pages.
         """
         answer: models.FlureeSnapshot = self._call("GET", "/fluree/nameservice/snapshot", None, {}, {}, None)
         return answer
@@ -40,7 +40,7 @@ class Operations:
     def fluree_record_get(self, address: str) -> models.FlureeRecord:
         """Get a ledger, as Fluree knows it.
 
-        Of graph sources it knows only what `snapshot` and `events` show.
+        This returns ledgers only: graph sources are in `snapshot` and `events`.
         """
         answer: models.FlureeRecord = self._call("GET", "/fluree/storage/ns/{address}", address, {}, {}, None)
         return answer
@@ -57,7 +57,7 @@ class Operations:
     def branch_list(self, address: str, *, limit: int | None = None, cursor: str | None = None) -> models.Branches:
         """List the branches of a name.
 
-        Found by index: a branch that was created a moment ago may be missing.
+        Reads an index: a branch that was created a moment ago may be missing.
         """
         answer: models.Branches = self._call(
             "GET", "/v1/branches/{address}", address, {"limit": limit, "cursor": cursor}, {}, None
@@ -89,12 +89,12 @@ class Operations:
     ) -> models.Changes:
         """List changes.
 
-        The changes that follow a position, in one order for all readers, without a gap and each once. Whoever goes on from
-        the `position` of the answer misses nothing: filters and what the caller may not see leave changes out, and the
-        position still moves over them. While it moves there may be more, also where `changes` is empty.
+        The changes that follow a position, in one order for all readers, without a gap and each once. A reader that continues
+        from the `position` of the answer misses nothing: the position also moves past changes that are filtered out, or that
+        the caller may not see. While it moves there may be more, even if `changes` is empty.
 
         Changes expire after 7 days, unless configured otherwise or kept in an archive. A reader that is behind the oldest
-        one gets a 410 with `oldest`, reads `/v1/snapshot`, and goes on from the position of that.
+        one gets a 410 with `oldest`, reads `/v1/snapshot`, and continues from its position.
         """
         answer: models.Changes = self._call(
             "GET",
@@ -118,8 +118,8 @@ class Operations:
     def change_compare(self, body: models.Subscriptions) -> models.Comparison:
         """Compare what is known.
 
-        For clients that keep watermarks rather than a position of the feed. Of at most 1,000 records, answers those
-        concerns whose watermark or id differs from the one given. Each record is read consistently, after the position.
+        For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
+        whose watermark or id differs from the given one. Each record is read consistently, after the position.
         """
         answer: models.Comparison = self._call("POST", "/v1/changes/compare", None, {}, {}, body)
         return answer
@@ -129,7 +129,7 @@ class Operations:
     ) -> models.PushAnswerConfig:
         """Change the configuration of a ledger.
 
-        `expected` names the stored `v`. A graph source is reconfigured where it is published.
+        `expected` names the stored `v`. The configuration of a graph source is changed by publishing it.
         """
         answer: models.PushAnswerConfig = self._call(
             "PUT", "/v1/configs/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
@@ -151,7 +151,7 @@ class Operations:
 
         Each dependency must be a live record, and none of them can be retracted while the graph source exists. An existing
         graph source keeps its index, its status and its type; its configuration is replaced, and so are its dependencies
-        where they are given.
+        if they are given.
         """
         answer: models.Record = self._call(
             "PUT", "/v1/graph-sources/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
@@ -162,8 +162,8 @@ class Operations:
         """Move the head of a ledger.
 
         Without `expected`, a `t` that is not greater than the stored one is `stale`. With it, any other stored value is a
-        conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. After
-        `stale` or a conflict nothing was written, and the response has the stored value.
+        conflict, as is a new `t` that is not greater than the expected one. `expected: null` creates the ledger. If the
+        outcome is `stale` or a conflict, nothing was written, and the response has the stored value.
         """
         answer: models.PushAnswerHead = self._call(
             "PUT", "/v1/heads/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
@@ -190,8 +190,8 @@ class Operations:
     ) -> models.History:
         """List the history of a record.
 
-        As far back as the feed goes, which is 7 days unless configured otherwise, or as its archive goes. The changes of a
-        purged record are included.
+        Goes back as far as the feed does, which is 7 days unless configured otherwise, or as far as its archive. The changes
+        of a purged record are included.
         """
         answer: models.History = self._call(
             "GET",
@@ -206,8 +206,8 @@ class Operations:
     def index_push(self, address: str, body: models.IndexPush, *, idempotency_key: str | None = None) -> models.PushAnswerIndex:
         """Move the index of a record.
 
-        As the head is moved, except that with `expected` the new `t` may equal it: the same data, indexed again, which adds
-        1 to `rev`. Named graphs each keep their own index; those that a push does not name stay as they are.
+        Works like a push of the head, except that with `expected` the new `t` may equal the expected one: the same data, indexed
+        again, which adds 1 to `rev`. Each named graph has its own index; those that a push does not name stay as they are.
         """
         answer: models.PushAnswerIndex = self._call(
             "PUT", "/v1/indexes/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
@@ -219,12 +219,12 @@ class Operations:
     ) -> models.Held:
         """Take or extend a lease.
 
-        A record has one live lease at most. Without `token` it is taken, if it is free, expired, or held under the same
-        holder name already; the answer's `token` is greater than all before it, and the state becomes that of the lease.
-        With `token` it is extended, as long as that token is the current one.
+        A record has at most one live lease. Without `token`, the lease is taken if it is free, expired, or already held under
+        the same holder name; the answer's `token` is greater than all previous ones, and the state becomes that of the lease.
+        With `token`, the lease is extended, as long as that token is the current one.
 
-        With `wait` a lease that another holds is tried for again until it is free or the time is over. Of several that wait,
-        any may be the next.
+        With `wait`, the service retries until the lease is free or the time has passed. If several callers wait, any of them
+        may be next.
         """
         answer: models.Held = self._call(
             "PUT", "/v1/leases/{address}", address, {"wait": wait}, {"Idempotency-Key": idempotency_key}, body
@@ -248,8 +248,8 @@ class Operations:
     def ledger_create(self, body: models.NewLedger, *, idempotency_key: str | None = None) -> models.Record:
         """Create a ledger.
 
-        The ledger, its four concerns included, exists after this or nothing does. A retracted ledger still has its
-        address: restore or purge it.
+        The ledger and its four concerns are created together or not at all. A retracted ledger still occupies its address:
+        restore or purge it.
         """
         answer: models.Record = self._call("POST", "/v1/ledgers", None, {}, {"Idempotency-Key": idempotency_key}, body)
         return answer
@@ -268,7 +268,7 @@ class Operations:
         """Protect a record.
 
         Requires `nameservice:admin`. A protected record cannot be retracted, purged or reset until it is unprotected; pushes,
-        leases, branches and restorations are as before. Live and retracted records can be protected. Repeating the request
+        leases, branches and restorations are not affected. Live and retracted records can be protected. Repeating the request
         changes nothing.
         """
         answer: models.Protection = self._call(
@@ -293,8 +293,8 @@ class Operations:
     ) -> models.PageListed:
         """List records.
 
-        Reads the indexes of the table: a record that was created a moment ago may be missing. The whole records of
-        `view=full` are each as they stood when the page was read.
+        Reads the indexes of the table: a record that was created a moment ago may be missing. Each whole record of
+        `view=full` is as it was when the page was read.
         """
         answer: models.PageListed = self._call(
             "GET",
@@ -332,12 +332,12 @@ class Operations:
     ) -> models.Record | None:
         """Get a record.
 
-        Strongly consistent. Retracted records are shown. The `ETag` changes with what is shown: send it back in
-        `If-None-Match` to receive it only if it has changed.
+        Strongly consistent. Retracted records are included. The `ETag` changes with the content: send it back in
+        `If-None-Match` to receive the record only if it has changed.
 
-        `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least so fresh, and waits for it
-        for up to `wait` seconds; then what is there comes with the problem `not-yet`. Where the service has a feed of its own,
-        `nameservice-position` names the position that the answer includes.
+        `min_position`, or `min_t` or `min_v` of a concern, asks for an answer that is at least that fresh, and waits for it
+        for up to `wait` seconds; after that, the problem `not-yet` shows the current state. If the service's feed holds each
+        write by the time it is answered, `nameservice-position` names the position that the answer includes.
 
         Returns None where a tag in `if_none_match` is still right.
         """
@@ -361,8 +361,8 @@ class Operations:
     def record_purge(self, address: str, *, idempotency_key: str | None = None) -> None:
         """Purge a record.
 
-        Requires `nameservice:admin`. The record is gone, and what counted it no longer does. Rejected while branches or graph
-        sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
+        Requires `nameservice:admin`. The record is deleted, and no longer counted by the records that it refers to. Rejected while
+        branches or graph sources depend on it, and while it is protected. A purge that was interrupted is finished by the next.
         """
         self._call("DELETE", "/v1/records/{address}", address, {}, {"Idempotency-Key": idempotency_key}, None)
 
@@ -414,13 +414,13 @@ class Operations:
     ) -> models.Hits:
         """Search records.
 
-        The best hits come first: those whose address is what is searched for, then those with a segment that is, that begins with it, with a
-        word that begins with it, with the text anywhere in the address; then those whose type or state has it; last those with
-        a configuration that has it. Values that are secrets are not searched.
+        The best hits come first. For each word, a match of the whole address is best, then of a whole segment, the beginning of a
+        segment, the beginning of a word in a segment, any part of the address; then of the type or state; last of the
+        configuration. Secret values are not searched.
 
-        One machine (`serve`) and replicas answer it from memory. On AWS an OpenSearch index answers it where one is deployed: it follows the
-        feed by a second or so, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no search
-        (`501 unsupported`).
+        A single machine (`serve`) and replicas answer from memory. On AWS an OpenSearch index answers if one is deployed: it follows
+        the feed within about a second, and knows no position, so `min_position` is `501 unsupported` there. Other backends have no
+        search (`501 unsupported`).
         """
         answer: models.Hits = self._call(
             "GET",
@@ -452,7 +452,7 @@ class Operations:
     ) -> models.SnapshotPage:
         """Get a snapshot.
 
-        Every record that existed throughout is in exactly one page, as it stood when that page was read.
+        Every record that exists throughout the scan is on exactly one page, as it was when that page was read.
         """
         answer: models.SnapshotPage = self._call(
             "GET",
@@ -469,8 +469,8 @@ class Operations:
     ) -> models.PushAnswerStatus:
         """Change the status of a record.
 
-        `expected` names the stored `v`, and its state or payload where they matter. The new payload replaces the old one,
-        but for a lease, which is taken and given back elsewhere.
+        `expected` names the stored `v`, and optionally the state or payload. The new payload replaces the old one, except for
+        a lease, which has operations of its own.
         """
         answer: models.PushAnswerStatus = self._call(
             "PUT", "/v1/statuses/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
