@@ -270,7 +270,7 @@ mod tests {
         let odd = json!([s3(), {"@id": "p", "@type": "Publisher"}]);
         for (connection, others, reason) in [
             (json!({}), json!([]), "no `indexStorage`"),
-            (json!({"indexStorage": {"@id": "m"}}), memory, "is memory"),
+            (json!({"indexStorage": {"@id": "m"}}), memory, "in memory"),
             (json!({"indexStorage": {"@id": "m"}}), unset, "UNSET"),
             (json!({"indexStorage": {"@id": "s3"}, "primaryPublisher": {"@id": "p"}}), odd, "neither"),
             (json!({}), json!([{"@type": "Connection"}]), "exactly one"),
@@ -278,7 +278,7 @@ mod tests {
             let error = place(connection, others).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        for (text, reason) in [("{", "no JSON"), ("{}", "no `@graph`")] {
+        for (text, reason) in [("{", "not JSON"), ("{}", "no `@graph`")] {
             assert!(fluree_place(text, |_| None).unwrap_err().to_string().contains(reason), "{text}");
         }
     }

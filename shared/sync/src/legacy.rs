@@ -371,8 +371,8 @@ mod tests {
         for (row, reason) in [
             (json!({"v": 2}), "neither"),
             (json!({"pk": "a:b:c"}), "holds `:`"),
-            (json!({"pk": "a:main", "commit_address": 5}), "no text"),
-            (json!({"pk": "a:main", "v": 2, "type": "ledger", "config": 5}), "no map"),
+            (json!({"pk": "a:main", "commit_address": 5}), "not text"),
+            (json!({"pk": "a:main", "v": 2, "type": "ledger", "config": 5}), "not a map"),
         ] {
             let found = read_row(row.as_object().unwrap());
             assert!(matches!(&found, Found::Unreadable { reason: found, .. } if found.contains(reason)), "{found:?}");

@@ -8,11 +8,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -147,7 +143,7 @@ impl Judge {
     fn judge(&self, worker: usize, number: usize) -> Result<Verdict> {
         let Some(tests) = self.by_mutant.get(&number) else { return Ok(Verdict::Unreached) };
         let mut ran = 0;
-        for group in self.groups(tests, number) {
+        for group in groups(tests, number, self.seconds) {
             let programs: BTreeSet<usize> = group.iter().map(|test| test.program).collect();
             for program in programs {
                 let of_program: Vec<&Test> = group.iter().copied().filter(|test| test.program == program).collect();
@@ -164,30 +160,6 @@ impl Judge {
             }
         }
         Ok(Verdict::Survived { ran, all: tests.len() })
-    }
-
-    /// The fastest tests, and then others, evenly from fast to slow, as time allows.
-    fn groups<'a>(&self, tests: &'a [Test], number: usize) -> Vec<Vec<&'a Test>> {
-        let (first, rest) = tests.split_at(tests.len().min(FIRST));
-        let mut spent: f64 = first.iter().map(|test| test.seconds).sum();
-        let mut groups = vec![first.iter().collect::<Vec<_>>()];
-        let mut group = (Vec::new(), 0.0);
-        // A step that is coprime to the number of tests visits each once, in a different order for each mutant.
-        let step = (1..).map(|more| number + more).find(|step| gcd(*step, rest.len()) == 1).unwrap_or(1);
-        for at in 0..rest.len() {
-            let test = &rest[at * step % rest.len()];
-            if spent + test.seconds > self.seconds {
-                continue;
-            }
-            spent += test.seconds;
-            group.0.push(test);
-            group.1 += test.seconds;
-            if group.1 > AT_ONCE {
-                groups.push(std::mem::take(&mut group).0);
-            }
-        }
-        groups.push(group.0);
-        groups
     }
 
     /// Runs tests of a program until one fails.
@@ -217,32 +189,24 @@ impl Judge {
             .process_group(0)
             .spawn()?;
         let output = tests.stdout.take().ok_or("no output")?;
-        let (late, (ended, has_ended)) = (AtomicBool::new(false), mpsc::channel::<()>());
-        let group = tests.id();
-        let mut verdict = None;
-        thread::scope(|scope| {
-            let late = &late;
-            scope.spawn(move || {
-                if has_ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    late.store(true, Ordering::Relaxed);
-                    kill(group);
-                }
-            });
-            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                if line.starts_with("test ") && line.ends_with(" ... FAILED") {
-                    verdict = Some(Ended::Failed);
-                    break;
-                }
-                if line.starts_with("test result: ok") {
-                    verdict = Some(Ended::Passed);
-                }
-            }
-            drop(ended);
+        // A process that a test has started and left behind may hold the output open, so nothing waits for its end.
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            BufReader::new(output).lines().map_while(std::result::Result::ok).all(|line| send.send(line).is_ok())
         });
+        let deadline = Instant::now() + limit;
+        let ended = loop {
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with("test ") && line.ends_with(" ... FAILED") => break Ended::Failed,
+                Ok(line) if line.starts_with("test result: ok") => break Ended::Passed,
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => break Ended::Late,
+                // Tests that end without a result were aborted.
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Ended::Failed,
+            }
+        };
         end(&mut tests);
-        // Whatever ends without a result was aborted.
-        let aborted = || if late.load(Ordering::Relaxed) { Ended::Late } else { Ended::Failed };
-        Ok(verdict.unwrap_or_else(aborted))
+        Ok(ended)
     }
 
     fn names(&self, program: usize, more: &[&str]) -> Result<Vec<String>> {
@@ -292,6 +256,31 @@ impl Judge {
     }
 }
 
+/// Returns the fastest tests, and then others, evenly from fast to slow, as far as the seconds allow.
+fn groups(tests: &[Test], number: usize, seconds: f64) -> Vec<Vec<&Test>> {
+    let (first, rest) = tests.split_at(tests.len().min(FIRST));
+    let mut spent: f64 = first.iter().map(|test| test.seconds).sum();
+    let mut groups = vec![first.iter().collect::<Vec<_>>()];
+    let mut group = (Vec::new(), 0.0);
+    // A step that is coprime to the number of tests visits each once, in a different order for each mutant.
+    let count = rest.len().max(1);
+    let step = (1..=count).map(|more| number + more).find(|step| gcd(*step, count) == 1).unwrap_or(1);
+    for at in 0..rest.len() {
+        let test = &rest[at * step % count];
+        if spent + test.seconds > seconds {
+            continue;
+        }
+        spent += test.seconds;
+        group.0.push(test);
+        group.1 += test.seconds;
+        if group.1 > AT_ONCE {
+            groups.push(std::mem::take(&mut group).0);
+        }
+    }
+    groups.push(group.0);
+    groups
+}
+
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -304,4 +293,33 @@ fn end(tests: &mut Child) {
 
 fn kill(group: u32) {
     let _ = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).stderr(Stdio::null()).status();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_is_run_once_however_many_there_are() {
+        for count in [0, 1, FIRST, FIRST + 1, FIRST + 2, FIRST + 30, 300] {
+            let tests: Vec<Test> = (0..count).map(|n| Test { program: 0, name: n.to_string(), seconds: 0.5 }).collect();
+            for number in [0, 1, 2, 29, 30, 287, 4_805] {
+                let groups = groups(&tests, number, f64::INFINITY);
+                let mut names: Vec<usize> = groups.iter().flatten().map(|test| test.name.parse().unwrap()).collect();
+                assert!(names.iter().take(FIRST).copied().eq(0..count.min(FIRST)), "the fastest come first");
+                names.sort_unstable();
+                assert!(names.into_iter().eq(0..count), "{count} tests of mutant {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn beyond_the_fastest_only_tests_that_fit_into_the_time_are_run() {
+        let tests: Vec<Test> =
+            (0..50).map(|n| Test { program: 0, name: n.to_string(), seconds: 1.0 + f64::from(n) }).collect();
+        let seconds = |limit: f64| -> f64 { groups(&tests, 7, limit).iter().flatten().map(|test| test.seconds).sum() };
+        let fastest: f64 = tests[..FIRST].iter().map(|test| test.seconds).sum();
+        assert_eq!(seconds(5.0), fastest);
+        assert!(seconds(200.0) > fastest && seconds(200.0) <= 200.0);
+    }
 }
