@@ -3,6 +3,7 @@
 
 #[cfg(unix)]
 mod archive;
+mod away;
 mod consumer;
 mod copy;
 mod deadletters;

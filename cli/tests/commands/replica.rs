@@ -43,7 +43,7 @@ fn text(url: &str, path: &str) -> String {
     answer
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
@@ -65,12 +65,12 @@ pub(super) fn is_ready(url: &str) -> bool {
     ask(url, "GET", "/v1/records", "").0 == 200
 }
 
-fn push(url: &str, t: i64) -> u16 {
+pub(super) fn push(url: &str, t: i64) -> u16 {
     let body = format!("{{\"new\":{{\"id\":\"{}\",\"t\":{t}}}}}", super::ID);
     ask(url, "PUT", "/v1/heads/mydb", &body).0
 }
 
-fn head_t(url: &str) -> i64 {
+pub(super) fn head_t(url: &str) -> i64 {
     ask(url, "GET", "/v1/records/mydb", "").2["head"]["t"].as_i64().unwrap_or(-1)
 }
 
@@ -119,36 +119,6 @@ fn a_replica_answers_reads_and_forwards_writes_that_are_read_at_once() {
     }
     let doctor = run(&["--data", parent.path().join("replica").to_str().unwrap()], "list");
     assert!(doctor.0 != 0 && doctor.2.contains("in use"), "{doctor:?}");
-}
-
-#[test]
-fn a_replica_goes_on_without_its_upstream_and_comes_back_to_it() {
-    let parent = tempfile::tempdir().unwrap();
-    let data = parent.path().join("upstream");
-    let mut upstream = spawn_serve(&data);
-    let listen = upstream.url.strip_prefix("http://").unwrap().to_owned();
-    run(&["--url", &upstream.url], "create mydb");
-    let replica_data = parent.path().join("replica");
-    let mut replica = spawn_replica(&replica_data, &upstream.url);
-    eventually("the first snapshot", || is_ready(&replica.url));
-    assert_eq!(push(&replica.url, 4), 200);
-    upstream.kill();
-    assert_eq!(head_t(&replica.url), 4);
-    assert_eq!(push(&replica.url, 5), 503);
-    eventually("the degraded health", || ask(&replica.url, "GET", "/v1/health", "").2["status"] == "degraded");
-    // It starts from its own disk.
-    replica.kill();
-    let replica = spawn_replica(&replica_data, &upstream.url);
-    assert_eq!(head_t(&replica.url), 4);
-    let (_, head, _) = ask(&replica.url, "GET", "/v1/records/mydb", "");
-    assert!(header(&head, "age").is_some(), "{head}");
-    assert_eq!(ask(&replica.url, "GET", "/v1/health", "").2["status"], "degraded");
-    let upstream = spawn_serve_with(&data, &["--listen", &listen]);
-    assert_eq!(push(&upstream.url, 6), 200);
-    eventually("what was missed", || head_t(&replica.url) == 6);
-    assert_eq!(push(&replica.url, 7), 200);
-    assert_eq!(head_t(&replica.url), 7);
-    assert_eq!(ask(&replica.url, "GET", "/v1/health", "").2["status"], "ok");
 }
 
 #[test]
