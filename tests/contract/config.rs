@@ -71,3 +71,16 @@ async fn a_graph_source_keeps_its_config_for_itself(ns: &Fixture) {
     }
     assert_eq!(ns.config(&search).await.unwrap(), Some(Config::new(1, json!({ "k1": 1.2 }))));
 }
+
+#[every_backend]
+async fn a_config_push_that_arrives_again_after_others_wrote_is_updated_and_applies_once(ns: &Fixture) {
+    let db = unborn(ns, "mydb").await;
+    let at = |v: i64| Config::new(v, json!({ "default_context_id": cid(v).as_str(), "n": v }));
+    let (call, pushed) = (Call::fresh(), cas(Config::unborn(), at(1)));
+    assert_eq!(ns.push_config(&call, &db, &pushed).await.unwrap(), updated(at(1)));
+    for v in 2..=4 {
+        assert_eq!(push(ns, &db, at(v - 1), at(v)).await, updated(at(v)));
+    }
+    assert_eq!(ns.push_config(&call, &db, &pushed).await.unwrap(), replayed(at(1)), "the value that was written");
+    assert_eq!(ns.config(&db).await.unwrap(), Some(at(4)));
+}

@@ -244,3 +244,19 @@ async fn the_named_graphs_of_the_expected_index_are_written_where_they_are_news_
     let stored = graphs(ns, &db).await;
     assert_eq!(stored, [("g".to_owned(), graph(1, 1, 0)), ("h".to_owned(), None), ("k".to_owned(), None)]);
 }
+
+#[every_backend]
+async fn an_index_push_that_arrives_again_after_others_wrote_is_updated_and_applies_once(ns: &Fixture) {
+    for (name, pushed) in [("older", older(index(2))), ("expecting", cas(index_at(1, 0), index(2)))] {
+        let db = unborn(ns, name).await;
+        push(ns, &db, older(index(1))).await.applied();
+        let call = Call::fresh();
+        assert_eq!(ns.push_index(&call, &db, &pushed).await.unwrap(), updated(index_at(2, 0)));
+        for t in 3..=5 {
+            assert_eq!(push(ns, &db, older(index(t))).await, updated(index_at(t, 0)));
+        }
+        let again = ns.push_index(&call, &db, &pushed).await.unwrap();
+        assert_eq!(again, replayed(index_at(2, 0)), "the value that was written");
+        assert_eq!(ns.index(&db).await.unwrap(), Some(index_at(5, 0)));
+    }
+}

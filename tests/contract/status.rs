@@ -75,3 +75,16 @@ async fn a_graph_source_has_a_status_of_the_same_rules(ns: &Fixture) {
     assert_eq!(push(ns, &search, at_v(1), status(2, "error")).await, updated(status(2, "error")));
     assert_eq!(push(ns, &search, at_v(1), status(2, "x")).await, conflict(status(2, "error")));
 }
+
+#[every_backend]
+async fn a_status_push_that_arrives_again_after_others_wrote_is_updated_and_applies_once(ns: &Fixture) {
+    let db = unborn(ns, "mydb").await;
+    let syncing = status_with(2, "syncing", json!({ "progress": 1 }));
+    let (call, pushed) = (Call::fresh(), cas(at_v(1), syncing.clone()));
+    assert_eq!(ns.push_status(&call, &db, &pushed).await.unwrap(), updated(syncing.clone()));
+    for v in 3..=5 {
+        assert_eq!(push(ns, &db, at_v(v - 1), status(v, "ready")).await, updated(status(v, "ready")));
+    }
+    assert_eq!(ns.push_status(&call, &db, &pushed).await.unwrap(), replayed(syncing), "the value that was written");
+    assert_eq!(ns.status(&db).await.unwrap(), Some(status(5, "ready")));
+}

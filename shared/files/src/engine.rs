@@ -36,6 +36,8 @@ pub(crate) struct Slot {
 
 enum Attempt {
     Done(Outcome),
+    /// The stored record rejects the command with an error, before anything is written.
+    Failed(Error),
     /// Another writer was faster.
     Overtaken,
 }
@@ -110,6 +112,8 @@ impl Files {
         loop {
             match self.attempt(plan, command, deadline).await {
                 Ok(Attempt::Done(outcome)) => return judged(plan, outcome, lost),
+                // Another attempt would find the same.
+                Ok(Attempt::Failed(error)) => return Err(lost.unwrap_or(error)),
                 Ok(Attempt::Overtaken) => {}
                 // The next attempt sees in the stored record whether this one was applied.
                 Err(error @ Error::OutcomeUnknown { .. }) if !self.inner.storage.locks() => lost = Some(error),
@@ -162,7 +166,10 @@ impl Files {
         for stored in slot.stored.iter().chain(others.iter().filter_map(|(_, slot)| slot.stored.as_ref())) {
             state.insert(&stored.portable);
         }
-        let outcome = state.apply(command, now).outcome?;
+        let outcome = match state.apply(command, now).outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return Ok(Attempt::Failed(error)),
+        };
         let outcome = match (&slot.stored, state.portable(address)) {
             (None, None) => {
                 // An index file that an interrupted purge has left is deleted now.

@@ -204,6 +204,25 @@ async fn an_outcome_that_nothing_shows_is_never_a_conflict() {
 }
 
 #[tokio::test]
+async fn a_repeated_push_whose_answer_can_no_longer_be_given_fails_at_once() {
+    let (files, store) = faulty();
+    let db = born(&files, "mydb", 1).await;
+    let push = async |call: &Call, push: IndexPush| files.push_index(call, &db, &push).await;
+    assert!(push(&Call::fresh(), IndexPush::monotonic(index(1, 5))).await.unwrap().is_updated());
+    // An overwrite increments a revision that only the file knew.
+    let call = Call::fresh();
+    assert!(push(&call, IndexPush::overwrite(index(2, 5))).await.unwrap().is_updated());
+    assert!(push(&Call::fresh(), IndexPush::monotonic(index(1, 6))).await.unwrap().is_updated());
+    store.counted();
+    let stale = push(&Call::fresh(), IndexPush::monotonic(index(1, 2))).await.unwrap();
+    assert!(matches!(stale, PushOutcome::Stale { .. }), "{stale:?}");
+    let one_look = store.counted();
+    let again = push(&call, IndexPush::overwrite(index(2, 5))).await;
+    assert!(matches!(again, Err(Error::OutcomeUnknown { .. })), "{again:?}");
+    assert_eq!(store.counted(), one_look);
+}
+
+#[tokio::test]
 async fn no_two_files_of_ours_have_equal_bytes() {
     let (files, store) = faulty();
     let db = born(&files, "mydb", 5).await;
