@@ -133,7 +133,7 @@ struct Watching<'a> {
     anywhere: bool,
     /// Whether the position is from the command line, and nothing was read since.
     by_hand: bool,
-    /// Whether the user was told that the service cannot be reached.
+    /// Whether it was reported that the service cannot be reached.
     is_down: bool,
 }
 

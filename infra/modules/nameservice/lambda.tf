@@ -32,7 +32,7 @@ resource "aws_lambda_function" "this" {
       },
       var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
       contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(module.views[*].name) } : {},
-      # Tells the function that there is a search.
+      # Shows the function that there is a search.
       var.search != null && each.key == "health_get" ? { NAMESERVICE_SEARCH_URL = var.search.url } : {},
       var.search != null && contains(keys(each.value.actions), "search") ? {
         NAMESERVICE_SEARCH_URL   = var.search.url

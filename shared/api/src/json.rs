@@ -24,7 +24,7 @@ pub fn from_slice_at<T: DeserializeOwned>(at: &str, text: &[u8]) -> Result<T, In
         if !error.inner().is_data() {
             return Invalid::body(at, reason);
         }
-        // If the text is valid JSON, the field tells more than line and column.
+        // If the text is valid JSON, the field says more than line and column.
         if let Some(end) = reason.rfind(" at line ") {
             reason.truncate(end);
         }

@@ -39,7 +39,7 @@ impl ChangeFeed for Feed {
     ///
     /// The counter is read first: everything that it counts has been appended, and is stored unless it has expired. A
     /// Query may miss a segment of a transaction that is being applied, and yet see a later one. A hole in front of a
-    /// segment is either such a missed segment, or has expired. Only a read of the preceding segment can tell, because
+    /// segment is either such a missed segment, or has expired. Only a read of the preceding segment shows which, because
     /// such a read waits for transactions.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
         let counter = self.counter().await?;

@@ -169,7 +169,7 @@ fn relocate(mut request: Request) -> Request {
     };
     let raw = request.raw_http_path();
     let path = escape_path(without_prefix(raw, context.stage.as_deref(), context.route_key.as_deref()));
-    // In a path that contains `?` or `#`, a query cannot be told from the rest. No address and no route contains them.
+    // In a path that contains `?` or `#`, a query cannot be distinguished from the rest. No address and no route contains them.
     let query = request.uri().query().filter(|_| !raw.contains(['?', '#']));
     let path_and_query = match query {
         Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),

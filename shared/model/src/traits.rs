@@ -183,7 +183,7 @@ pub trait ChangeFeed: Send + Sync {
         None
     }
 
-    /// Returns whether a write is in the feed before it is answered. If so, a position tells how fresh a read is.
+    /// Returns whether a write is in the feed before it is answered. If so, a position shows how fresh a read is.
     fn is_immediate(&self) -> bool {
         false
     }

@@ -39,7 +39,7 @@ const AFTER_ALL_SKS: &str = "~";
 struct Run {
     index: SecondaryIndex,
     hash: String,
-    /// The kind of all records that it finds; `None` if the index does not tell.
+    /// The kind of all records that it finds; `None` if the index does not say.
     kind: Option<RecordKind>,
     /// The sort key of the items that it finds.
     sk: &'static str,

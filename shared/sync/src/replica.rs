@@ -2,7 +2,7 @@
 //! and answers reads from memory.
 //!
 //! At a given position, a replica has what the upstream had there. While the upstream cannot be reached, reads
-//! continue, and [`Replica::age`] tells how old they may be. If the upstream's feed no longer holds what follows the
+//! continue, and [`Replica::age`] shows how old they may be. If the upstream's feed no longer holds what follows the
 //! replica's position, the replica reads a new snapshot.
 
 use std::{

@@ -120,9 +120,9 @@ pub struct World {
     /// What readers find in the table.
     seen: Seen,
     is_rewritten: bool,
-    /// What a consumer was wrongly told.
+    /// What was wrongly returned to a consumer.
     wrong: Option<String>,
-    /// What a reader was wrongly told.
+    /// What was wrongly returned to a reader.
     misread: Option<String>,
 }
 

@@ -75,7 +75,7 @@ impl Bucket {
         let options = PutOptions { mode, ..PutOptions::default() };
         match self.writes.put_opts(&self.path(key)?, bytes.into(), options).await {
             Ok(_) => Ok(Written::Done),
-            // A 409 of S3 only tells that another write was in flight.
+            // A 409 of S3 only says that another write was in flight.
             Err(
                 StoreError::AlreadyExists { .. }
                 | StoreError::Precondition { .. }
