@@ -1,7 +1,19 @@
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::{Config, Head, Index, Status, UnknownName};
+use crate::{Config, Head, Index, InvalidPayload, Status, UnknownName};
+
+/// The greatest watermark, revision, token or position: every number up to it is exact in every JSON reader.
+pub const MAX_WATERMARK: i64 = (1 << 53) - 1;
+
+/// Checks a watermark, a revision or a token of a request: at least `min`, at most [`MAX_WATERMARK`].
+pub fn check_watermark(path: &str, value: i64, min: i64) -> Result<i64, InvalidPayload> {
+    match value {
+        _ if value < min => Err(InvalidPayload::new(path, format!("must be {min} or greater"))),
+        _ if value > MAX_WATERMARK => Err(InvalidPayload::new(path, format!("must be at most {MAX_WATERMARK}"))),
+        _ => Ok(value),
+    }
+}
 
 /// A concern of a record: a part with its own watermark and payload.
 #[derive(
@@ -166,6 +178,21 @@ pub enum CasResult<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watermark_has_limits() {
+        for good in [0, 1, 1 << 31, MAX_WATERMARK] {
+            assert_eq!(check_watermark("t", good, 0).unwrap(), good);
+        }
+        assert_eq!(check_watermark("t", 0, 1).unwrap_err().reason.to_string(), "must be 1 or greater");
+        for bad in [MAX_WATERMARK + 1, i64::MAX] {
+            assert_eq!(
+                check_watermark("t", bad, 0).unwrap_err().reason.to_string(),
+                "must be at most 9007199254740991"
+            );
+        }
+        assert!(check_watermark("t", i64::MIN, 0).is_err());
+    }
 
     #[test]
     fn names_parse_to_what_they_display() {

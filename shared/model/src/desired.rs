@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     ConcernKind, ConcernValue, Config, ContentId, Head, InvalidContentId, InvalidPayload, MAX_GRAPH_NAME_BYTES, Object,
-    Status, StatusPayload, check_object, check_state,
+    Status, StatusPayload, check_object, check_state, check_watermark,
 };
 
 /// The most named graphs that one index push sets.
@@ -16,11 +16,11 @@ pub const MAX_GRAPHS: usize = 100;
 const DEFAULT_CONTEXT_ID: &str = "default_context_id";
 
 fn checked_t(t: i64) -> Result<i64, InvalidPayload> {
-    if t >= 1 { Ok(t) } else { Err(InvalidPayload::new("t", "must be 1 or greater")) }
+    check_watermark("t", t, 1)
 }
 
 fn checked_v(v: i64) -> Result<i64, InvalidPayload> {
-    if v >= 1 { Ok(v) } else { Err(InvalidPayload::new("v", "must be 1 or greater")) }
+    check_watermark("v", v, 1)
 }
 
 /// A new head: a commit and its `t`, 1 or greater.
@@ -143,10 +143,7 @@ impl NewGraphIndex {
 
     /// Sets the revision, 0 or greater. By default it is counted: one more than the stored one at the same `t`, else 0.
     pub fn with_rev(mut self, rev: i64) -> Result<Self, InvalidPayload> {
-        if rev < 0 {
-            return Err(InvalidPayload::new("rev", "must be 0 or greater"));
-        }
-        self.rev = Some(rev);
+        self.rev = Some(check_watermark("rev", rev, 0)?);
         Ok(self)
     }
 

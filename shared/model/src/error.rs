@@ -1,4 +1,4 @@
-use crate::Capability;
+use crate::{Address, Capability};
 
 /// An error of any kind, kept as the source of ours.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
@@ -34,6 +34,12 @@ pub enum Error {
         /// What was attempted.
         operation: &'static str,
     },
+    /// A counter is at its greatest value, [`MAX_WATERMARK`](crate::MAX_WATERMARK), and cannot grow. Nothing was written.
+    #[error("{counter} is at its greatest value and cannot grow")]
+    LimitReached {
+        /// The attribute: `status_v`, `config_v`, `rev`, `lease_token`, `branches`, `dependents`.
+        counter: &'static str,
+    },
     /// The backend cannot do this. Nothing was written.
     #[error("this backend does not support {capability}: {reason}")]
     Unsupported {
@@ -41,6 +47,14 @@ pub enum Error {
         capability: Capability,
         /// What was asked for, and what to do instead.
         reason: String,
+    },
+    /// This is a replica, whose writes are for its upstream. Nothing was written.
+    #[error("this is a replica: {operation} at its upstream")]
+    ReadOnly {
+        /// What was attempted.
+        operation: &'static str,
+        /// The records that the write is about.
+        addresses: Vec<Address>,
     },
     /// The value does not fit a DynamoDB item (400 KB).
     #[error("the value is too large for one item of the store")]

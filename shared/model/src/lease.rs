@@ -3,12 +3,14 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{InvalidPayload, Object, StatusPayload, check_object};
+use crate::{InvalidPayload, Object, StatusPayload, check_object, check_watermark};
 
 /// The shortest lease, in seconds.
 pub const MIN_TTL_SECONDS: u32 = 1;
 /// The longest lease, in seconds.
 pub const MAX_TTL_SECONDS: u32 = 3_600;
+/// How much longer than the longest lease an expiry may lie ahead, in seconds: what a clock is set back by usually.
+const MAX_AHEAD_SECONDS: i64 = 60;
 /// The default lease, in seconds.
 pub const DEFAULT_TTL_SECONDS: u32 = 300;
 /// The longest name of a lease, in bytes.
@@ -148,6 +150,17 @@ pub struct Lease {
     pub refreshed_at: Option<i64>,
 }
 
+/// Returns whether an expiry keeps others from the lease at a time, both in epoch seconds. An expiry that is further
+/// ahead than the longest lease was set before the clock was set back: it holds nothing.
+pub const fn is_held_until(expires_at: i64, now: i64) -> bool {
+    expires_at > now && expires_at <= last_expiry(now)
+}
+
+/// Returns the latest expiry that holds a lease at a time: see [`is_held_until`].
+pub const fn last_expiry(now: i64) -> i64 {
+    now.saturating_add(MAX_TTL_SECONDS as i64 + MAX_AHEAD_SECONDS)
+}
+
 /// A lease and its fencing token: a number that only grows within one life of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -174,10 +187,7 @@ impl LeaseClaim {
     /// Returns a claim. The token is 1 or greater, the holder is not blank.
     pub fn new(name: LeaseName, holder: impl Into<String>, token: i64) -> Result<Self, InvalidPayload> {
         let holder = checked_holder(holder.into())?;
-        if token < 1 {
-            return Err(InvalidPayload::new("token", "must be 1 or greater"));
-        }
-        Ok(Self { name, holder, token })
+        Ok(Self { name, holder, token: check_watermark("token", token, 1)? })
     }
 }
 
@@ -211,10 +221,7 @@ impl LeaseRequest {
 
     /// Sets the `t` that the holder works towards, 0 or greater.
     pub fn with_target_t(mut self, t: i64) -> Result<Self, InvalidPayload> {
-        if t < 0 {
-            return Err(InvalidPayload::new("target_t", "must be 0 or greater"));
-        }
-        self.target_t = Some(t);
+        self.target_t = Some(check_watermark("target_t", t, 0)?);
         Ok(self)
     }
 
@@ -310,6 +317,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_expiry_that_no_lease_can_have_holds_nothing() {
+        let longest = i64::from(MAX_TTL_SECONDS);
+        for (expires_at, is_held) in [
+            (99, false),
+            (100, false),
+            (101, true),
+            (101 + longest, true),
+            (100 + longest + MAX_AHEAD_SECONDS, true),
+            (101 + longest + MAX_AHEAD_SECONDS, false),
+            (i64::MAX, false),
+            (i64::MIN, false),
+        ] {
+            assert_eq!(is_held_until(expires_at, 100), is_held, "{expires_at}");
+        }
+        assert!(!is_held_until(i64::MAX, i64::MIN));
+    }
 
     #[test]
     fn a_lease_has_any_plain_name_and_a_state() {

@@ -15,6 +15,7 @@ mod content_id;
 mod desired;
 mod error;
 mod finding;
+mod item_size;
 mod lease;
 mod name;
 mod outcome;
@@ -36,7 +37,7 @@ pub use capability::{Capabilities, Capability, FeedKind, LostReplies};
 pub use change::{
     Change, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity, MAX_CHANGE_PAYLOAD_BYTES, Run,
 };
-pub use concern::{CasResult, ConcernKind, ConcernState, ConcernValue};
+pub use concern::{CasResult, ConcernKind, ConcernState, ConcernValue, MAX_WATERMARK, check_watermark};
 pub use concern_publisher::{ConcernPublisher, push_with_retry};
 pub use content_id::{ContentId, InvalidContentId};
 pub use desired::{
@@ -44,9 +45,10 @@ pub use desired::{
 };
 pub use error::{BoxError, Error, Result, chain};
 pub use finding::{Finding, Fix, Severity};
+pub use item_size::{MAX_ITEM_BYTES, index_item_bytes};
 pub use lease::{
     DEFAULT_TTL_SECONDS, Held, InvalidLeaseName, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_HOLDER_BYTES,
-    MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_lease_member,
+    MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_held_until, is_lease_member, last_expiry,
 };
 pub use name::UnknownName;
 pub use outcome::{BranchCreated, Created, Dropped, Protection, Published, Purged, Reset, Restored, Retracted};
@@ -59,7 +61,7 @@ pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_
 pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};
 pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};
 pub use record::{Record, RecordKind, Summary};
-pub use redact::{REDACTED, is_redacted, redact};
+pub use redact::{REDACTED, ShownUrl, is_redacted, redact};
 pub use search::{
     Hit, InvalidSearch, MAX_SEARCH_BYTES, MAX_SEARCH_WORDS, MAX_SEARCHED_CONFIG_BYTES, SearchField, SearchIndex,
     SearchQuery, SearchWords, Within, fold, searched_config,

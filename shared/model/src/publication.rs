@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use crate::{Address, InvalidPayload, NewHead, NewIndex, Object};
+use crate::{Address, InvalidPayload, NewHead, NewIndex, Object, check_object, check_watermark};
 
 /// The most records that one graph source may depend on. Replacing all of them involves twice as many, which still fit
 /// one DynamoDB transaction of 100 actions.
@@ -21,13 +21,14 @@ pub struct GraphSourcePublication {
 
 impl GraphSourcePublication {
     /// Returns a publication of this type, such as `f:Bm25Index`: not blank, at most [`MAX_SOURCE_TYPE_BYTES`]. The
-    /// config is opaque to the nameservice.
+    /// config is opaque to the nameservice, within the limits of all payloads.
     pub fn new(address: Address, source_type: impl Into<String>, config: Object) -> Result<Self, InvalidPayload> {
         let source_type = source_type.into();
         if source_type.trim().is_empty() || source_type.len() > MAX_SOURCE_TYPE_BYTES {
             let reason = format!("must not be blank, and may have at most {MAX_SOURCE_TYPE_BYTES} bytes");
             return Err(InvalidPayload::new("source_type", reason));
         }
+        check_object(&config).map_err(|error| error.within("config"))?;
         Ok(Self { address, source_type, config, dependencies: None, expected_v: None, v: None })
     }
 
@@ -53,20 +54,14 @@ impl GraphSourcePublication {
 
     /// Sets the `v` that the current config must have, 0 where the graph source must not exist.
     pub fn expecting(mut self, v: i64) -> Result<Self, InvalidPayload> {
-        if v < 0 {
-            return Err(InvalidPayload::new("expected_v", "must be 0 or greater"));
-        }
-        self.expected_v = Some(v);
+        self.expected_v = Some(check_watermark("expected_v", v, 0)?);
         Ok(self)
     }
 
     /// Sets the `v` that the config gets, which must be greater than the current one when it is published. By default
     /// it is one more.
     pub fn with_v(mut self, v: i64) -> Result<Self, InvalidPayload> {
-        if v < 1 {
-            return Err(InvalidPayload::new("v", "must be 1 or greater"));
-        }
-        self.v = Some(v);
+        self.v = Some(check_watermark("v", v, 1)?);
         Ok(self)
     }
 
