@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClie
 use crate::capacity::AskForUnits;
 
 /// An attempt is given up after this time; its outcome is then unknown.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns a client with the settings that all of them share: `ring` (it starts twenty times faster than the default),

@@ -16,15 +16,15 @@ use aws_sdk_dynamodb::{
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use metrics::{counter, histogram};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::{Error, Item, Metered, Outcome, Result};
+use crate::{BoxError, Error, Item, Metered, Outcome, Result, connect::ATTEMPT_TIMEOUT};
 
 /// How long and how often requests are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// No attempt begins later than this after the first. The default leaves time for a last attempt within the 29 s of
-    /// an API gateway.
+    /// No attempt of a call begins later than this after its first, whatever the call sends. The default leaves time for
+    /// a last attempt within the 29 s of an API gateway.
     pub deadline: Duration,
     /// The longest pause after the first failure. It doubles with each further failure.
     pub base: Duration,
@@ -53,19 +53,36 @@ pub struct Attempts {
     pub uncertain: bool,
     /// The write is not idempotent.
     once: bool,
+    /// When the first attempt began.
+    begun: Option<Instant>,
 }
 
 impl Attempts {
     /// Returns the attempts of a write that may not be applied twice: it is repeated only while it was certainly not
     /// applied.
     pub fn once() -> Self {
-        Self { uncertain: false, once: true }
+        Self { once: true, ..Self::default() }
     }
 
     /// Returns a rejection as the outcome, unless an attempt of unknown outcome came before it: then it is unknown whether
     /// the rejection answers the call or its own earlier success.
     pub fn rejection<T>(self, operation: &'static str, outcome: T) -> Result<T> {
         if self.uncertain { Err(Error::OutcomeUnknown { operation, source: None }) } else { Ok(outcome) }
+    }
+
+    /// Returns an error as that of the operation. After an attempt of unknown outcome, every other error leaves the
+    /// outcome unknown: what has failed since, however certainly, is not what that attempt did.
+    fn failure(self, operation: &'static str, error: Error) -> Error {
+        match error {
+            Error::OutcomeUnknown { .. } => error,
+            error if self.uncertain => Error::OutcomeUnknown { operation, source: Some(error.into()) },
+            error => error,
+        }
+    }
+
+    /// Returns when the operation began: now, unless it has sent something before.
+    fn begin(&mut self) -> Instant {
+        *self.begun.get_or_insert_with(Instant::now)
     }
 }
 
@@ -228,7 +245,30 @@ impl Sender {
 
     /// Begins a series of attempts.
     pub fn backoff(&self) -> Backoff {
-        Backoff::new(self.policy)
+        Backoff::since(Instant::now(), self.policy)
+    }
+
+    /// Awaits another part of an operation, such as a read that its write depends on. It ends with the operation's
+    /// deadline, and after an attempt of unknown outcome its failure leaves the outcome unknown. Otherwise its own
+    /// result is returned.
+    pub async fn within<T, E: Into<BoxError>>(
+        &self,
+        operation: &'static str,
+        attempts: &mut Attempts,
+        part: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>> {
+        let spent = attempts.begin().elapsed();
+        // The last attempt may begin at the deadline.
+        let left = self.policy.deadline.saturating_add(ATTEMPT_TIMEOUT).saturating_sub(spent);
+        match timeout(left, part).await {
+            Ok(Err(error)) if attempts.uncertain => {
+                Err(Error::OutcomeUnknown { operation, source: Some(error.into()) })
+            }
+            Ok(done) => Ok(done),
+            Err(elapsed) => {
+                Err(attempts.failure(operation, Error::Unavailable { operation, source: Some(elapsed.into()) }))
+            }
+        }
     }
 
     /// Sends a read until it is answered.
@@ -309,7 +349,12 @@ impl Sender {
         // callers.
         let _span =
             tracing::debug_span!("store", otel.name = operation, otel.kind = "client", db.system.name = "aws.dynamodb");
-        let mut backoff = self.backoff();
+        let is_first = attempts.begun.is_none();
+        let mut backoff = Backoff::since(attempts.begin(), self.policy);
+        if !is_first && backoff.is_over() {
+            let source = Some("the deadline of the operation has passed".into());
+            return Err(attempts.failure(operation, Error::Unavailable { operation, source }));
+        }
         loop {
             let begun = Instant::now();
             let attempted = attempt().await;
@@ -337,8 +382,10 @@ impl Sender {
             });
             let reason = match failure {
                 Failure::Rejected(rejection) => return Ok(Outcome::Rejected(rejection)),
-                Failure::Fatal(Some(known)) => return Err(known),
-                Failure::Fatal(None) => return Err(Error::Failed { operation, source: error.into() }),
+                Failure::Fatal(Some(known)) => return Err(attempts.failure(operation, known)),
+                Failure::Fatal(None) => {
+                    return Err(attempts.failure(operation, Error::Failed { operation, source: error.into() }));
+                }
                 Failure::Busy(Busy::Throttled) => "throttled",
                 Failure::Busy(Busy::Contended) => "contended",
                 Failure::Busy(Busy::Unreachable) => "unreachable",
@@ -353,10 +400,7 @@ impl Sender {
             tracing::debug!(operation, attempt = backoff.attempts, %error, "repeating a request");
             if !backoff.pause().await {
                 let source = Some(error.into());
-                return Err(match attempts.uncertain {
-                    true => Error::OutcomeUnknown { operation, source },
-                    false => Error::Unavailable { operation, source },
-                });
+                return Err(attempts.failure(operation, Error::Unavailable { operation, source }));
             }
             counter!("nameservice_store_retries_total", "operation" => operation, "reason" => reason).increment(1);
         }
@@ -373,9 +417,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    fn new(policy: RetryPolicy) -> Self {
+    fn since(begun: Instant, policy: RetryPolicy) -> Self {
         let longest = ExponentialBuilder::default().with_min_delay(policy.base).with_max_delay(policy.cap);
-        Self { longest: longest.without_max_times().build(), policy, begun: Instant::now(), attempts: 0 }
+        Self { longest: longest.without_max_times().build(), policy, begun, attempts: 0 }
+    }
+
+    fn is_over(&self) -> bool {
+        self.begun.elapsed() > self.policy.deadline
     }
 
     /// Waits for the next attempt. Returns false once the deadline has passed.

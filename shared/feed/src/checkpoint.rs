@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nameservice_model::Result;
-use nameservice_views::{RowKey, SaveMode};
+use nameservice_views::{Age, RowKey, SaveMode};
 use serde::{Deserialize, Serialize};
 
-use crate::{Feed, rows};
+use crate::{Feed, guards, rows};
 
 const CHECKPOINT_ID: &str = "checkpoint#0";
+/// The attribute that only grows along the progress of a shard, as text. Rows of earlier releases do not have it.
+const PROGRESS: &str = "progress";
+/// The progress of a finished shard: sorts after every sequence number.
+const FINISHED: &str = "finished";
 /// How long the checkpoint of a finished shard is kept: twice as long as a stream lists its shards.
 const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
 
@@ -41,6 +45,17 @@ struct Row {
     #[serde(default)]
     finished: bool,
     saved_at: i64,
+    #[serde(default)]
+    progress: String,
+}
+
+impl Checkpoint {
+    fn progress(&self) -> String {
+        match self.finished {
+            true => FINISHED.to_owned(),
+            false => guards::padded(self.passed.as_deref().unwrap_or_default()),
+        }
+    }
 }
 
 impl Feed {
@@ -60,8 +75,8 @@ impl Feed {
             .collect()
     }
 
-    /// Saves a checkpoint. If there are several consumers, the last one to save wins: some records are then read again,
-    /// and are found in the feed.
+    /// Saves a checkpoint, unless a consumer that is further on has saved its own: what a consumer that lags behind saved
+    /// last would be dropped by the stream long before the next start.
     pub async fn set_checkpoint(&self, checkpoint: &Checkpoint) -> Result<()> {
         let row = Row {
             id: CHECKPOINT_ID.to_owned(),
@@ -70,9 +85,18 @@ impl Feed {
             passed: checkpoint.passed.clone(),
             finished: checkpoint.finished,
             saved_at: checkpoint.saved_at.as_millisecond(),
+            progress: checkpoint.progress(),
         };
         let ttl = checkpoint.finished.then(|| rows::expiry(self.now(), FINISHED_FOR));
-        Ok(self.view.save(&row, SaveMode::Any, ttl).await?)
+        if self.view.save_newer(&row, PROGRESS, Age::SameOrOlder, ttl).await? {
+            return Ok(());
+        }
+        let stored: Option<Row> = self.view.load_one(&RowKey::sorted(CHECKPOINT_ID, &checkpoint.shard)).await?;
+        match stored {
+            Some(stored) if stored.stream == row.stream && !stored.progress.is_empty() => Ok(()),
+            // A row of an earlier release, or of a shard of another stream that has the same id.
+            _ => Ok(self.view.save(&row, SaveMode::Any, ttl).await?),
+        }
     }
 
     /// Deletes the checkpoint of a shard that no longer exists.

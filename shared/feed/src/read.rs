@@ -48,7 +48,7 @@ impl ChangeFeed for Feed {
         }
         // This feed has never reached the position: it is from another feed, or from one that was lost.
         if after > counter.n {
-            return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
+            return Ok(Run::Gone { oldest: self.oldest(&counter, 0).await? });
         }
         if after == counter.n {
             return Ok(Run::Changes(Vec::new()));
@@ -67,7 +67,12 @@ impl ChangeFeed for Feed {
             },
         };
         if expires <= now || (begins > after + 1 && !self.holds(begins - 1).await?) {
-            return Ok(Run::Gone { oldest: self.oldest(&counter).await? });
+            // Behind the hole: what is before the reader may still be stored, if it was kept for longer.
+            let oldest = self.oldest(&counter, after).await?;
+            return Ok(match oldest > after + 1 {
+                true => Run::Gone { oldest },
+                false => Run::Changes(Vec::new()),
+            });
         }
         let (mut changes, mut reached) = (Vec::new(), after);
         for segment in segments {
@@ -104,14 +109,15 @@ impl ChangeFeed for Feed {
 }
 
 impl Feed {
-    /// Returns the oldest position that can be read; the next one if everything has expired.
-    async fn oldest(&self, counter: &Counter) -> Result<u64> {
+    /// Returns the oldest position after another one that can be read; the next one of the feed if all of them have expired.
+    async fn oldest(&self, counter: &Counter, after: u64) -> Result<u64> {
         let view = self.view.alive_at(self.now().as_second());
-        let mut range = Range::new().after(sort_key(counter.epoch.saturating_sub(1))).limit(OLDEST_PAGE);
+        let after = after.max(counter.epoch.saturating_sub(1));
+        let mut range = Range::new().after(sort_key(after)).limit(OLDEST_PAGE);
         loop {
             let page = view.load_range::<Segment>(FEED_ID, &range).await?;
             if let Some(segment) = page.rows.first() {
-                return Ok(segment.first.max(counter.epoch));
+                return Ok(segment.first.max(after + 1));
             }
             if page.next.is_none() {
                 return Ok((counter.n + 1).max(counter.epoch));

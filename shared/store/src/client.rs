@@ -2,7 +2,7 @@
 //! `nameservice_dynamo`.
 
 pub(crate) use nameservice_dynamo::{Attempts, Failed, Outcome, Sender};
-use nameservice_model::{Error, Result};
+use nameservice_model::{Address, Error, Result};
 
 use crate::{
     Store,
@@ -40,6 +40,35 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Awaits another part of an operation: see [`Sender::within`].
+    pub(crate) async fn within<T>(
+        &self,
+        operation: &'static str,
+        attempts: &mut Attempts,
+        part: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.sender.within(operation, attempts, part).await.map_err(of_table)?
+    }
+
+    /// Awaits what follows a write that was applied. It cannot change the answer any more: what it leaves undone is
+    /// logged, and found by the doctor. Returns `None` if it failed.
+    pub(crate) async fn afterwards<T>(
+        &self,
+        operation: &'static str,
+        address: &Address,
+        attempts: &mut Attempts,
+        part: impl Future<Output = Result<T>>,
+    ) -> Option<T> {
+        let done = self.within(operation, attempts, part).await;
+        if let Err(error) = &done {
+            let error = nameservice_model::chain(error);
+            tracing::warn!(operation, %address, %error, "the write was applied, and what follows it has failed");
+        }
+        done.ok()
+    }
+}
+
 /// How often a write is planned again from the items that a rejection returned, before it gives up.
 pub(crate) const MAX_PLANS: usize = 8;
 
@@ -59,6 +88,14 @@ pub(crate) fn contended(operation: &'static str, attempts: Attempts) -> Error {
     match attempts.uncertain {
         true => Error::OutcomeUnknown { operation, source },
         false => Error::Unavailable { operation, source },
+    }
+}
+
+/// Returns the error for a counter that cannot grow. Nothing was written, unless by an attempt of unknown outcome.
+pub(crate) fn limit_reached(operation: &'static str, counter: &'static str, attempts: Attempts) -> Error {
+    match attempts.uncertain {
+        true => Error::OutcomeUnknown { operation, source: None },
+        false => Error::LimitReached { counter },
     }
 }
 

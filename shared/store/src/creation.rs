@@ -3,13 +3,13 @@
 use nameservice_model::{Address, Call, ConcernKind, RecordKind, Result};
 
 use crate::{
-    Store,
+    Store, calls,
     client::{Attempts, Failed, MAX_PLANS, Outcome, contended},
     commit_log::{NO_COMMITS, no_log},
     concern::Concern,
-    expressions::{Action, Expression},
+    expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, string},
-    records::{Part, any_remembers},
+    records::{Part, any_remembers, rejected_at},
     schema::*,
 };
 
@@ -24,7 +24,7 @@ impl<'a> NewLedger<'a> {
     /// Returns a ledger without data.
     pub(crate) fn new(address: &'a Address, call: &'a Call, now: i64) -> Self {
         let concern = |concern| items::new_concern(address, concern, &call.request_id, now);
-        let meta = items::new_meta(address, RecordKind::Ledger, now);
+        let meta = items::new_meta(address, RecordKind::Ledger, &call.request_id, now);
         Self { address, call, items: std::iter::once(meta).chain(ConcernKind::ALL.map(concern)).collect() }
     }
 
@@ -50,13 +50,18 @@ impl<'a> NewLedger<'a> {
 
     /// Returns the actions of the transaction that creates it.
     pub(crate) fn actions(&self, orphans: Orphans) -> Vec<(Part, Action)> {
-        let mut actions = put_new(&self.items, self.call, orphans);
+        let mut actions = put_new(self.address, &self.items, self.call, orphans);
         actions.push((Part::Log, no_log(self.address)));
         actions
     }
 
     pub(crate) fn into_items(self) -> RecordItems {
         RecordItems::new(self.items)
+    }
+
+    /// Returns the items as an earlier attempt has put them. `failed` is what rejected the repetition.
+    pub(crate) fn into_items_before(self, failed: &[(Part, Failed)], call: &Call) -> RecordItems {
+        as_put_before(self.into_items(), failed, call)
     }
 }
 
@@ -69,10 +74,25 @@ pub(crate) enum Orphans {
     Overwrite,
 }
 
-/// Returns puts of a new record's items, on the condition that there is no record. The conditions also recognise this
-/// call: that distinguishes a repetition that the engine has forgotten from a record that another caller created.
-pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
-    all.iter()
+/// Sets the time of creation of items that an earlier attempt, or an earlier call with the same identity, has put: the
+/// memory of the address has it if the record was purged since, and otherwise the record.
+pub(crate) fn as_put_before(mut items: RecordItems, failed: &[(Part, Failed)], call: &Call) -> RecordItems {
+    let at = |part: Part| rejected_at(failed, &part).and_then(|Failed(item)| item.as_ref());
+    let memory = at(Part::Calls).filter(|memory| items::remembers(memory, &call.request_id));
+    if let Some(created) = memory.or_else(|| at(Part::Meta)).and_then(|item| items::present(item, ATTR_CREATED_AT)) {
+        items.patch(SK_META, |meta| {
+            meta.insert(ATTR_CREATED_AT.to_owned(), created.clone());
+        });
+    }
+    items
+}
+
+/// Returns puts of a new record's items, on the condition that there is no record, and that this call has not created one
+/// before. The conditions recognise this call also in the items: that distinguishes a repetition that the engine has
+/// forgotten from a record that another caller created.
+pub(crate) fn put_new(address: &Address, all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part, Action)> {
+    let mut actions: Vec<_> = all
+        .iter()
         .map(|item| {
             let mut condition = Expression::new();
             let part = match concern_of(items::sk(item)) {
@@ -90,7 +110,22 @@ pub(crate) fn put_new(all: &[Item], call: &Call, orphans: Orphans) -> Vec<(Part,
             };
             (part, condition.into_put(item.clone()))
         })
-        .collect()
+        .collect();
+    // A head that is left would take pushes under a record that has none.
+    if !all.iter().any(|item| items::sk(item) == sk_of(ConcernKind::Head)) {
+        let key = Key::new(address, sk_of(ConcernKind::Head));
+        let mut condition = Expression::new();
+        let head = match orphans {
+            Orphans::Overwrite => condition.into_delete(&key),
+            Orphans::Reject => {
+                condition.not_exists(ATTR_PK);
+                condition.into_check(&key)
+            }
+        };
+        actions.push((Part::Concern(ConcernKind::Head), head));
+    }
+    actions.push((Part::Calls, calls::not_before(address, call)));
+    actions
 }
 
 impl Store {
@@ -114,12 +149,43 @@ impl Store {
                 Outcome::Rejected(failed) => failed,
             };
             if !by_leftovers_alone(&failed, call) {
+                let failed = match orphans {
+                    Orphans::Reject => failed,
+                    Orphans::Overwrite => self.with_record(operation, address, failed, attempts).await?,
+                };
                 return Ok(Outcome::Rejected(failed));
             }
-            self.sweep_commits(operation, address, NO_COMMITS).await?;
+            self.clear_commits(operation, address, NO_COMMITS, None, attempts).await?;
             orphans = Orphans::Overwrite;
         }
         Err(contended(operation, *attempts))
+    }
+}
+
+impl Store {
+    /// Adds the items of the record that rejected a creation over leftovers: the conditions on its concerns do not return
+    /// them.
+    async fn with_record(
+        &self,
+        operation: &'static str,
+        address: &Address,
+        mut failed: Vec<(Part, Failed)>,
+        attempts: &mut Attempts,
+    ) -> Result<Vec<(Part, Failed)>> {
+        if rejected_at(&failed, &Part::Meta).is_none() {
+            return Ok(failed);
+        }
+        let record = self.look_up(operation, address, attempts).await?;
+        if record.meta().is_some() {
+            failed.retain(|(part, _)| !matches!(part, Part::Meta | Part::Concern(_)));
+            let part = |sk: &str| match sk {
+                SK_META => Some(Part::Meta),
+                sk => concern_of(sk).map(Part::Concern),
+            };
+            let items = record.items.into_iter().filter_map(|(sk, item)| Some((part(&sk)?, Failed(Some(item)))));
+            failed.extend(items);
+        }
+        Ok(failed)
     }
 }
 

@@ -10,15 +10,12 @@ use aws_sdk_dynamodb::types::{
     builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
 };
 use nameservice_dynamo::Sender;
-use nameservice_model::{LeaseClaim, RecordKind, RequestId};
+use nameservice_model::{LeaseClaim, MAX_WATERMARK, RecordKind, RequestId, last_expiry};
 
 use crate::{
-    items::{Item, number, string},
+    items::{self, Item, number, present, string},
     schema::*,
 };
-
-/// The value of a request-id slot that no call has filled.
-const NO_REQUEST: &str = "-";
 
 /// A condition and an update that are being built.
 #[derive(Clone, Debug, Default)]
@@ -133,17 +130,55 @@ impl Expression {
         self.set(ATTR_UPDATED_AT_MS, number(now_ms));
     }
 
+    /// Adds to a counter that may not pass [`MAX_WATERMARK`].
+    pub(crate) fn increment(&mut self, attribute: &str, start: i64) {
+        self.add_from(attribute, start, 1);
+        self.below(attribute, MAX_WATERMARK);
+    }
+
+    /// Sets a counter that was read, and that others have set to anything but a number, as if 1 was added to an absent one.
+    /// Returns whether it was such a one.
+    pub(crate) fn restart(&mut self, attribute: &str, start: i64, seen: &Item) -> bool {
+        let unreadable = seen.get(attribute).filter(|_| items::integer(seen, attribute).is_none());
+        if let Some(stored) = unreadable {
+            self.equals(attribute, stored.clone());
+            self.set(attribute, number(start.saturating_add(1)));
+        }
+        unreadable.is_some()
+    }
+
+    /// Does [`Self::increment`] on an item that was perhaps not read: then one whose counter is not a number is rejected.
+    pub(crate) fn increment_seen(&mut self, attribute: &str, start: i64, seen: Option<&Item>) {
+        if seen.is_some_and(|seen| self.restart(attribute, start, seen)) {
+            return;
+        }
+        let (name, a_number) = (self.name(attribute), self.value(string("N")));
+        self.require(format!("(attribute_not_exists({name}) OR attribute_type({name}, {a_number}))"));
+        self.increment(attribute, start);
+    }
+
     /// Remembers this call and the three before it in the item, and rejects a call whose key is remembered.
     pub(crate) fn by_call(&mut self, request_id: &RequestId) {
-        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
-        let this = self.value(string(request_id.as_str()));
-        let none = self.value(string(NO_REQUEST));
-        self.sets.push(format!("{} = {this}", ids[0]));
-        for pair in ids.windows(2) {
-            // Right-hand sides read the item as it was before the update, so that all ids shift by one.
-            self.sets.push(format!("{} = if_not_exists({}, {none})", pair[1], pair[0]));
-        }
+        self.remember(&[request_id.as_str()]);
         self.not_by_call(request_id);
+    }
+
+    /// Remembers these calls, the newest first, and as many as fit of those that the item remembers.
+    pub(crate) fn remember(&mut self, calls: &[&str]) {
+        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
+        // DynamoDB rejects an expression with a value that it does not use.
+        let none = (calls.len() < ids.len()).then(|| self.value(string(NO_REQUEST)));
+        for (n, id) in ids.iter().enumerate() {
+            let remembered = match calls.get(n) {
+                Some(call) => self.value(string(*call)),
+                // Right-hand sides read the item as it was before the update, so that all ids shift.
+                None => {
+                    let none = none.as_deref().unwrap_or_default();
+                    format!("if_not_exists({}, {none})", ids[n - calls.len()])
+                }
+            };
+            self.sets.push(format!("{id} = {remembered}"));
+        }
     }
 
     // ---- conditions ----
@@ -195,6 +230,15 @@ impl Expression {
     /// A record exists here (a meta item without `kind` is not one).
     pub(crate) fn record_exists(&mut self) {
         self.exists(ATTR_KIND);
+    }
+
+    /// The meta item is still that of the record that was read: neither gone, nor that of another record which was
+    /// created since at the same address.
+    pub(crate) fn same_record(&mut self, seen: &Item) {
+        self.record_exists();
+        for attribute in [ATTR_KIND, ATTR_CREATED_AT, ATTR_LIFE] {
+            self.is(attribute, present(seen, attribute).cloned());
+        }
     }
 
     pub(crate) fn kind_is(&mut self, kind: RecordKind) {
@@ -332,12 +376,14 @@ impl Expression {
         self.require(format!("({graphs} = {none} OR {absent})"));
     }
 
-    /// The lease is free for this holder: there is none, or it has expired, or the holder has it already.
+    /// The lease is free for this holder: there is none, or it has expired, or its expiry is further ahead than any lease's
+    /// can be, or the holder has it already.
     pub(crate) fn lease_is_free_for(&mut self, holder: &str, now_s: i64) {
         let absent = self.absent(ATTR_LEASE);
         let [held_by, expires] = [MEMBER_LEASE_HOLDER, MEMBER_LEASE_EXPIRES_AT].map(|m| self.member(ATTR_LEASE, m));
         let (holder, now) = (self.value(string(holder)), self.value(number(now_s)));
-        self.require(format!("({absent} OR {expires} <= {now} OR {held_by} = {holder})"));
+        let last = self.value(number(last_expiry(now_s)));
+        self.require(format!("({absent} OR {expires} <= {now} OR {expires} > {last} OR {held_by} = {holder})"));
     }
 
     /// The claimed token is the current one, and belongs to the claimed lease.
@@ -472,6 +518,22 @@ impl Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_value_of_an_update_that_remembers_calls_is_used() {
+        let all = ["a", "b", "c", "d", "e"];
+        for many in 0..=all.len() {
+            let mut expression = Expression::new();
+            expression.remember(&all[..many]);
+            assert_eq!(expression.sets.len(), ATTR_REQUEST_IDS.len());
+            let update = expression.update();
+            for (alias, value) in &expression.values {
+                assert!(update.contains(alias), "{many}: {alias} = {value:?} is not in {update}");
+            }
+            let remembered = all.iter().filter(|call| expression.values.values().any(|value| *value == string(**call)));
+            assert_eq!(remembered.count(), many.min(ATTR_REQUEST_IDS.len()));
+        }
+    }
 
     #[test]
     fn any_attribute_name_has_an_alias_of_its_own() {

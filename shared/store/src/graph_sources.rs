@@ -1,15 +1,17 @@
 //! Publishing graph sources.
 
-use nameservice_model::{Address, Call, ConcernKind, Error, GraphSourcePublication, Published, RecordKind, Result};
+use nameservice_model::{
+    Address, Call, ConcernKind, Error, GraphSourcePublication, MAX_WATERMARK, Published, RecordKind, Result,
+};
 use serde_json::Value;
 
 use crate::{
     Store,
-    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
-    creation::put_new,
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
+    creation::{as_put_before, put_new},
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    records::{Part, found},
+    records::{Part, any_remembers, check_key, found, rejected_at},
     references::{References, counted},
     schema::*,
 };
@@ -44,7 +46,7 @@ impl Store {
         for _ in 0..MAX_PLANS {
             let found = match existing.take() {
                 Some(existing) => existing,
-                None => self.read_record(PUBLISH, address).await?,
+                None => self.look_up(PUBLISH, address, &mut attempts).await?,
             };
             if let Some(published) = self.republish(call, address, publication, found, &mut attempts).await? {
                 return Ok(published);
@@ -66,19 +68,25 @@ impl Store {
         let mut references = References::count(dependencies);
         for _ in 0..MAX_PLANS {
             let counting = references.actions(address, now);
-            let actions = |orphans| [put_new(&all, call, orphans), counting.clone()].concat();
+            let actions = |orphans| [put_new(address, &all, call, orphans), counting.clone()].concat();
             let failed = match self.create(PUBLISH, call, address, attempts, actions).await? {
-                Outcome::Applied(()) => return created(all).map(Creation::Answered),
+                Outcome::Applied(()) => return created(RecordItems::new(all)).map(Creation::Answered),
                 Outcome::Rejected(failed) => failed,
             };
-            if let Some(existing) = found(&failed) {
-                return Ok(Creation::Taken(existing));
+            let memory = rejected_at(&failed, &Part::Calls).and_then(|Failed(memory)| memory.as_ref());
+            let was_purged = memory.is_some_and(|memory| items::remembers(memory, &call.request_id));
+            match found(&failed) {
+                Some(existing) if !was_purged => return Ok(Creation::Taken(existing)),
+                _ if any_remembers(&failed, call) => {
+                    return created(as_put_before(RecordItems::new(all), &failed, call)).map(Creation::Answered);
+                }
+                _ => check_key(PUBLISH, &failed, call, *attempts)?,
             }
             let missing = references.learn(&failed);
             if !missing.is_empty() {
-                return Ok(Creation::Answered(Published::MissingDependencies(missing)));
+                return attempts.reject(PUBLISH, Creation::Answered(Published::MissingDependencies(missing)));
             }
-            self.check_found_rows(PUBLISH, &mut references, &failed).await?;
+            self.check_found_rows(PUBLISH, &mut references, &failed, attempts).await?;
         }
         Err(contended(PUBLISH, *attempts))
     }
@@ -96,18 +104,23 @@ impl Store {
         let Some((meta, kind)) = found.meta() else {
             return attempts.reject(PUBLISH, Some(Published::Conflict { actual: None }));
         };
-        let source_type = items::text(meta, ATTR_SOURCE_TYPE);
-        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
-            let source_type = source_type.map(str::to_owned);
-            return Ok(Some(Published::WrongKind { kind, source_type }));
-        }
         if items::remembers(&config, &call.request_id) {
-            let first = items::integer(&config, ATTR_CONFIG_V) == Some(publication.v().unwrap_or(1));
+            let v = items::integer(&config, ATTR_CONFIG_V);
+            let first = match items::text(meta, ATTR_LIFE) {
+                Some(life) => life == call.request_id.as_str(),
+                // Records of earlier versions do not say which call created them.
+                None => v == Some(publication.v().unwrap_or(1)),
+            };
             let published = if first { Published::Created } else { Published::Updated };
             return Ok(found.record().map(|record| published(Box::new(record))));
         }
         if items::reuses_key(&config, &call.request_id) {
             return Err(key_reused(PUBLISH, *attempts));
+        }
+        let source_type = items::text(meta, ATTR_SOURCE_TYPE);
+        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
+            let source_type = source_type.map(str::to_owned);
+            return attempts.reject(PUBLISH, Some(Published::WrongKind { kind, source_type }));
         }
         if items::flag(meta, ATTR_RETRACTED) {
             return attempts.reject(PUBLISH, Some(Published::Retracted));
@@ -119,6 +132,9 @@ impl Store {
         let Some(new_v) = publication.v_after(v) else {
             return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
         };
+        if new_v > MAX_WATERMARK {
+            return Err(limit_reached(PUBLISH, ATTR_CONFIG_V, *attempts));
+        }
         let now = self.now_ms();
         let mut references = match publication.dependencies() {
             Some(wanted) => References::change(&counted(meta), wanted),
@@ -142,9 +158,9 @@ impl Store {
             }
             let missing = references.learn(&failed);
             if !missing.is_empty() {
-                return Ok(Some(Published::MissingDependencies(missing)));
+                return attempts.reject(PUBLISH, Some(Published::MissingDependencies(missing)));
             }
-            self.check_found_rows(PUBLISH, &mut references, &failed).await?;
+            self.check_found_rows(PUBLISH, &mut references, &failed, attempts).await?;
         }
         Err(contended(PUBLISH, *attempts))
     }
@@ -176,7 +192,7 @@ fn new_graph_source(
     call: &Call,
     now: i64,
 ) -> Vec<Item> {
-    let mut meta = items::new_meta(address, RecordKind::GraphSource, now);
+    let mut meta = items::new_meta(address, RecordKind::GraphSource, &call.request_id, now);
     meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(publication.source_type()));
     meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
     meta.insert(ATTR_COUNTED.to_owned(), addresses(dependencies));
@@ -196,15 +212,15 @@ fn config_text(publication: &GraphSourcePublication) -> aws_sdk_dynamodb::types:
 }
 
 /// Returns the record of the new items, which the meta of a new graph source always makes.
-fn created(all: Vec<Item>) -> Result<Published> {
+fn created(all: RecordItems) -> Result<Published> {
     let none = || Error::Store { operation: PUBLISH, source: "the items of a new record do not form a record".into() };
-    RecordItems::new(all).record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
+    all.record().map(|record| Published::Created(Box::new(record))).ok_or_else(none)
 }
 
 /// Returns the update of the meta, on the condition that what the plan was made from is unchanged.
 fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
     let mut meta = Expression::new();
-    meta.kind_is(RecordKind::GraphSource);
+    meta.same_record(seen);
     meta.live();
     for attribute in [ATTR_DEPENDENCIES, ATTR_COUNTED, ATTR_SOURCE_TYPE] {
         meta.is(attribute, items::present(seen, attribute).cloned());

@@ -41,9 +41,14 @@ pub(crate) fn flag(item: &Item, attribute: &str) -> bool {
     matches!(item.get(attribute), Some(AttributeValue::Bool(true)))
 }
 
-/// Returns a watermark or a counter; `None` if it is absent or not a 64-bit integer.
+/// Returns a watermark or a counter; `None` if it is absent or not an integer. One beyond 64 bits is read as the nearest
+/// of 64 bits: as an absent one, it could run backwards.
 pub(crate) fn integer(item: &Item, attribute: &str) -> Option<i64> {
-    as_integer(item.get(attribute)?)
+    let value = item.get(attribute)?;
+    as_integer(value).or_else(|| {
+        let beyond: f64 = value.as_n().ok()?.parse().ok()?;
+        (beyond.fract() == 0.0).then_some(beyond as i64)
+    })
 }
 
 pub(crate) fn list_of_strings(item: &Item, attribute: &str) -> Vec<String> {
@@ -226,10 +231,7 @@ pub(crate) fn config(item: &Item) -> Config {
 /// Deployed servers write and remove `default_context_address` alone. The guide's name counts only if we never wrote
 /// the item: otherwise it may be a value that a server has since removed (docs/specification.md, Table).
 fn default_context(item: &Item) -> Option<&str> {
-    text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| {
-        let ours = item.contains_key(ATTR_REQUEST_IDS[0]);
-        text(item, ATTR_DEFAULT_CONTEXT_ID).filter(|_| !ours)
-    })
+    text(item, ATTR_DEFAULT_CONTEXT_ADDRESS).or_else(|| text(item, ATTR_DEFAULT_CONTEXT_ID).filter(|_| !is_ours(item)))
 }
 
 /// Splits a ledger's config payload into its attributes: the default context, and the rest.
@@ -244,15 +246,24 @@ pub(crate) fn is_graph_source_config(item: &Item) -> bool {
     present(item, ATTR_CONFIG_JSON).is_some()
 }
 
+/// Returns the calls that the item remembers, the newest first.
+pub(crate) fn calls(item: &Item) -> impl Iterator<Item = &str> {
+    ATTR_REQUEST_IDS.iter().filter_map(|attribute| text(item, attribute)).filter(|call| *call != NO_REQUEST)
+}
+
 /// Returns whether the item remembers this call.
 pub(crate) fn remembers(item: &Item, request_id: &RequestId) -> bool {
-    ATTR_REQUEST_IDS.iter().any(|attribute| text(item, attribute) == Some(request_id.as_str()))
+    calls(item).any(|call| call == request_id.as_str())
 }
 
 /// Returns whether the item remembers another request under the key of this call.
 pub(crate) fn reuses_key(item: &Item, request_id: &RequestId) -> bool {
-    let ids = ATTR_REQUEST_IDS.iter().filter_map(|attribute| text(item, attribute));
-    !remembers(item, request_id) && ids.into_iter().any(|id| request_id.shares_key_with(id))
+    !remembers(item, request_id) && calls(item).any(|call| request_id.shares_key_with(call))
+}
+
+/// Returns whether one of our calls has written the item, which they do only under a record.
+pub(crate) fn is_ours(item: &Item) -> bool {
+    item.contains_key(ATTR_REQUEST_IDS[0])
 }
 
 /// Returns whether this call was the last one of ours to write the item.
@@ -351,7 +362,7 @@ pub(crate) fn base(address: &Address, sk: &str, now_ms: i64) -> Item {
 }
 
 /// The meta item of a new record.
-pub(crate) fn new_meta(address: &Address, kind: RecordKind, now_ms: i64) -> Item {
+pub(crate) fn new_meta(address: &Address, kind: RecordKind, request_id: &RequestId, now_ms: i64) -> Item {
     let mut meta = base(address, SK_META, now_ms);
     meta.extend([
         (ATTR_KIND.to_owned(), string(kind.as_str())),
@@ -359,6 +370,7 @@ pub(crate) fn new_meta(address: &Address, kind: RecordKind, now_ms: i64) -> Item
         (ATTR_BRANCH.to_owned(), string(address.branch())),
         (ATTR_RETRACTED.to_owned(), AttributeValue::Bool(false)),
         (ATTR_CREATED_AT.to_owned(), number(now_ms.div_euclid(1000))),
+        (ATTR_LIFE.to_owned(), string(request_id.as_str())),
     ]);
     meta
 }

@@ -1,15 +1,17 @@
 //! Leases with fencing tokens (docs/specification.md, Leases): attributes of the status item that no status writer touches.
 
 use nameservice_model::{
-    Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeaseRequest, Leased, Released, Result, StatusPayload,
+    Address, Call, ConcernKind, Error, Held, Lease, LeaseClaim, LeaseRequest, Leased, MAX_WATERMARK, Released, Result,
+    StatusPayload, is_held_until,
 };
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
     concern::as_seen,
     expressions::{Expression, Key},
     items::{self, Item, number, string},
+    push::shows_record,
     records::{Part, rejected_at},
     schema::*,
 };
@@ -32,8 +34,8 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut seen = None;
         for _ in 0..MAX_PLANS {
-            let mut acquire = take(&lease, request, call, now);
-            acquire.add(ATTR_LEASE_TOKEN, 1);
+            let mut acquire = take(&lease, request, call, now, seen.as_ref());
+            acquire.increment(ATTR_LEASE_TOKEN, 0);
             acquire.is_number(ATTR_LEASE_TOKEN);
             acquire.live();
             free_for(&mut acquire, seen.as_ref(), request.holder(), now);
@@ -53,6 +55,9 @@ impl Store {
             match items::lease(&item) {
                 Some(there) if !is_free(&there, request.holder(), now) => {
                     return attempts.reject(ACQUIRE, Leased::Busy(there));
+                }
+                _ if let Some(counter) = at_limit(&item, &[ATTR_STATUS_V, ATTR_LEASE_TOKEN]) => {
+                    return Err(limit_reached(ACQUIRE, counter, attempts));
                 }
                 _ if items::integer(&item, ATTR_LEASE_TOKEN).is_some() => seen = Some(item),
                 _ => {
@@ -83,7 +88,7 @@ impl Store {
         let mut check = Expression::new();
         check.record_exists();
         check.live();
-        let mut put = take(lease, request, call, now);
+        let mut put = take(lease, request, call, now, Some(seen));
         put.set(ATTR_LEASE_TOKEN, number(FIRST));
         if seen.is_empty() {
             put.not_exists(ATTR_PK);
@@ -126,12 +131,23 @@ impl Store {
             refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
         }
         put_meta(&mut refresh, request);
-        refresh.add_from(ATTR_STATUS_V, 1, 1);
+        refresh.increment(ATTR_STATUS_V, 1);
         refresh.by_call(&call.request_id);
         refresh.touch(now);
         let mut attempts = Attempts::default();
         match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
-            Outcome::Applied(item) => held(REFRESH, &item),
+            // A lease that others have damaged is as this call knows it.
+            Outcome::Applied(item) => Ok(Leased::Held(items::held(&item).unwrap_or_else(|| Held {
+                lease: Lease {
+                    name: claim.name,
+                    holder: claim.holder,
+                    target_t: request.target_t(),
+                    acquired_at: now.div_euclid(1000),
+                    expires_at: expiry(now, request.ttl_seconds()),
+                    refreshed_at: Some(now.div_euclid(1000)),
+                },
+                token,
+            }))),
             Outcome::Rejected(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
                 // No matter who has written since: the lease is as this call left it, or was extended further.
                 Some(held) if held.token == token => Ok(Leased::Held(held)),
@@ -143,8 +159,12 @@ impl Store {
             Outcome::Rejected(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
                 attempts.reject(REFRESH, Leased::Retracted)
             }
-            Outcome::Rejected(Some(item)) => attempts.reject(REFRESH, Leased::Lost { lease: items::lease(&item) }),
-            Outcome::Rejected(None) => match self.read_record(REFRESH, address).await?.meta() {
+            Outcome::Rejected(Some(item)) if items::is_ours(&item) => match at_limit(&item, &[ATTR_STATUS_V]) {
+                Some(counter) if claims(&item, &claim) => Err(limit_reached(REFRESH, counter, attempts)),
+                _ => attempts.reject(REFRESH, Leased::Lost { lease: items::lease(&item) }),
+            },
+            Outcome::Rejected(_) => match self.look_up(REFRESH, address, &mut attempts).await?.meta() {
+                Some((meta, _)) if items::flag(meta, ATTR_RETRACTED) => attempts.reject(REFRESH, Leased::Retracted),
                 Some(_) => attempts.reject(REFRESH, Leased::Lost { lease: None }),
                 None => attempts.reject(REFRESH, Leased::Unknown),
             },
@@ -169,14 +189,17 @@ impl Store {
                     release.set(ATTR_STATUS, string(StatusPayload::READY));
                 }
             }
-            release.add_from(ATTR_STATUS_V, 1, 1);
+            release.increment_seen(ATTR_STATUS_V, 1, seen.as_ref());
             release.by_call(&call.request_id);
             release.touch(now);
             let item = match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
                 Outcome::Applied(_) => return Ok(Released::Released),
-                Outcome::Rejected(Some(item)) => item,
-                Outcome::Rejected(None) => {
-                    return match self.read_record(RELEASE, address).await?.meta() {
+                Outcome::Rejected(Some(item)) if shows_record(&item) => item,
+                Outcome::Rejected(_) => {
+                    return match self.look_up(RELEASE, address, &mut attempts).await?.meta() {
+                        Some((meta, _)) if items::flag(meta, ATTR_RETRACTED) => {
+                            attempts.reject(RELEASE, Released::Retracted)
+                        }
                         Some(_) => attempts.reject(RELEASE, Released::Lost { lease: None }),
                         None => attempts.reject(RELEASE, Released::Unknown),
                     };
@@ -191,11 +214,11 @@ impl Store {
             if items::flag(&item, ATTR_RETRACTED) {
                 return attempts.reject(RELEASE, Released::Retracted);
             }
-            let held = items::held(&item).filter(|held| {
-                held.token == claim.token && held.lease.name == claim.name && held.lease.holder == claim.holder
-            });
-            if held.is_none() {
+            if !claims(&item, claim) {
                 return attempts.reject(RELEASE, Released::Lost { lease: items::lease(&item) });
+            }
+            if let Some(counter) = at_limit(&item, &[ATTR_STATUS_V]) {
+                return Err(limit_reached(RELEASE, counter, attempts));
             }
             seen = Some(item);
         }
@@ -208,13 +231,13 @@ fn status_key(address: &Address) -> Key {
 }
 
 /// Returns the update that takes a lease and shows it in the state. The caller sets the token.
-fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64) -> Expression {
+fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64, seen: Option<&Item>) -> Expression {
     let mut take = Expression::new();
     take.set(ATTR_LEASE, items::lease_attribute(lease));
     take.set(ATTR_STATUS, string(lease.name.state()));
     put_meta(&mut take, request);
     // A row without a counter reads as v 1.
-    take.add_from(ATTR_STATUS_V, 1, 1);
+    take.increment_seen(ATTR_STATUS_V, 1, seen);
     take.by_call(&call.request_id);
     take.touch(now);
     take
@@ -238,12 +261,24 @@ fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now:
 
 /// Returns the same for a lease that was read.
 fn is_free(lease: &Lease, holder: &str, now: i64) -> bool {
-    lease.expires_at <= now.div_euclid(1000) || lease.holder == holder
+    !is_held_until(lease.expires_at, now.div_euclid(1000)) || lease.holder == holder
 }
 
 /// Returns when a lease ends, in whole seconds, rounded up so that it never ends early.
 fn expiry(now_ms: i64, ttl_seconds: u32) -> i64 {
     -(-now_ms).div_euclid(1000) + i64::from(ttl_seconds)
+}
+
+/// Returns whether a claim matches the lease on a status item, expired or not.
+fn claims(item: &Item, claim: &LeaseClaim) -> bool {
+    items::held(item).is_some_and(|held| {
+        held.token == claim.token && held.lease.name == claim.name && held.lease.holder == claim.holder
+    })
+}
+
+/// Returns the first of these counters that cannot grow.
+fn at_limit(item: &Item, counters: &[&'static str]) -> Option<&'static str> {
+    counters.iter().copied().find(|counter| items::integer(item, counter).is_some_and(|n| n >= MAX_WATERMARK))
 }
 
 fn held(operation: &'static str, item: &Item) -> Result<Leased> {
@@ -253,14 +288,15 @@ fn held(operation: &'static str, item: &Item) -> Result<Leased> {
 /// Returns the outcome of a call that the item remembers. The item's token is the one that this call was given only if
 /// no other call has written since.
 fn repeated(item: &Item, call: &Call, operation: &'static str) -> Result<Leased> {
-    if items::written_last_by(item, &call.request_id) {
-        return held(operation, item);
+    match items::held(item).filter(|_| items::written_last_by(item, &call.request_id)) {
+        Some(held) => Ok(Leased::Held(held)),
+        None => Err(unreadable(operation)),
     }
-    Err(Error::OutcomeUnknown { operation, source: None })
 }
 
+/// Returns the error for a lease that this call has written, and that others have changed since.
 fn unreadable(operation: &'static str) -> Error {
-    Error::Store { operation, source: "the lease on the status item cannot be read".into() }
+    Error::OutcomeUnknown { operation, source: Some("the lease is not as this call left it".into()) }
 }
 
 #[cfg(test)]

@@ -2,16 +2,16 @@
 
 use nameservice_model::{
     Address, BranchCreated, Call, ConcernKind, Created, Error, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex,
-    Record, RecordKind, Reset, ResetTo, Result,
+    Record, RecordKind, RequestId, Reset, ResetTo, Result,
 };
 
 use crate::{
     Store,
-    client::{Attempts, Failed, Outcome, Reject, contended},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::{ConfigConcern, HeadConcern, graphs_attribute},
     creation::NewLedger,
     expressions::{Expression, Key},
-    items::{self, RecordItems, number, string},
+    items::{self, Item, RecordItems, number, string},
     records::{Part, any_remembers, check_key, rejected_at},
     schema::*,
 };
@@ -36,12 +36,10 @@ impl Store {
             ledger = ledger.with::<ConfigConcern>(config);
         }
         let mut attempts = Attempts::default();
-        let created = self.create(CREATE, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;
-        let items = ledger.into_items();
-        match created {
-            Outcome::Applied(()) => put_record(CREATE, &items).map(Created::Created),
+        match self.create(CREATE, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await? {
+            Outcome::Applied(()) => put_record(CREATE, &ledger.into_items()).map(Created::Created),
             Outcome::Rejected(failed) if any_remembers(&failed, call) => {
-                put_record(CREATE, &items).map(Created::Created)
+                put_record(CREATE, &ledger.into_items_before(&failed, call)).map(Created::Created)
             }
             Outcome::Rejected(failed) => {
                 check_key(CREATE, &failed, call, attempts)?;
@@ -57,44 +55,79 @@ impl Store {
         source: &Address,
         at: Option<&NewHead>,
     ) -> Result<BranchCreated> {
-        let source_items = self.read_record(BRANCH, source).await?;
-        let Some(record) = source_items.record().filter(|record| !record.retracted) else {
-            return Ok(BranchCreated::UnknownSource);
-        };
-        let Some(head) = record.head else { return Ok(BranchCreated::UnknownSource) };
-        let Ok(head) = NewHead::try_from(head) else { return Ok(BranchCreated::UnbornSource) };
-        if branch == source {
-            return Ok(BranchCreated::AlreadyExists);
-        }
-        let now = self.now_ms();
-        let ledger = NewLedger::new(branch, call, now).branch_of(source.branch());
-        let ledger = ledger.with::<HeadConcern>(at.unwrap_or(&head));
-        let mut count = Expression::new();
-        count.kind_is(RecordKind::Ledger);
-        count.live();
-        count.add(ATTR_BRANCHES, 1);
-        count.touch(now);
-        let count = (Part::Parent, count.into_update(&Key::meta(source)));
-        let actions = |orphans| {
-            let mut actions = ledger.actions(orphans);
-            actions.push(count.clone());
-            actions
-        };
         let mut attempts = Attempts::default();
-        let created = self.create(BRANCH, call, branch, &mut attempts, actions).await?;
-        let items = ledger.into_items();
-        let failed = match created {
-            Outcome::Applied(()) => return put_record(BRANCH, &items).map(BranchCreated::Created),
-            Outcome::Rejected(failed) => failed,
-        };
-        if any_remembers(&failed, call) {
-            return put_record(BRANCH, &items).map(BranchCreated::Created);
+        for _ in 0..MAX_PLANS {
+            let source_items = self.look_up(BRANCH, source, &mut attempts).await?;
+            let start = match start_of(&source_items) {
+                Ok(_) if branch == source => Err(BranchCreated::AlreadyExists),
+                start => start,
+            };
+            let (source_meta, head) = match start {
+                Ok(start) => start,
+                Err(rejection) => {
+                    return self.branch_before(call, branch, source, at, rejection, &mut attempts).await;
+                }
+            };
+            let now = self.now_ms();
+            let ledger = NewLedger::new(branch, call, now).branch_of(source.branch());
+            let ledger = ledger.with::<HeadConcern>(at.unwrap_or(&head));
+            let mut count = Expression::new();
+            count.same_record(source_meta);
+            count.live();
+            if !count.restart(ATTR_BRANCHES, 0, source_meta) {
+                count.add(ATTR_BRANCHES, 1);
+            }
+            count.touch(now);
+            let count = (Part::Parent, count.into_update(&Key::meta(source)));
+            let actions = |orphans| {
+                let mut actions = ledger.actions(orphans);
+                actions.push(count.clone());
+                actions
+            };
+            let failed = match self.create(BRANCH, call, branch, &mut attempts, actions).await? {
+                Outcome::Applied(()) => return put_record(BRANCH, &ledger.into_items()).map(BranchCreated::Created),
+                Outcome::Rejected(failed) => failed,
+            };
+            if any_remembers(&failed, call) {
+                return branched_before(branch, source, at, &failed, call, now).map(BranchCreated::Created);
+            }
+            check_key(BRANCH, &failed, call, attempts)?;
+            if rejected_at(&failed, &Part::Meta).is_some() {
+                return attempts.reject(BRANCH, BranchCreated::AlreadyExists);
+            }
+            // The source has changed: the next read shows how.
         }
-        check_key(BRANCH, &failed, call, attempts)?;
-        let rejection = match rejected_at(&failed, &Part::Meta) {
-            Some(_) => BranchCreated::AlreadyExists,
-            None => BranchCreated::UnknownSource,
-        };
+        Err(contended(BRANCH, attempts))
+    }
+
+    /// Returns the outcome of a creation that its source rejects, unless this call has created the branch before.
+    async fn branch_before(
+        &self,
+        call: &Call,
+        branch: &Address,
+        source: &Address,
+        at: Option<&NewHead>,
+        rejection: BranchCreated,
+        attempts: &mut Attempts,
+    ) -> Result<BranchCreated> {
+        let there = self.look_up(BRANCH, branch, attempts).await?;
+        let memory = self.memory(BRANCH, branch, attempts).await?;
+        let concerns = there.items.values().filter(|item| items::sk(item) != SK_META);
+        let known: Vec<_> = concerns.chain([&memory]).collect();
+        if known.iter().any(|item| items::remembers(item, &call.request_id)) {
+            let item = |sk| Failed(there.items.get(sk).cloned());
+            let failed = [
+                (Part::Calls, Failed(Some(memory))),
+                (Part::Meta, item(SK_META)),
+                (Part::Concern(ConcernKind::Head), item(sk_of(ConcernKind::Head))),
+            ];
+            return branched_before(branch, source, at, &failed, call, self.now_ms()).map(BranchCreated::Created);
+        }
+        if rejection != BranchCreated::UnknownSource
+            && known.iter().any(|item| items::reuses_key(item, &call.request_id))
+        {
+            return Err(key_reused(BRANCH, *attempts));
+        }
         attempts.reject(BRANCH, rejection)
     }
 
@@ -102,22 +135,40 @@ impl Store {
     /// above the target. Rows are deleted before the reset, so that an interruption leaves a gap and no contradiction,
     /// and again after it, for commits that were pushed in between.
     pub(crate) async fn reset_head_record(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
-        let log = self.commits_above(RESET, address, to.head_t()).await?;
-        // A protected record keeps its log too: the reset is going to be rejected.
-        if !log.is_protected {
-            self.delete_all(RESET, log.rows).await?;
+        let mut attempts = Attempts::default();
+        for _ in 0..MAX_PLANS {
+            let first = self.commits_above(RESET, address, to.head_t(), None);
+            let mut log = self.within(RESET, &mut attempts, first).await?;
+            let record = std::mem::take(&mut log.record);
+            let meta = match resettable(&record, call) {
+                Resettable::Yes(meta) => meta,
+                Resettable::Before(reset) => return Ok(reset),
+                Resettable::KeyReused => return Err(key_reused(RESET, attempts)),
+                Resettable::No(rejection) => return attempts.reject(RESET, rejection),
+            };
+            // Nothing is deleted before the reset is known to be possible.
+            self.clear_commits(RESET, address, to.head_t(), Some(log), &mut attempts).await?;
+            if let Some(reset) = self.reset_refs(call, address, to, meta, &mut attempts).await? {
+                let sweep = self.sweep_commits(RESET, address, to.head_t());
+                self.afterwards(RESET, address, &mut attempts, sweep).await;
+                return Ok(reset);
+            }
         }
-        let reset = self.reset_refs(call, address, to).await?;
-        if matches!(reset, Reset::Reset { .. }) {
-            self.sweep_commits(RESET, address, to.head_t()).await?;
-        }
-        Ok(reset)
+        Err(contended(RESET, attempts))
     }
 
-    async fn reset_refs(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+    /// Resets the head and the index of the record with this meta item. Returns `None` if it has changed meanwhile.
+    async fn reset_refs(
+        &self,
+        call: &Call,
+        address: &Address,
+        to: &ResetTo,
+        meta: &Item,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Reset>> {
         let now = self.now_ms();
         let mut check = Expression::new();
-        check.kind_is(RecordKind::Ledger);
+        check.same_record(meta);
         check.live();
         check.unprotected();
         let mut head = Expression::new();
@@ -141,26 +192,93 @@ impl Store {
             head: to.head().map_or(Head::unborn(), NewHead::value),
             index: to.index().map_or(Index::unborn(), reset_index),
         };
-        let mut attempts = Attempts::default();
-        let failed = match self.transact(RESET, actions, &mut attempts).await? {
-            Outcome::Applied(()) => return Ok(done),
-            Outcome::Rejected(failed) => failed,
-        };
-        if any_remembers(&failed, call) {
-            return Ok(done);
+        match self.transact(RESET, actions, attempts).await? {
+            Outcome::Applied(()) => Ok(Some(done)),
+            Outcome::Rejected(failed) if any_remembers(&failed, call) => Ok(Some(done)),
+            Outcome::Rejected(failed) => {
+                check_key(RESET, &failed, call, *attempts)?;
+                Ok(None)
+            }
         }
-        check_key(RESET, &failed, call, attempts)?;
-        let rejection = match rejected_at(&failed, &Part::Meta) {
-            Some(Failed(meta)) => match meta.as_ref().and_then(|meta| Some((meta, items::kind(meta)?))) {
-                None => Reset::Unknown,
-                Some((meta, RecordKind::Ledger)) if items::flag(meta, ATTR_RETRACTED) => Reset::Retracted,
-                Some((_, RecordKind::Ledger)) => Reset::Protected,
-                Some((_, kind)) => Reset::WrongKind(kind),
-            },
-            None => return Err(contended(RESET, attempts)),
-        };
-        attempts.reject(RESET, rejection)
     }
+}
+
+/// Whether a record can be reset.
+enum Resettable<'a> {
+    /// It has this meta item.
+    Yes(&'a Item),
+    /// This call has reset it before. The record as it is now.
+    Before(Reset),
+    KeyReused,
+    No(Reset),
+}
+
+fn resettable<'a>(items: &'a RecordItems, call: &Call) -> Resettable<'a> {
+    let Some((meta, kind)) = items.meta() else { return Resettable::No(Reset::Unknown) };
+    let [head, index] = [ConcernKind::Head, ConcernKind::Index].map(|concern| items.concern_or_empty(concern));
+    let any = |known: fn(&Item, &RequestId) -> bool| [&head, &index].iter().any(|item| known(item, &call.request_id));
+    if any(items::remembers) {
+        return Resettable::Before(Reset::Reset { head: items::head(&head), index: items::index(&index) });
+    }
+    if any(items::reuses_key) {
+        return Resettable::KeyReused;
+    }
+    match kind {
+        RecordKind::Ledger if items::flag(meta, ATTR_RETRACTED) => Resettable::No(Reset::Retracted),
+        RecordKind::Ledger if items::flag(meta, ATTR_PROTECTED) => Resettable::No(Reset::Protected),
+        RecordKind::Ledger => Resettable::Yes(meta),
+        kind => Resettable::No(Reset::WrongKind(kind)),
+    }
+}
+
+/// Returns the meta item and the head of a branch's source, or why no branch can be created from it.
+fn start_of(source: &RecordItems) -> Result<(&Item, NewHead), BranchCreated> {
+    let Some((meta, RecordKind::Ledger)) = source.meta() else { return Err(BranchCreated::UnknownSource) };
+    if items::flag(meta, ATTR_RETRACTED) {
+        return Err(BranchCreated::UnknownSource);
+    }
+    let head = items::head(&source.concern_or_empty(ConcernKind::Head));
+    NewHead::try_from(head).map(|head| (meta, head)).map_err(|_| BranchCreated::UnbornSource)
+}
+
+/// Returns the branch as this call has created it before. `failed` is what rejected the repetition. An error if the head
+/// that it began with is not known any more.
+fn branched_before(
+    branch: &Address,
+    source: &Address,
+    at: Option<&NewHead>,
+    failed: &[(Part, Failed)],
+    call: &Call,
+    now: i64,
+) -> Result<Box<Record>> {
+    let stored = |part: Part| rejected_at(failed, &part).and_then(|Failed(item)| item.as_ref());
+    let by_memory = || {
+        let memory = stored(Part::Calls)?;
+        (items::text(memory, ATTR_LIFE) == Some(call.request_id.as_str())).then(|| items::head(memory))
+    };
+    let by_head =
+        || first_head(stored(Part::Meta)?, stored(Part::Concern(ConcernKind::Head))?, call.request_id.as_str());
+    let head = match at {
+        Some(at) => Ok(at.clone()),
+        None => {
+            let unknown = || Error::OutcomeUnknown {
+                operation: BRANCH,
+                source: Some("the branch was created, and its head was pushed since".into()),
+            };
+            by_memory().or_else(by_head).and_then(|head| NewHead::try_from(head).ok()).ok_or_else(unknown)
+        }
+    }?;
+    let ledger = NewLedger::new(branch, call, now).branch_of(source.branch()).with::<HeadConcern>(&head);
+    put_record(BRANCH, &ledger.into_items_before(failed, call))
+}
+
+/// Returns the head that a record was created with by this call; `None` if it was written since. Fluree leaves the ids of
+/// our calls, and sets the time of the write.
+pub(crate) fn first_head(meta: &Item, head: &Item, creation: &str) -> Option<Head> {
+    let created_at = items::integer(meta, ATTR_CREATED_AT)?;
+    let written_at = items::integer(head, ATTR_UPDATED_AT_MS)?.div_euclid(1000);
+    let is_first = items::text(head, ATTR_REQUEST_IDS[0]) == Some(creation) && written_at == created_at;
+    is_first.then(|| items::head(head))
 }
 
 fn reset_index(index: &NewIndex) -> Index {

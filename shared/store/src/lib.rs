@@ -20,6 +20,7 @@
 
 mod attribute;
 mod batches;
+mod calls;
 mod changes;
 mod client;
 mod clock;

@@ -20,6 +20,8 @@ pub(crate) trait Planned<V>: Send + Sync {
     fn left_by(&self, item: &Item) -> V;
     /// Adds the condition that the concern is unchanged since this item.
     fn unchanged(&self, expression: &mut Expression, item: &Item);
+    /// Returns the counter that it would have to increment beyond its greatest value.
+    fn limit(&self, item: &Item) -> Option<&'static str>;
     /// Returns whether it cannot be planned without knowing the item.
     fn requires_read(&self) -> bool;
     fn foreign(&self, item: &Item) -> bool;
@@ -66,6 +68,10 @@ impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
         value_as_seen::<C>(expression, item);
+    }
+
+    fn limit(&self, item: &Item) -> Option<&'static str> {
+        C::limit(item, self.push)
     }
 
     fn requires_read(&self) -> bool {
@@ -120,6 +126,10 @@ impl<C: Concern> Planned<ConcernState> for Checking<C> {
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
         value_as_seen::<C>(expression, item);
+    }
+
+    fn limit(&self, _item: &Item) -> Option<&'static str> {
+        None
     }
 
     fn requires_read(&self) -> bool {

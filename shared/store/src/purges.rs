@@ -3,8 +3,8 @@
 use nameservice_model::{Address, Call, ConcernKind, Dropped, Purged, Result};
 
 use crate::{
-    Store,
-    client::{Attempts, Failed, MAX_PLANS, Outcome, contended},
+    Store, calls,
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     commit_log::NO_COMMITS,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
@@ -15,101 +15,188 @@ use crate::{
 
 const PURGE: &str = "purge a record";
 
-/// The outcome of one attempt to purge a record as it was read.
-enum Attempted {
-    Purged,
+/// The outcome of purging a record, or of dropping a branch.
+enum Ended {
+    /// It was purged by this call.
+    Purged {
+        /// The record that it was branched from.
+        parent: Option<Address>,
+    },
+    Unknown,
+    NotABranch,
     HasDependents,
     Protected,
-    /// The record has changed meanwhile.
-    Changed,
 }
 
 impl Store {
-    pub(crate) async fn purge_record(&self, _call: &Call, address: &Address) -> Result<Purged> {
+    pub(crate) async fn purge_record(&self, call: &Call, address: &Address) -> Result<Purged> {
         let mut attempts = Attempts::default();
-        for _ in 0..MAX_PLANS {
-            let items = self.read_record(PURGE, address).await?;
-            if items.meta().is_none() {
-                return match self.sweep(address, &items).await? || attempts.uncertain {
-                    true => Ok(Purged::Purged),
-                    false => Ok(Purged::Unknown),
-                };
-            }
-            match self.purge_found(address, &items, &mut attempts).await? {
-                Attempted::Purged => return Ok(Purged::Purged),
-                Attempted::HasDependents => return Ok(Purged::HasDependents),
-                Attempted::Protected => return Ok(Purged::Protected),
-                Attempted::Changed => {}
-            }
-        }
-        Err(contended(PURGE, attempts))
+        Ok(match self.end_record(call, address, false, &mut attempts).await? {
+            Ended::Purged { .. } => Purged::Purged,
+            Ended::HasDependents => Purged::HasDependents,
+            Ended::Protected => Purged::Protected,
+            Ended::Unknown | Ended::NotABranch => Purged::Unknown,
+        })
     }
 
-    pub(crate) async fn drop_branch_record(&self, _call: &Call, address: &Address) -> Result<Dropped> {
+    pub(crate) async fn drop_branch_record(&self, call: &Call, address: &Address) -> Result<Dropped> {
         let mut attempts = Attempts::default();
-        let mut dropped_from = None;
+        Ok(match self.end_record(call, address, true, &mut attempts).await? {
+            Ended::Purged { parent } => {
+                let parent = match parent {
+                    Some(parent) => {
+                        let key = Key::meta(&parent);
+                        let read = self.get_item(PURGE, &key);
+                        self.afterwards(PURGE, address, &mut attempts, read).await.unwrap_or_default()
+                    }
+                    None => Item::new(),
+                };
+                Dropped::Dropped { parent_branches: items::integer(&parent, ATTR_BRANCHES).unwrap_or(0) }
+            }
+            Ended::Unknown => Dropped::Unknown,
+            Ended::NotABranch => Dropped::NotABranch,
+            Ended::HasDependents => Dropped::HasDependents,
+            Ended::Protected => Dropped::Protected,
+        })
+    }
+
+    async fn end_record(
+        &self,
+        call: &Call,
+        address: &Address,
+        only_branches: bool,
+        attempts: &mut Attempts,
+    ) -> Result<Ended> {
+        let id = &call.request_id;
+        let mut purging = None;
         for _ in 0..MAX_PLANS {
-            let items = self.read_record(PURGE, address).await?;
-            let Some((meta, _)) = items.meta() else {
-                return match dropped_from.filter(|_| attempts.uncertain) {
-                    // It was dropped by an attempt whose answer was lost.
-                    Some(parent) => self.dropped(&parent).await,
-                    None => Ok(Dropped::Unknown),
+            let found = self.look_up(PURGE, address, attempts).await?;
+            let Some((meta, _)) = found.meta() else {
+                return match only_branches {
+                    true => self.drop_nothing(call, address, purging, attempts).await,
+                    false => self.purge_nothing(call, address, &found, attempts).await,
                 };
             };
-            let Some(parent) = parent(address, meta) else { return Ok(Dropped::NotABranch) };
-            dropped_from = Some(parent.clone());
-            match self.purge_found(address, &items, &mut attempts).await? {
-                Attempted::Purged => return self.dropped(&parent).await,
-                Attempted::HasDependents => return Ok(Dropped::HasDependents),
-                Attempted::Protected => return Ok(Dropped::Protected),
-                Attempted::Changed => {}
+            let parent = parent(address, meta);
+            let obstacle = match only_branches && parent.is_none() {
+                true => Some(Ended::NotABranch),
+                false => held(meta),
+            };
+            let reuses_key = found.items.values().any(|item| items::reuses_key(item, id));
+            if obstacle.is_some() || reuses_key {
+                // Only here: otherwise the transaction finds out.
+                let memory = self.memory(PURGE, address, attempts).await?;
+                if let Some(ended) = ended_before(address, &memory, call) {
+                    return Ok(ended);
+                }
+                if reuses_key || items::reuses_key(&memory, id) {
+                    return Err(key_reused(PURGE, *attempts));
+                }
+                if let Some(obstacle) = obstacle {
+                    return attempts.reject(PURGE, obstacle);
+                }
             }
+            if let Some(ended) = self.end_found(call, address, &found, parent.clone(), attempts).await? {
+                return Ok(ended);
+            }
+            purging = parent;
         }
-        Err(contended(PURGE, attempts))
+        Err(contended(PURGE, *attempts))
     }
 
-    async fn dropped(&self, parent: &Address) -> Result<Dropped> {
-        let parent = self.get_item(PURGE, &Key::meta(parent)).await?;
-        Ok(Dropped::Dropped { parent_branches: items::integer(&parent, ATTR_BRANCHES).unwrap_or(0) })
-    }
-
-    /// Purges the record that was read.
-    async fn purge_found(&self, address: &Address, items: &RecordItems, attempts: &mut Attempts) -> Result<Attempted> {
-        let Some((meta, _)) = items.meta() else { return Ok(Attempted::Changed) };
-        if let Some(held) = held(meta) {
-            return Ok(held);
-        }
+    /// Purges the record that was read. Returns `None` if it has changed meanwhile.
+    async fn end_found(
+        &self,
+        call: &Call,
+        address: &Address,
+        found: &RecordItems,
+        parent: Option<Address>,
+        attempts: &mut Attempts,
+    ) -> Result<Option<Ended>> {
+        let Some((meta, _)) = found.meta() else { return Ok(None) };
         let now = self.now_ms();
-        let mut parent = parent(address, meta);
+        let mut counted_at = parent.clone();
         let mut references = References::undo(&counted(meta));
         for _ in 0..MAX_PLANS {
-            let mut actions = vec![(Part::Meta, delete_meta(address, meta))];
+            let mut actions = vec![
+                (Part::Meta, delete_meta(address, meta)),
+                (Part::Calls, calls::remember_end(address, found, call, now)),
+            ];
             for concern in ConcernKind::ALL {
                 let key = Key::new(address, sk_of(concern));
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
-            if let Some(parent) = &parent {
+            if let Some(parent) = &counted_at {
                 actions.push((Part::Parent, uncount_branch(parent, now)));
             }
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PURGE, actions, attempts).await? {
                 Outcome::Applied(()) => {
-                    self.sweep_commits(PURGE, address, NO_COMMITS).await?;
-                    return Ok(Attempted::Purged);
+                    let sweep = self.sweep_commits(PURGE, address, NO_COMMITS);
+                    self.afterwards(PURGE, address, attempts, sweep).await;
+                    return Ok(Some(Ended::Purged { parent }));
                 }
                 Outcome::Rejected(failed) => failed,
             };
-            if let Some(Failed(meta)) = rejected_at(&failed, &Part::Meta) {
-                return Ok(meta.as_ref().and_then(held).unwrap_or(Attempted::Changed));
+            if let Some(Failed(Some(memory))) = rejected_at(&failed, &Part::Calls) {
+                return match ended_before(address, memory, call) {
+                    Some(ended) => Ok(Some(ended)),
+                    None => Err(key_reused(PURGE, *attempts)),
+                };
+            }
+            if rejected_at(&failed, &Part::Meta).is_some() {
+                return Ok(None);
             }
             if rejected_at(&failed, &Part::Parent).is_some() {
                 // The parent is gone, or never counted this branch.
-                parent = None;
+                counted_at = None;
             }
             references.learn(&failed);
         }
         Err(contended(PURGE, *attempts))
+    }
+
+    /// Purges where there is no record: finishes an earlier purge.
+    async fn purge_nothing(
+        &self,
+        call: &Call,
+        address: &Address,
+        found: &RecordItems,
+        attempts: &mut Attempts,
+    ) -> Result<Ended> {
+        let memory = self.memory(PURGE, address, attempts).await?;
+        // An attempt whose answer was lost has purged it, or another caller meanwhile.
+        let purged = Ended::Purged { parent: None };
+        if attempts.uncertain || items::remembers(&memory, &call.request_id) {
+            let sweep = self.sweep(address, found);
+            self.afterwards(PURGE, address, attempts, sweep).await;
+            return Ok(purged);
+        }
+        // Nothing is purged under the key of another request, and there is no record either way.
+        if items::reuses_key(&memory, &call.request_id) {
+            return Ok(Ended::Unknown);
+        }
+        match self.within(PURGE, attempts, self.sweep(address, found)).await? {
+            true => Ok(purged),
+            false => Ok(Ended::Unknown),
+        }
+    }
+
+    /// Drops a branch where there is no record. `dropping` is the parent of one that an attempt of this call may have
+    /// dropped.
+    async fn drop_nothing(
+        &self,
+        call: &Call,
+        address: &Address,
+        dropping: Option<Address>,
+        attempts: &mut Attempts,
+    ) -> Result<Ended> {
+        let memory = self.memory(PURGE, address, attempts).await?;
+        Ok(match ended_before(address, &memory, call) {
+            Some(ended) => ended,
+            None if attempts.uncertain && dropping.is_some() => Ended::Purged { parent: dropping },
+            None => Ended::Unknown,
+        })
     }
 
     /// Deletes the concern items and the commit log under an address without a record. Returns whether there were any.
@@ -132,27 +219,34 @@ impl Store {
     }
 }
 
+/// Returns the first outcome of a call that the memory of the address shows to be repeated.
+fn ended_before(address: &Address, memory: &Item, call: &Call) -> Option<Ended> {
+    items::remembers(memory, &call.request_id).then(|| Ended::Purged { parent: parent(address, memory) })
+}
+
 /// Returns what prevents the purge of a record with this meta item, if anything does.
-fn held(meta: &Item) -> Option<Attempted> {
+fn held(meta: &Item) -> Option<Ended> {
     match (items::flag(meta, ATTR_PROTECTED), is_referenced(meta)) {
-        (true, _) => Some(Attempted::Protected),
-        (false, true) => Some(Attempted::HasDependents),
+        (true, _) => Some(Ended::Protected),
+        (false, true) => Some(Ended::HasDependents),
         (false, false) => None,
     }
 }
 
-/// Returns the record that a branch was created from.
+/// Returns the record that a branch was created from, by its meta item or what the memory of its address keeps of it.
 fn parent(address: &Address, meta: &Item) -> Option<Address> {
     address.with_branch(items::text(meta, ATTR_BP_SOURCE)?).ok().filter(|parent| parent != address)
 }
 
 fn delete_meta(address: &Address, seen: &Item) -> Action {
     let mut delete = Expression::new();
-    delete.record_exists();
+    delete.same_record(seen);
     delete.unprotected();
     require_unreferenced(&mut delete);
-    // The references that this transaction uncounts are those that were read: they must not have changed.
-    delete.is(ATTR_COUNTED, items::present(seen, ATTR_COUNTED).cloned());
+    // What this transaction uncounts is what was read: it must not have changed.
+    for attribute in [ATTR_COUNTED, ATTR_BP_SOURCE] {
+        delete.is(attribute, items::present(seen, attribute).cloned());
+    }
     delete.into_delete(&Key::meta(address))
 }
 

@@ -7,7 +7,7 @@ use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, R
 
 use crate::{
     Store,
-    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused},
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
     concern::{Concern, Judgement},
     creation::NewLedger,
     expressions::{Expression, Key},
@@ -43,45 +43,43 @@ impl Store {
         let mut attempts = Attempts::default();
         let mut seen = None;
         for _ in 0..MAX_PLANS {
-            if seen.is_none() && C::requires_read(push) {
-                let item = self.get_item(C::OPERATION, &key).await?;
-                let judged = match item.is_empty() {
-                    true => self.push_missing_row::<C>(call, address, push, &mut attempts, now).await?,
-                    false => rejected::<C>(&item, call, push, attempts, None)?,
-                };
-                match judged {
-                    Some(outcome) => return Ok(outcome),
-                    None if item.is_empty() => continue,
-                    None => seen = Some(item),
+            let row = if seen.is_none() && C::requires_read(push) {
+                let item = self.within(C::OPERATION, &mut attempts, self.get_item(C::OPERATION, &key)).await?;
+                Some(item).filter(|item| !item.is_empty())
+            } else {
+                let mut expression = Expression::new();
+                // Only a row that we have written shows by itself that it belongs to a record.
+                expression.exists(ATTR_REQUEST_IDS[0]);
+                expression.live();
+                C::not_foreign(&mut expression);
+                C::plan(&mut expression, push, seen.as_ref());
+                expression.by_call(&call.request_id);
+                expression.touch(now);
+                match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
+                    Outcome::Applied(item) => {
+                        return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false });
+                    }
+                    Outcome::Rejected(row) => row,
                 }
-            }
-            let mut expression = Expression::new();
-            expression.exists(ATTR_PK);
-            expression.live();
-            C::not_foreign(&mut expression);
-            C::plan(&mut expression, push, seen.as_ref());
-            expression.by_call(&call.request_id);
-            expression.touch(now);
-            match self.update(C::OPERATION, expression, &key, &mut attempts).await? {
-                Outcome::Applied(item) => return Ok(PushOutcome::Updated { value: C::read(&item), replayed: false }),
-                Outcome::Rejected(Some(item)) => match rejected::<C>(&item, call, push, attempts, seen.as_ref())? {
+            };
+            match row.filter(shows_record) {
+                Some(item) => match rejected::<C>(&item, call, push, attempts, seen.as_ref())? {
                     Some(outcome) => return Ok(outcome),
                     None => seen = Some(item),
                 },
-                Outcome::Rejected(None) => {
-                    match self.push_missing_row::<C>(call, address, push, &mut attempts, now).await? {
-                        Some(outcome) => return Ok(outcome),
-                        None => seen = None,
-                    }
-                }
+                None => match self.push_unclaimed_row::<C>(call, address, push, &mut attempts, now).await? {
+                    Some(outcome) => return Ok(outcome),
+                    None => seen = None,
+                },
             }
         }
         Err(contended(C::OPERATION, attempts))
     }
 
-    /// Handles a rejection without an item: there is no such record, or an old one lacks this row. In the latter case a
-    /// transaction that checks the record puts the row. Returns `None` if the row has appeared meanwhile.
-    async fn push_missing_row<C: Concern>(
+    /// Handles a rejection without an item that shows its record: there is no such record, or one that others have
+    /// created lacks this row, or has written it. Then a transaction that checks the record writes the row. Returns `None`
+    /// if the row or the record has changed meanwhile.
+    async fn push_unclaimed_row<C: Concern>(
         &self,
         call: &Call,
         address: &Address,
@@ -89,29 +87,37 @@ impl Store {
         attempts: &mut Attempts,
         now: i64,
     ) -> Result<Option<PushOutcome<C::Payload>>> {
-        let items = self.read_record(C::OPERATION, address).await?;
+        let items = self.look_up(C::OPERATION, address, attempts).await?;
         let Some((meta, kind)) = items.meta() else {
             return attempts.reject(C::OPERATION, Some(PushOutcome::Unknown));
         };
-        if !C::belongs_to(kind) {
+        if !concerns_of(kind).contains(&C::KIND) {
             return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
+        }
+        let found = items.concern_or_empty(C::KIND);
+        if items::is_ours(&found) {
+            return Ok(None);
         }
         if items::flag(meta, ATTR_RETRACTED) {
             return attempts.reject(C::OPERATION, Some(PushOutcome::Retracted));
         }
-        if items.concern(C::KIND).is_some() {
-            return Ok(None);
+        if !C::belongs_to(kind) {
+            return attempts.reject(C::OPERATION, Some(PushOutcome::WrongKind(kind)));
         }
-        let nothing = Item::new();
-        if let Some(outcome) = rejected::<C>(&nothing, call, push, *attempts, None)? {
+        if let Some(outcome) = rejected::<C>(&found, call, push, *attempts, None)? {
             return Ok(Some(outcome));
         }
         let mut check = Expression::new();
-        check.kind_is(kind);
+        check.same_record(meta);
         check.live();
         let mut row = Expression::new();
-        row.not_exists(ATTR_PK);
-        C::plan(&mut row, push, Some(&nothing));
+        if found.is_empty() {
+            row.not_exists(ATTR_PK);
+        } else {
+            row.exists(ATTR_PK);
+            row.live();
+        }
+        C::plan(&mut row, push, Some(&found));
         row.by_call(&call.request_id);
         row.touch(now);
         let actions = vec![
@@ -119,9 +125,7 @@ impl Store {
             (Part::Concern(C::KIND), row.into_update(&Key::new(address, sk_of(C::KIND)))),
         ];
         match self.transact(C::OPERATION, actions, attempts).await? {
-            Outcome::Applied(()) => {
-                Ok(Some(PushOutcome::Updated { value: C::written(&nothing, push), replayed: false }))
-            }
+            Outcome::Applied(()) => Ok(Some(PushOutcome::Updated { value: C::written(&found, push), replayed: false })),
             Outcome::Rejected(_) => Ok(None),
         }
     }
@@ -201,6 +205,15 @@ fn rejected<C: Concern>(
         Judgement::Current => Ok(Some(PushOutcome::Updated { value, replayed: true })),
         Judgement::Stale => attempts.reject(C::OPERATION, Some(PushOutcome::Stale { actual: value })),
         Judgement::Conflict => attempts.reject(C::OPERATION, Some(PushOutcome::Conflict { actual: Some(value) })),
-        Judgement::Admissible => Ok(None),
+        Judgement::Admissible => match C::limit(item, push) {
+            Some(counter) => Err(limit_reached(C::OPERATION, counter, attempts)),
+            None => Ok(None),
+        },
     }
+}
+
+/// Returns whether a row that rejected a push shows that it belongs to a record: we have written it, or marked it as
+/// retracted.
+pub(crate) fn shows_record(row: &Item) -> bool {
+    items::is_ours(row) || items::flag(row, ATTR_RETRACTED)
 }

@@ -26,6 +26,8 @@ pub(crate) enum Part {
     Backref(Address),
     /// Fluree's commit log beside it.
     Log,
+    /// The memory of its address.
+    Calls,
 }
 
 impl Store {
@@ -33,6 +35,16 @@ impl Store {
     pub(crate) async fn read_record(&self, operation: &'static str, address: &Address) -> Result<RecordItems> {
         let items = self.query_partition(operation, address, "#sk >= :from", SK_FIRST_OF_RECORD, None).await?;
         Ok(RecordItems::new(items))
+    }
+
+    /// Does that as a part of an operation that writes.
+    pub(crate) async fn look_up(
+        &self,
+        operation: &'static str,
+        address: &Address,
+        attempts: &mut Attempts,
+    ) -> Result<RecordItems> {
+        self.within(operation, attempts, self.read_record(operation, address)).await
     }
 
     /// Queries one partition consistently, and reads all pages.

@@ -7,9 +7,9 @@ use nameservice_model::{Address, Result};
 
 use crate::{
     Store,
-    client::Failed,
+    client::{Attempts, Failed},
     expressions::{Action, Expression, Key},
-    items::{self, Item, string},
+    items::{self, Item, number, string},
     records::Part,
     schema::*,
 };
@@ -21,8 +21,9 @@ pub(crate) enum Step {
     Count,
     /// It is counted already: only check that the target is live.
     AlreadyCounted,
-    /// The row outlived its target, which was created again without the count: count it again.
-    CountAgain,
+    /// The row outlived its target, which was created again without the count: count it again, if the counter is still
+    /// this one.
+    CountAgain(i64),
     /// Uncount it and delete the row.
     Uncount,
     /// The target is gone, or its counter was never incremented: only delete the row.
@@ -65,8 +66,13 @@ impl References {
             let at_meta = Part::Target(target.clone());
             let at_row = Part::Backref(target.clone());
             match step {
-                Step::Count | Step::CountAgain => {
+                Step::Count | Step::CountAgain(_) => {
                     let mut count = live_record();
+                    match step {
+                        Step::CountAgain(0) => count.equals_or_absent(ATTR_DEPENDENTS, number(0)),
+                        Step::CountAgain(seen) => count.equals(ATTR_DEPENDENTS, number(*seen)),
+                        _ => {}
+                    }
                     count.add(ATTR_DEPENDENTS, 1);
                     count.touch(now);
                     actions.push((at_meta, count.into_update(&meta)));
@@ -104,7 +110,9 @@ impl References {
             match part {
                 Part::Target(target) => match self.steps.get_mut(target) {
                     Some(step @ Step::Uncount) => *step = Step::DropRow,
-                    Some(Step::Count | Step::CountAgain | Step::AlreadyCounted) => missing.push(target.clone()),
+                    // The target may only have another count by now: then the row is looked at again.
+                    Some(step @ Step::CountAgain(_)) if item.as_ref().is_some_and(is_live) => *step = Step::Count,
+                    Some(Step::Count | Step::CountAgain(_) | Step::AlreadyCounted) => missing.push(target.clone()),
                     Some(Step::DropRow) | None => {}
                 },
                 Part::Backref(target) => match self.steps.get_mut(target) {
@@ -116,7 +124,7 @@ impl References {
                     }
                     _ => {}
                 },
-                Part::Meta | Part::Concern(_) | Part::Parent | Part::Log => {}
+                Part::Meta | Part::Concern(_) | Part::Parent | Part::Log | Part::Calls => {}
             }
         }
         missing
@@ -130,15 +138,16 @@ impl Store {
         operation: &'static str,
         references: &mut References,
         failed: &[(Part, Failed)],
+        attempts: &mut Attempts,
     ) -> Result<()> {
         for (part, _) in failed {
             let Part::Backref(target) = part else { continue };
             let Some(step @ Step::AlreadyCounted) = references.steps.get_mut(target) else { continue };
-            let meta = self.get_item(operation, &Key::meta(target)).await?;
-            let rows = self.backrefs(operation, target).await?.len();
+            let meta = self.within(operation, attempts, self.get_item(operation, &Key::meta(target))).await?;
+            let rows = self.within(operation, attempts, self.backrefs(operation, target)).await?.len();
             let counter = items::integer(&meta, ATTR_DEPENDENTS).unwrap_or(0);
             if usize::try_from(counter).unwrap_or(0) < rows {
-                *step = Step::CountAgain;
+                *step = Step::CountAgain(counter);
             }
         }
         Ok(())
@@ -149,6 +158,10 @@ impl Store {
         let rows = self.query_partition(operation, target, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
         Ok(rows.iter().filter_map(|row| items::text(row, ATTR_DEPENDENT)).map(Address::stored).collect())
     }
+}
+
+fn is_live(meta: &Item) -> bool {
+    items::kind(meta).is_some() && !items::flag(meta, ATTR_RETRACTED)
 }
 
 fn live_record() -> Expression {

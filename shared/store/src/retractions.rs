@@ -1,18 +1,18 @@
 //! Retracting and restoring.
 
 use nameservice_model::{
-    Address, Call, ConcernKind, ConcernValue, Error, Object, RecordKind, Restored, Result, Retracted, Status,
-    StatusPayload,
+    Address, Call, ConcernKind, ConcernValue, Error, MAX_WATERMARK, Object, RecordKind, Restored, Result, Retracted,
+    Status, StatusPayload,
 };
 use serde_json::json;
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
+    client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
     concern::set_status,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    records::{Part, boolean, rejected_at},
+    records::{Part, boolean},
     references::{is_referenced, require_unreferenced},
     schema::*,
 };
@@ -29,48 +29,43 @@ impl Store {
     ) -> Result<Retracted> {
         let mut attempts = Attempts::default();
         for _ in 0..MAX_PLANS {
-            let mut items = self.read_record(RETRACT, address).await?;
-            let Some((meta, kind)) = items.meta() else { return Ok(Retracted::Unknown) };
+            let mut items = self.look_up(RETRACT, address, &mut attempts).await?;
+            let Some((meta, kind)) = items.meta() else { return attempts.reject(RETRACT, Retracted::Unknown) };
+            // What happened to it since does not matter.
+            if status_remembers(&items, call) {
+                return outcome(RETRACT, &items, Retracted::Retracted);
+            }
+            check_status_key(RETRACT, &items, call, attempts)?;
             // Fluree marks only the meta: then the other marks still have to be set.
             if items::flag(meta, ATTR_RETRACTED) && unmarked(&items, kind).is_empty() {
-                let by_this_call = status_remembers(&items, call);
-                return outcome(RETRACT, &items, if by_this_call { Retracted::Retracted } else { Retracted::Already });
+                return outcome(RETRACT, &items, Retracted::Already);
             }
             if items::flag(meta, ATTR_PROTECTED) {
                 return attempts.reject(RETRACT, Retracted::Protected);
             }
             if is_referenced(meta) {
-                return Ok(Retracted::HasDependents);
+                return attempts.reject(RETRACT, Retracted::HasDependents);
             }
-            check_status_key(RETRACT, &items, call, attempts)?;
             let now = self.now_ms();
+            let Some(status) = retracted_status(&items, reason, now) else {
+                return Err(limit_reached(RETRACT, ATTR_STATUS_V, attempts));
+            };
             let mut retract = Expression::new();
-            retract.record_exists();
+            retract.same_record(meta);
             retract.unprotected();
             require_unreferenced(&mut retract);
             retract.set(ATTR_RETRACTED, boolean(true));
             retract.touch(now);
             let mut actions = vec![(Part::Meta, retract.into_update(&Key::meta(address)))];
-            let status = retracted_status(&items, reason, now);
             actions.extend(set_marks(address, kind, &items, &status, call, now));
-            match self.transact(RETRACT, actions, &mut attempts).await? {
-                Outcome::Applied(()) => {
-                    for concern in concerns_of(kind) {
-                        items.patch(sk_of(*concern), |item| mark_item(item, true, now));
-                    }
-                    items.patch(SK_META, |meta| mark_item(meta, true, now));
-                    items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
-                    return outcome(RETRACT, &items, Retracted::Retracted);
+            // What has changed meanwhile, the next read shows.
+            if let Outcome::Applied(()) = self.transact(RETRACT, actions, &mut attempts).await? {
+                for concern in concerns_of(kind) {
+                    items.patch(sk_of(*concern), |item| mark_item(item, true, now));
                 }
-                Outcome::Rejected(failed) => {
-                    // If the record was protected meanwhile, the next read shows that.
-                    if let Some(Failed(Some(meta))) = rejected_at(&failed, &Part::Meta)
-                        && !items::flag(meta, ATTR_PROTECTED)
-                        && is_referenced(meta)
-                    {
-                        return Ok(Retracted::HasDependents);
-                    }
-                }
+                items.patch(SK_META, |meta| mark_item(meta, true, now));
+                items.patch(sk_of(ConcernKind::Status), |item| put_status(item, &status));
+                return outcome(RETRACT, &items, Retracted::Retracted);
             }
         }
         Err(contended(RETRACT, attempts))
@@ -79,25 +74,26 @@ impl Store {
     pub(crate) async fn restore_record(&self, call: &Call, address: &Address) -> Result<Restored> {
         let mut attempts = Attempts::default();
         for _ in 0..MAX_PLANS {
-            let mut items = self.read_record(RESTORE, address).await?;
-            let Some((meta, kind)) = items.meta() else { return Ok(Restored::Unknown) };
-            if !items::flag(meta, ATTR_RETRACTED) {
-                let by_this_call = status_remembers(&items, call);
-                return outcome(
-                    RESTORE,
-                    &items,
-                    if by_this_call { Restored::Restored } else { Restored::NotRetracted },
-                );
+            let mut items = self.look_up(RESTORE, address, &mut attempts).await?;
+            let Some((meta, kind)) = items.meta() else { return attempts.reject(RESTORE, Restored::Unknown) };
+            // What happened to it since does not matter.
+            if status_remembers(&items, call) {
+                return outcome(RESTORE, &items, Restored::Restored);
             }
             check_status_key(RESTORE, &items, call, attempts)?;
+            if !items::flag(meta, ATTR_RETRACTED) {
+                return outcome(RESTORE, &items, Restored::NotRetracted);
+            }
             let now = self.now_ms();
+            let Some(v) = next_status_v(&items) else {
+                return Err(limit_reached(RESTORE, ATTR_STATUS_V, attempts));
+            };
             let mut restore = Expression::new();
-            restore.record_exists();
+            restore.same_record(meta);
             restore.retracted();
             restore.set(ATTR_RETRACTED, boolean(false));
             restore.touch(now);
             let mut actions = vec![(Part::Meta, restore.into_update(&Key::meta(address)))];
-            let v = status_v(&items) + 1;
             let status = ConcernValue::new(v, StatusPayload::state(StatusPayload::READY));
             // A concern without a row has no mark to remove.
             let present =
@@ -175,16 +171,20 @@ fn check_status_key(operation: &'static str, items: &RecordItems, call: &Call, a
     }
 }
 
-pub(crate) fn status_v(items: &RecordItems) -> i64 {
-    items::status(&items.concern_or_empty(ConcernKind::Status)).v
+/// Returns the `v` of the next status; `None` if there is none.
+pub(crate) fn next_status_v(items: &RecordItems) -> Option<i64> {
+    let v = items::status(&items.concern_or_empty(ConcernKind::Status)).v;
+    (v < MAX_WATERMARK).then(|| v + 1)
 }
 
-pub(crate) fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i64) -> Status {
+/// Returns the status that shows a retraction; `None` if the status cannot have another.
+pub(crate) fn retracted_status(items: &RecordItems, reason: Option<&str>, now: i64) -> Option<Status> {
+    let v = next_status_v(items)?;
     let mut meta = Object::from_iter([("retracted_at".to_owned(), json!(now.div_euclid(1000)))]);
     if let Some(reason) = reason {
         meta.insert("reason".to_owned(), json!(reason));
     }
-    ConcernValue::new(status_v(items) + 1, StatusPayload { state: StatusPayload::RETRACTED.to_owned(), meta })
+    Some(ConcernValue::new(v, StatusPayload { state: StatusPayload::RETRACTED.to_owned(), meta }))
 }
 
 // These apply the transaction to the items that it was planned from.

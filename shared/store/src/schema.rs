@@ -4,6 +4,7 @@
 //! fluree-nameservice                               pk (S) = address, sk (S) = which item
 //!
 //!   pk           sk                    what it holds
+//!   mydb:main    a-calls               request_id … created_at bp_source ttl              the memory of the address
 //!   mydb:main    backref#search:main   dependent                                          one a record that depends on it
 //!   mydb:main    commit#0000…0042      commit_cid commit_t ttl                            Fluree's log; read, never required
 //!   mydb:main    config                default_context_address|_id config_meta config_v   (graph source: config_json config_v)
@@ -12,7 +13,7 @@
 //!   mydb:main    meta                  kind name branch retracted …                       makes the record exist
 //!   mydb:main    status                status status_v status_meta lease lease_token
 //!
-//!   everywhere: schema updated_at_ms       concern items: request_id request_id_1 _2 _3, retracted (a mark)
+//!   everywhere: schema updated_at_ms       concern items and meta: request_id request_id_1 _2 _3; concern items: retracted (a mark)
 //!
 //! gsi1-kind          kind → pk           meta items (INCLUDE name branch source_type dependencies retracted)
 //! source-type-index  source_type → pk    meta items of graph sources (the same projection)
@@ -55,6 +56,8 @@ pub const ATTR_SOURCE_TYPE: &str = "source_type";
 pub const ATTR_DEPENDENCIES: &str = "dependencies";
 /// meta, ours: creation time (N), epoch seconds.
 pub const ATTR_CREATED_AT: &str = "created_at";
+/// meta, ours: the call that created it (S), which distinguishes it from a record that is created later at its address.
+pub const ATTR_LIFE: &str = "life";
 /// meta, ours: how many records depend on it (N), absent = 0.
 pub const ATTR_DEPENDENTS: &str = "dependents";
 /// meta, ours: the dependencies that are counted at their targets (L of S).
@@ -120,16 +123,22 @@ pub const MEMBER_LEASE_REFRESHED_AT: &str = "refreshed_at";
 pub const ATTR_DEPENDENT: &str = "dependent";
 /// commit log: the commit (S).
 pub const ATTR_COMMIT_CID: &str = "commit_cid";
-/// commit log: expiry (N), epoch seconds.
+/// commit log, calls: expiry (N), epoch seconds.
 pub const ATTR_TTL: &str = "ttl";
 
-/// Concern items, ours: the calls that wrote last, newest first (S).
+/// Concern items, meta, calls, ours: the calls that wrote last, newest first (S). Those of a meta item are the calls that
+/// have changed its protection.
 pub const ATTR_REQUEST_IDS: [&str; 4] = ["request_id", "request_id_1", "request_id_2", "request_id_3"];
+
+/// The value of a slot of [`ATTR_REQUEST_IDS`] that no call has filled.
+pub const NO_REQUEST: &str = "-";
 
 /// Sort key of the item that makes a record exist.
 pub const SK_META: &str = "meta";
 /// The lowest sort key of a record: everything from here on belongs to it.
 pub const SK_FIRST_OF_RECORD: &str = "config";
+/// Sort key of the memory of an address, which outlives its records: the last four calls that ended or began one.
+pub const SK_CALLS: &str = "a-calls";
 /// Sort keys of back references start with this.
 pub const SK_BACKREF_PREFIX: &str = "backref#";
 /// Sort keys of Fluree's commit log start with this.
@@ -195,6 +204,8 @@ pub enum Part {
     Backref,
     /// A row of Fluree's commit log.
     Commit,
+    /// The memory of an address.
+    Calls,
 }
 
 impl Part {
@@ -208,6 +219,7 @@ impl Part {
             Self::Lease => sk == sk_of(ConcernKind::Status),
             Self::Backref => sk.starts_with(SK_BACKREF_PREFIX),
             Self::Commit => sk.starts_with(SK_COMMIT_PREFIX),
+            Self::Calls => sk == SK_CALLS,
         }
     }
 }
@@ -248,6 +260,11 @@ pub const LAYOUT: &[Layout] = &[
             Attribute::ours(ATTR_CREATED_AT, Shape::Count).required(),
             Attribute::ours(ATTR_DEPENDENTS, Shape::Count),
             Attribute::ours(ATTR_PROTECTED, Shape::Truth).strict(),
+            Attribute::ours(ATTR_LIFE, Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[0], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[1], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[2], Shape::Text),
+            Attribute::ours(ATTR_REQUEST_IDS[3], Shape::Text),
         ],
     },
     Layout {
@@ -306,6 +323,21 @@ pub const LAYOUT: &[Layout] = &[
             Attribute::shared(ATTR_COMMIT_CID, Shape::Text),
             Attribute::shared(ATTR_COMMIT_T, Shape::Count),
             Attribute::shared(ATTR_TTL, Shape::Count),
+        ],
+    },
+    Layout {
+        part: Part::Calls,
+        attributes: &[
+            Attribute::ours(ATTR_REQUEST_IDS[0], Shape::Text).required(),
+            Attribute::ours(ATTR_REQUEST_IDS[1], Shape::Text).required(),
+            Attribute::ours(ATTR_REQUEST_IDS[2], Shape::Text).required(),
+            Attribute::ours(ATTR_REQUEST_IDS[3], Shape::Text).required(),
+            Attribute::ours(ATTR_CREATED_AT, Shape::Count),
+            Attribute::ours(ATTR_BP_SOURCE, Shape::Text),
+            Attribute::ours(ATTR_LIFE, Shape::Text),
+            Attribute::ours(ATTR_COMMIT_ID, Shape::Text),
+            Attribute::ours(ATTR_COMMIT_T, Shape::Count),
+            Attribute::ours(ATTR_TTL, Shape::Count).required(),
         ],
     },
 ];

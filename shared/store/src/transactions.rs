@@ -13,11 +13,12 @@ use nameservice_model::{
 
 use crate::{
     Store,
-    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended},
+    client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, limit_reached},
     concern::{Concern, Judgement},
     expressions::{Expression, Key},
     items::{self, Item},
     planned::{Planned, Pushing, planned},
+    push::shows_record,
     records::check_key,
     schema::*,
 };
@@ -27,12 +28,10 @@ use crate::{
 enum Stage {
     /// Nothing.
     Unseen,
-    /// The stored item, to which the operation may be applied.
+    /// The stored item, to which the operation may be applied; empty if the record lacks it.
     Seen(Item),
     /// The stored item, which already has the value that the operation would write.
     Current(Item),
-    /// The record has this kind, and lacks the item.
-    Missing(RecordKind),
 }
 
 /// The result of a transaction for one operation.
@@ -86,6 +85,8 @@ struct Pending<'a, V> {
     lease: Option<&'a LeaseClaim>,
     planned: Box<dyn Planned<V> + 'a>,
     stage: Stage,
+    /// The meta item of the record, if the operation's own item does not show by itself that it belongs to one.
+    meta: Option<Item>,
     /// The item that the plan relies on to be stored, once there is a plan.
     found: Item,
 }
@@ -97,11 +98,22 @@ impl<'a, V> Pending<'a, V> {
         lease: Option<&'a LeaseClaim>,
         planned: Box<dyn Planned<V> + 'a>,
     ) -> Self {
-        Self { address, concern, lease, planned, stage: Stage::Unseen, found: Item::new() }
+        Self { address, concern, lease, planned, stage: Stage::Unseen, meta: None, found: Item::new() }
     }
 
     fn key(&self) -> Key {
         Key::new(self.address, sk_of(self.concern))
+    }
+
+    /// Returns whether its item shows that it belongs to a record.
+    fn accepts(&self, item: &Item) -> bool {
+        self.lease_shows_kind() || shows_record(item)
+    }
+
+    /// Returns whether the lease shows that the record has this concern. It shows the record, and only ledgers have heads:
+    /// a head item that we have not written may be left under a graph source.
+    fn lease_shows_kind(&self) -> bool {
+        self.lease.is_some() && self.concern != ConcernKind::Head
     }
 }
 
@@ -194,10 +206,17 @@ impl Store {
             check_key(name, &failed, call, attempts)?;
             let mut outcomes = Vec::with_capacity(pending.len());
             for pending in &mut pending {
-                outcomes.push(self.judge_operation(name, pending, &failed, now).await?);
+                outcomes.push(self.judge_operation(name, pending, &failed, now, &mut attempts).await?);
             }
             if outcomes.iter().any(Verdict::rejects) {
                 return attempts.reject(name, Outcome::Rejected(outcomes));
+            }
+            let limit = pending.iter().find_map(|pending| match &pending.stage {
+                Stage::Seen(item) => pending.planned.limit(item),
+                Stage::Unseen | Stage::Current(_) => None,
+            });
+            if let Some(counter) = limit {
+                return Err(limit_reached(name, counter, attempts));
             }
         }
         Err(contended(name, attempts))
@@ -211,6 +230,7 @@ impl Store {
         pending: &mut Pending<'_, V>,
         failed: &[(Key, Failed)],
         now: i64,
+        attempts: &mut Attempts,
     ) -> Result<Verdict<V>> {
         let at = |key: Key| failed.iter().find(|(at, _)| *at == key).map(|(_, failed)| failed);
         let address = pending.address;
@@ -226,42 +246,53 @@ impl Store {
                     && held.lease.holder == claim.holder
                     && held.lease.expires_at > now.div_euclid(1000)
             });
-            if let Some(status) = status {
-                if items::flag(status, ATTR_RETRACTED) {
-                    return Ok(Verdict::Retracted);
-                }
-                if !current {
-                    return Ok(Verdict::LeaseLost { lease: held.map(|held| held.lease) });
-                }
-                // Another operation was rejected, or this one for another reason.
-            } else {
-                let known = self.read_record(name, address).await?.meta().is_some();
-                return Ok(if known { Verdict::LeaseLost { lease: None } } else { Verdict::Unknown });
+            if status.as_ref().is_some_and(|status| items::flag(status, ATTR_RETRACTED)) {
+                return Ok(Verdict::Retracted);
             }
+            if !current {
+                let lost = Verdict::LeaseLost { lease: held.map(|held| held.lease) };
+                if status.as_ref().is_some_and(items::is_ours) {
+                    return Ok(lost);
+                }
+                return Ok(match self.look_up(name, address, attempts).await?.meta() {
+                    None => Verdict::Unknown,
+                    Some((meta, _)) if items::flag(meta, ATTR_RETRACTED) => Verdict::Retracted,
+                    Some(_) => lost,
+                });
+            }
+            // Another operation was rejected, or this one for another reason.
         }
         match own {
             None => {
                 if at(Key::meta(address)).is_some() {
-                    // The record has changed since the plan for its missing item was made.
-                    pending.stage = Stage::Unseen;
+                    // The record has changed since the plan was made from its meta item.
+                    (pending.stage, pending.meta) = (Stage::Unseen, None);
                 }
                 Ok(Verdict::Passed)
             }
-            Some(Failed(Some(item))) => Ok(judged(pending, item, |item| Stage::Seen(item.clone()))),
-            Some(Failed(None)) => {
-                let items = self.read_record(name, address).await?;
+            Some(Failed(Some(item))) if pending.accepts(item) => {
+                pending.meta = None;
+                Ok(judged(pending, item))
+            }
+            Some(Failed(_)) => {
+                let items = self.look_up(name, address, attempts).await?;
                 let Some((meta, kind)) = items.meta() else { return Ok(Verdict::Unknown) };
-                if !pending.planned.belongs_to(kind) {
+                if !concerns_of(kind).contains(&pending.concern) {
                     return Ok(Verdict::WrongKind(kind));
+                }
+                let item = items.concern_or_empty(pending.concern);
+                if !item.is_empty() && pending.accepts(&item) {
+                    (pending.stage, pending.meta) = (Stage::Unseen, None);
+                    return Ok(Verdict::Passed);
                 }
                 if pending.planned.writes() && items::flag(meta, ATTR_RETRACTED) {
                     return Ok(Verdict::Retracted);
                 }
-                if items.concern(pending.concern).is_some() {
-                    pending.stage = Stage::Unseen;
-                    return Ok(Verdict::Passed);
+                if !pending.planned.belongs_to(kind) {
+                    return Ok(Verdict::WrongKind(kind));
                 }
-                Ok(judged(pending, &Item::new(), |_| Stage::Missing(kind)))
+                pending.meta = Some(meta.clone());
+                Ok(judged(pending, &item))
             }
         }
     }
@@ -278,9 +309,10 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
             expression.lease_is(claim);
             expression.lease_outlives(now.div_euclid(1000));
         }
-        if let Stage::Missing(kind) = pending.stage {
+        // A current lease shows the record too. So a transaction has at most two actions for each operation.
+        if let Some(meta) = pending.meta.as_ref().filter(|_| pending.lease.is_none()) {
             let expression = &mut slot(&mut slots, &Key::meta(address)).expression;
-            expression.kind_is(kind);
+            expression.same_record(meta);
             if pending.planned.writes() {
                 expression.live();
             }
@@ -288,8 +320,9 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
         let slot = slot(&mut slots, &pending.key());
         let expression = &mut slot.expression;
         match &pending.stage {
-            Stage::Missing(_) => expression.not_exists(ATTR_PK),
-            _ => expression.exists(ATTR_PK),
+            Stage::Seen(item) if item.is_empty() => expression.not_exists(ATTR_PK),
+            _ if pending.lease_shows_kind() || pending.meta.is_some() => expression.exists(ATTR_PK),
+            _ => expression.exists(ATTR_REQUEST_IDS[0]),
         }
         let writes = pending.planned.writes() && !matches!(pending.stage, Stage::Current(_));
         if pending.planned.writes() {
@@ -304,7 +337,6 @@ fn plan<V>(pending: &mut [Pending<'_, V>], call: &Call, now: i64) -> Slots {
             }
             Stage::Unseen => pending.planned.plan(expression, None),
             Stage::Seen(item) => pending.planned.plan(expression, Some(item)),
-            Stage::Missing(_) => pending.planned.plan(expression, Some(&Item::new())),
             Stage::Current(item) => {
                 pending.planned.unchanged(expression, item);
                 item.clone()
@@ -343,7 +375,7 @@ fn repeated<V>(pending: &Pending<'_, V>, failed: &[(Key, Failed)], call: &Call, 
     Verdict::Updated { value, replayed: !attempts.uncertain }
 }
 
-fn judged<V>(pending: &mut Pending<'_, V>, item: &Item, admissible: impl FnOnce(&Item) -> Stage) -> Verdict<V> {
+fn judged<V>(pending: &mut Pending<'_, V>, item: &Item) -> Verdict<V> {
     if pending.planned.writes() && items::flag(item, ATTR_RETRACTED) {
         return Verdict::Retracted;
     }
@@ -359,7 +391,7 @@ fn judged<V>(pending: &mut Pending<'_, V>, item: &Item, admissible: impl FnOnce(
             Verdict::Passed
         }
         Judgement::Admissible => {
-            pending.stage = admissible(item);
+            pending.stage = Stage::Seen(item.clone());
             Verdict::Passed
         }
     }

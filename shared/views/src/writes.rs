@@ -61,7 +61,7 @@ impl View {
         self.logged("save", &key.to_string(), saved)
     }
 
-    /// Saves a row over an older version of itself, or where there is none: `version` is a number of the row that only grows.
+    /// Saves a row over an older version of itself, or where there is none: `version` is a number or a text of the row that only grows.
     /// Returns false where the stored row is as new or newer. Late and repeated writes of a version change nothing.
     ///
     /// Needs `dynamodb:PutItem` on the table.

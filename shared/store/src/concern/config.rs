@@ -1,4 +1,6 @@
-use nameservice_model::{ConcernKind, ConcernState, Config, ConfigPush, Expected, NewConfig, RecordKind};
+use nameservice_model::{
+    ConcernKind, ConcernState, Config, ConfigPush, Expected, MAX_WATERMARK, NewConfig, RecordKind,
+};
 use serde_json::Value;
 
 use crate::{
@@ -67,6 +69,15 @@ impl Concern for ConfigConcern {
 
     fn written(_item: &Item, push: &ConfigPush) -> Config {
         push.new_value()
+    }
+
+    fn limit(_item: &Item, push: &ConfigPush) -> Option<&'static str> {
+        (push.new_v() > MAX_WATERMARK).then_some(ATTR_CONFIG_V)
+    }
+
+    fn requires_read(push: &ConfigPush) -> bool {
+        // Whether it expects the stored value has to be known before it is rejected.
+        push.new_v() > MAX_WATERMARK
     }
 
     fn left_by(_item: &Item, push: &ConfigPush) -> Config {

@@ -63,6 +63,10 @@ impl Concern for HeadConcern {
         push.desired().value()
     }
 
+    fn limit(_item: &Item, _push: &HeadPush) -> Option<&'static str> {
+        None
+    }
+
     fn left_by(_item: &Item, push: &HeadPush) -> Head {
         push.desired().value()
     }

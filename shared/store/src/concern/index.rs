@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, NewGraphIndex, NewIndex,
+    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, MAX_WATERMARK,
+    NewGraphIndex, NewIndex,
 };
 
 use crate::{
@@ -83,7 +84,7 @@ impl Concern for IndexConcern {
         match expected {
             Some((root, t)) if t == new.t() && root.id != *new.id() => {
                 expression.rev_speaks_of(root.id.as_str());
-                expression.add(ATTR_REV, 1);
+                expression.increment(ATTR_REV, 0);
                 expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
             // The same index again: only its named graphs can be new.
@@ -158,6 +159,20 @@ impl Concern for IndexConcern {
         }
     }
 
+    fn limit(item: &Item, push: &IndexPush) -> Option<&'static str> {
+        let (before, new) = (items::index(item), push.desired());
+        let root = before.payload.as_ref()?;
+        let counts = before.v == new.t() && root.id != *new.id();
+        let is_last = |(name, graph): (&String, &Option<NewGraphIndex>)| {
+            let stored = root.graphs.get(name).and_then(Option::as_ref);
+            graph.as_ref().is_some_and(|graph| {
+                graph.rev().is_none()
+                    && stored.is_some_and(|stored| stored.rev >= MAX_WATERMARK && counted_up(stored, graph))
+            })
+        };
+        (counts && root.rev >= MAX_WATERMARK || new.graphs().iter().any(is_last)).then_some(ATTR_REV)
+    }
+
     fn left_by(item: &Item, push: &IndexPush) -> Index {
         let new = push.desired();
         // Only we write the revision and the named graphs.
@@ -175,7 +190,7 @@ impl Concern for IndexConcern {
         let (before, new) = (items::index(item), push.desired());
         let (rev, mut graphs) = match before.payload {
             Some(root) if before.v == new.t() && root.id == *new.id() => (root.rev, root.graphs),
-            Some(root) if before.v == new.t() => (root.rev + 1, root.graphs),
+            Some(root) if before.v == new.t() => (root.rev.saturating_add(1), root.graphs),
             Some(root) => (0, root.graphs),
             None => (0, BTreeMap::new()),
         };
@@ -220,7 +235,8 @@ impl Concern for IndexConcern {
             Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
             _ => 0,
         };
-        push.desired().graphs().len() + expected > MAX_GRAPH_PATHS
+        let at_limit = || Self::assumed_previous(push).is_some_and(|item| Self::limit(&item, push).is_some());
+        push.desired().graphs().len() + expected > MAX_GRAPH_PATHS || at_limit()
     }
 }
 
@@ -263,11 +279,16 @@ fn news<'a>(expected: &IndexRoot, new: &'a NewIndex) -> News<'a> {
     if unknown.is_empty() { News::None } else { News::Perhaps(unknown) }
 }
 
+/// Returns whether another index of a named graph replaces one at the same `t`.
+fn counted_up(before: &GraphIndex, pushed: &NewGraphIndex) -> bool {
+    before.t == pushed.t() && before.id != *pushed.id()
+}
+
 /// Returns the entry of a named graph after a push. By default its revision is one more at the same `t`, else 0.
 fn counted(before: Option<&GraphIndex>, pushed: &NewGraphIndex) -> GraphIndex {
     let rev = pushed.rev().unwrap_or_else(|| match before {
-        Some(before) if before.t == pushed.t() && before.id == *pushed.id() => before.rev,
-        Some(before) if before.t == pushed.t() => before.rev + 1,
+        Some(before) if counted_up(before, pushed) => before.rev.saturating_add(1),
+        Some(before) if before.t == pushed.t() => before.rev,
         _ => 0,
     });
     GraphIndex { id: pushed.id().clone(), t: pushed.t(), rev }

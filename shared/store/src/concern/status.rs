@@ -1,4 +1,6 @@
-use nameservice_model::{ConcernKind, ConcernState, Expected, NewStatus, Status, StatusPayload, StatusPush};
+use nameservice_model::{
+    ConcernKind, ConcernState, Expected, MAX_WATERMARK, NewStatus, Status, StatusPayload, StatusPush,
+};
 
 use crate::{
     concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
@@ -67,6 +69,15 @@ impl Concern for StatusConcern {
 
     fn written(_item: &Item, push: &StatusPush) -> Status {
         push.new_value()
+    }
+
+    fn limit(_item: &Item, push: &StatusPush) -> Option<&'static str> {
+        (push.new_v() > MAX_WATERMARK).then_some(ATTR_STATUS_V)
+    }
+
+    fn requires_read(push: &StatusPush) -> bool {
+        // Whether it expects the stored value has to be known before it is rejected.
+        push.new_v() > MAX_WATERMARK
     }
 
     fn left_by(item: &Item, push: &StatusPush) -> Status {

@@ -42,6 +42,9 @@ pub(crate) trait Concern: Send + Sync + 'static {
     /// Returns the value of the item after the push.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
+    /// Returns the counter that an admissible push of this item would have to increment beyond its greatest value.
+    fn limit(item: &Item, push: &Push<Self::Payload, Self::New>) -> Option<&'static str>;
+
     /// Returns the value that a push left on an item that no other push of ours has written since. Fluree may have
     /// written it: it replaces values and leaves the ids of our calls.
     fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;

@@ -10,7 +10,7 @@ use crate::{
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
     references::is_referenced,
-    retractions::{concern_action, retracted_status, set_marks, status_v, unmarked},
+    retractions::{concern_action, next_status_v, retracted_status, set_marks, unmarked},
     schema::*,
 };
 
@@ -19,7 +19,7 @@ impl Doctor<'_> {
         let items = &self.partition.items;
         let unmarked = unmarked(items, kind);
         let mut check = Expression::new();
-        check.kind_is(kind);
+        check.same_record(meta);
         if items::flag(meta, ATTR_RETRACTED) {
             if is_referenced(meta) {
                 let [branches, dependents] =
@@ -35,16 +35,18 @@ impl Doctor<'_> {
                 return;
             }
             check.retracted();
-            let status = retracted_status(items, None, self.now);
-            let mut actions = vec![check.into_check(&Key::meta(&self.address))];
-            let marks = set_marks(&self.address, kind, items, &status, self.call, self.now);
-            actions.extend(marks.into_iter().map(|(_, action)| action));
+            let repair = retracted_status(items, None, self.now).map(|status| {
+                let mut actions = vec![check.into_check(&Key::meta(&self.address))];
+                let marks = set_marks(&self.address, kind, items, &status, self.call, self.now);
+                actions.extend(marks.into_iter().map(|(_, action)| action));
+                Repair(actions)
+            });
             self.find(
                 MARKS_MISSING,
                 Severity::Error,
                 format!("it is retracted in its meta item only: {} still accept pushes", concerns(&unmarked)),
                 "mark them and set the status to retracted, as `nameservice retract` does".into(),
-                Some(Repair(actions)),
+                repair,
             );
             return;
         }
@@ -69,11 +71,12 @@ impl Doctor<'_> {
         let mut unmark = Expression::new();
         unmark.remove(ATTR_RETRACTED);
         let state = items.concern(concern).and_then(|item| items::text(item, ATTR_STATUS));
-        if concern == ConcernKind::Status && state == Some(StatusPayload::RETRACTED) {
-            let ready = ConcernValue::new(status_v(items) + 1, StatusPayload::state(StatusPayload::READY));
+        let v = next_status_v(items).filter(|_| concern == ConcernKind::Status);
+        if let Some(v) = v.filter(|_| state == Some(StatusPayload::RETRACTED)) {
+            let ready = ConcernValue::new(v, StatusPayload::state(StatusPayload::READY));
             return concern_action(&self.address, items, concern, unmark, &ready, self.call, self.now).1;
         }
-        // Otherwise another state has been pushed since, and stays.
+        // Otherwise another state has been pushed since, or none can follow, and it stays.
         unmark.touch(self.now);
         unmark.into_update(&Key::new(&self.address, sk_of(concern)))
     }
