@@ -1,6 +1,6 @@
 //! The model's traits over the published state and the writer.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use nameservice_model::{
@@ -12,13 +12,17 @@ use nameservice_model::{
     StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
 };
 use serde_json::Value;
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::timeout};
 
 use crate::{
     Embedded,
     state::{Action, Command, Outcome, Portable, Record as Stored, State, Walk},
+    writer::Condition,
 };
 
+/// How long the log may take for a write before it counts as dead.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+const PING: &str = "write to the log";
 /// How many records one reader looks at before it yields to others.
 const LOOKS: usize = 2_000;
 /// How many chunks of texts a search looks through before it yields to others: about a millisecond.
@@ -44,8 +48,7 @@ impl Embedded {
         // Held, not entered: nothing below creates spans.
         let _span = tracing::debug_span!("log", otel.name = operation);
         if self.is_replica() {
-            let source = "a replica accepts writes only from its upstream".into();
-            return Err(Error::Store { operation, source });
+            return Err(Error::ReadOnly { operation, addresses: action.addresses() });
         }
         let written = self.inner.writer.write(operation, Command::new(call, action)).await?;
         // Every command has an outcome of its own kind, so this is not reached.
@@ -137,12 +140,18 @@ impl NameService for Embedded {
     }
 
     async fn ping(&self) -> Result<()> {
-        match self.inner.shared.is_stopped.load(Ordering::Acquire) {
-            true => Err(Error::Unavailable {
-                operation: "ping the log",
-                source: Some("it could not be synced: restart the service".into()),
-            }),
-            false => Ok(()),
+        let failed = |reason: String| Err(Error::Unavailable { operation: PING, source: Some(reason.into()) });
+        match self.inner.shared.condition() {
+            Condition::Sound if self.inner.shared.is_sound() => return Ok(()),
+            Condition::Sound => {}
+            // The writer tries a full disk again by itself.
+            Condition::Full(reason) | Condition::Ended(reason) => return failed(reason),
+        }
+        // Whether a disk is full or dead shows only in a write, which the writer makes once a second at most.
+        let probe = self.inner.writer.write(PING, Command::new(&Call::fresh(), Action::Probe));
+        match timeout(PING_TIMEOUT, probe).await {
+            Ok(probed) => probed.map(drop),
+            Err(_) => failed("writing to the log takes too long".to_owned()),
         }
     }
 }

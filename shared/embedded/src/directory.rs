@@ -4,6 +4,8 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use crate::OpenError;
@@ -12,6 +14,8 @@ use crate::OpenError;
 pub(crate) const LOG_FILE: &str = "nameservice.log.db";
 /// A log that is being created.
 pub(crate) const NEW_LOG_FILE: &str = "nameservice.log.db.new";
+/// The file that names the last durable change of the log.
+pub(crate) const DURABLE_FILE: &str = "nameservice.log.durable";
 /// The file that is locked while a process uses the directory. It contains the id of the process.
 const LOCK_FILE: &str = "lock";
 /// The database of the engine that emulated DynamoDB.
@@ -20,7 +24,9 @@ const FORMER_FILE: &str = "nameservice.db";
 /// `application_id` of a log in the header of the SQLite file: "flns".
 pub(crate) const APPLICATION_ID: u32 = 0x666c_6e73;
 /// The format of the file, its `user_version`.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
+/// The format without checksums, which is read, and converted when it is opened.
+pub(crate) const FORMER_FORMAT: u32 = 2;
 
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
@@ -32,7 +38,9 @@ const APPLICATION: usize = 68;
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    /// The directory itself and the file are both locked: the file may be removed, and not every system locks
+    /// directories.
+    _locks: [Option<File>; 2],
 }
 
 impl Directory {
@@ -84,21 +92,48 @@ impl Directory {
 
     fn lock(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(LOCK_FILE);
-        let mut file =
-            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
-                let process = process.filter(|id| !id.is_empty());
-                return Err(OpenError::InUse { directory: directory.to_owned(), process });
+        let in_use = || {
+            let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
+            OpenError::InUse { directory: directory.to_owned(), process: process.filter(|id| !id.is_empty()) }
+        };
+        let itself = File::open(directory).ok();
+        let is_locked = match itself.as_ref().map(try_lock) {
+            Some(Err(TryLockError::WouldBlock)) => return Err(in_use()),
+            Some(Ok(())) => true,
+            // Some systems open or lock no directories.
+            Some(Err(TryLockError::Error(_))) | None => false,
+        };
+        let mut file = match File::options().read(true).write(true).create(true).truncate(false).open(&path) {
+            Ok(file) => Some(file),
+            // A full disk has no place for a new file: the lock of the directory is enough.
+            Err(error) if is_locked && error.kind() == io::ErrorKind::StorageFull => None,
+            Err(source) => return Err(unusable(&path)(source)),
+        };
+        if let Some(file) = &mut file {
+            match try_lock(file) {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(in_use()),
+                Err(TryLockError::Error(source)) => return Err(unusable(&path)(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(unusable(&path)(source)),
+            // For the error message of a process that finds the directory locked. A full disk may have no place for it.
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         }
-        // For the error message of a process that finds the directory locked.
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable(&path))?;
-        Ok(Self { path: directory.to_owned(), _lock: file })
+        Ok(Self { path: directory.to_owned(), _locks: [itself, file] })
     }
+}
+
+/// Locks a file. Tries for a moment: a child process that is being started holds the locks of its parent until it runs its
+/// own program, also those that the parent has released meanwhile.
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    const TRIES: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+            decided => return decided,
+        }
+    }
+    file.try_lock()
 }
 
 /// Returns whether a directory holds a log of a known format. Changes nothing.
@@ -106,6 +141,12 @@ fn examine(directory: &Path) -> Result<bool, OpenError> {
     let file = directory.join(LOG_FILE);
     if check_log(&file)? {
         return Ok(true);
+    }
+    // A new log would take over what belongs to the one that is gone.
+    for left in [write_ahead(&file), directory.join(DURABLE_FILE)] {
+        if fs::metadata(&left).is_ok_and(|left| left.len() > 0) {
+            return Err(OpenError::Gone { path: file, left });
+        }
     }
     let former = directory.join(FORMER_FILE);
     match former.try_exists() {
@@ -135,10 +176,17 @@ pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
         return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is a database of another program" });
     }
     match number(USER_VERSION) {
-        FORMAT => Ok(true),
+        FORMER_FORMAT | FORMAT => Ok(true),
         found if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT }),
         _ => Err(OpenError::NotALog { path: path.to_owned(), reason: "it has no known format" }),
     }
+}
+
+/// Returns the path of a log's write-ahead file.
+pub(crate) fn write_ahead(log: &Path) -> PathBuf {
+    let mut path = log.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
 }
 
 /// Makes the entries of a directory durable.

@@ -67,6 +67,34 @@ pub enum OpenError {
         /// The log.
         path: PathBuf,
     },
+    /// The log is gone, and files that belong to it are there.
+    #[error(
+        "{} is gone, and {} is there: put it back, or restore a backup into a new directory; to begin anew, remove that \
+         file, too",
+        path.display(),
+        left.display()
+    )]
+    Gone {
+        /// The log.
+        path: PathBuf,
+        /// What is there.
+        left: PathBuf,
+    },
+    /// The log does not hold what it held when its last writes were answered.
+    #[error(
+        "{} is not as it was left ({reason}): put back the files that were beside it, or restore a backup into a new \
+         directory; to continue with what is left, remove {}",
+        path.display(),
+        durable.display()
+    )]
+    Incomplete {
+        /// The log.
+        path: PathBuf,
+        /// The file that names the last durable change.
+        durable: PathBuf,
+        /// What is missing, or different.
+        reason: String,
+    },
     /// The file is damaged.
     #[error("{} is damaged ({reason}): restore a backup, or examine it with `nameservice doctor`", path.display())]
     Damaged {

@@ -38,6 +38,8 @@ impl ChangeFeed for Embedded {
         if after > position {
             return Ok(Run::Gone { oldest: self.oldest(position).await? });
         }
+        // Changes are in memory a moment before they are published.
+        let limit = limit.min(usize::try_from(position - after).unwrap_or(usize::MAX));
         let changes = match (shared.recent.after(after, limit), &self.inner.readers) {
             (Some(entries), _) => decode(entries)?,
             (None, Some(readers)) => {
@@ -57,8 +59,10 @@ impl ChangeFeed for Embedded {
 
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
         let mut moved = self.inner.shared.moved.subscribe();
-        // Either way, the caller checks the position again.
-        let _ = timeout(at_most, moved.wait_for(|position| *position > after)).await;
+        // It falls if a replica takes a new snapshot: then nothing may ever follow the position.
+        let began_at = *moved.borrow();
+        // In each case, the caller checks the position again.
+        let _ = timeout(at_most, moved.wait_for(|position| *position > after || *position < began_at)).await;
         Ok(())
     }
 

@@ -56,9 +56,9 @@ pub use view::View;
 
 use crate::{
     directory::Directory,
-    log::{CHECKPOINT_BYTES, Hook, Log, Readers},
+    log::{CHECKPOINT_BYTES, Hook, Log, Readers, Started},
     state::State,
-    writer::{Shared, Writer},
+    writer::{Condition, FULL, Shared, Writer},
 };
 
 /// How long a change can be read by default.
@@ -177,22 +177,43 @@ impl Embedded {
         View::new(self.inner.shared.published.load_full())
     }
 
+    /// Completes when this process can no longer write, with the reason: a sync failed, or the writer has panicked. Reads
+    /// go on. End the process then, so that its supervisor restarts it: what was answered is in the log.
+    pub fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        self.inner.shared.ended()
+    }
+
     fn of(directory: Directory, options: Options) -> Result<Self, OpenError> {
         let path = directory.log();
-        let (log, state) = Log::open(&path, options.checkpoint_bytes, options.hook)?;
+        let started = Log::open(&path, options.checkpoint_bytes, options.hook.clone())?;
+        Self::with_log(started, directory, &options, false)
+    }
+
+    fn with_log(
+        started: Started,
+        directory: Directory,
+        options: &Options,
+        is_replica: bool,
+    ) -> Result<Self, OpenError> {
+        let Started { log, state, full } = started;
         let shared = Shared::new(state, options.recent_bytes.unwrap_or(RECENT_BYTES), options.retention);
-        Self::start(shared, Some(log), Some((directory, Arc::new(Readers::new(&path)))), false)
+        if let Some(error) = full {
+            tracing::warn!(%error, "{FULL}");
+            shared.set(Condition::Full(FULL.to_owned()));
+        }
+        Self::start(shared, Some(log), Some(directory), is_replica)
     }
 
     fn start(
         shared: Shared,
         log: Option<Log>,
-        file: Option<(Directory, Arc<Readers>)>,
+        directory: Option<Directory>,
         is_replica: bool,
     ) -> Result<Self, OpenError> {
         let shared = Arc::new(shared);
-        let writer = Writer::start(shared.clone(), log)?;
-        let (directory, readers) = file.unzip();
+        let path = directory.as_ref().map(Directory::log);
+        let readers = path.as_ref().map(|path| Arc::new(Readers::new(path)));
+        let writer = Writer::start(shared.clone(), log.zip(path))?;
         Ok(Self { inner: Arc::new(Inner { writer, shared, readers, _directory: directory, is_replica }) })
     }
 }

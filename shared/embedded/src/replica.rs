@@ -3,14 +3,14 @@
 //! It takes no writes of its own. Its directory names the upstream, and can only be opened as a replica of that: as an
 //! independent nameservice it would assign positions that the upstream assigns to other changes.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use nameservice_model::{Call, Record, Result};
 
 use crate::{
-    Embedded, OpenError, Options, RECENT_BYTES, RECENT_BYTES_WITHOUT_LOG,
+    Embedded, OpenError, Options, RECENT_BYTES_WITHOUT_LOG,
     directory::Directory,
-    log::{Log, Readers},
+    log::Log,
     state::{Action, Command, Replicated, State},
     writer::Shared,
 };
@@ -23,9 +23,8 @@ impl Embedded {
             Log::create(&directory)?;
         }
         let path = directory.log();
-        let (log, state) = Log::open_replica(&path, upstream, options.checkpoint_bytes, options.hook)?;
-        let shared = Shared::new(state, options.recent_bytes.unwrap_or(RECENT_BYTES), options.retention);
-        Self::start(shared, Some(log), Some((directory, Arc::new(Readers::new(&path)))), true)
+        let started = Log::open_replica(&path, upstream, options.checkpoint_bytes, options.hook.clone())?;
+        Self::with_log(started, directory, &options, true)
     }
 
     /// Returns a replica without a directory.

@@ -5,10 +5,8 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -21,12 +19,12 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::{
     OpenError,
     contention::{Held, lost},
-    log::{Batch, CommitError, Entry, Log, rows},
+    log::{Batch, CommitError, Entry, Log, is_full, rows},
     pace::Pace,
     queue::{Job, MAX_GROUP, Queue, Waited},
     recent::Recent,
     snapshots::Snapshots,
-    state::{Applied, Command, Now, Outcome, State},
+    state::{Action, Applied, Command, Now, Outcome, State},
 };
 
 /// How many commands are taken at a time.
@@ -39,7 +37,12 @@ const QUEUE: usize = 4096;
 const TRIM_EVERY: Duration = Duration::from_millis(10);
 /// The shortest wait for the next change to expire.
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
+/// The pause between two attempts to write on a full disk.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 const WRITE: &str = "write to the log";
+
+pub(crate) const FULL: &str =
+    "the disk is full: records are read as they are, and writes are accepted once there is space";
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
 
@@ -53,8 +56,21 @@ pub(crate) struct Shared {
     pub(crate) moved: watch::Sender<u64>,
     pub(crate) retention: Duration,
     clock: RwLock<Arc<Clock>>,
-    /// Whether a sync has failed, so that the log may no longer be written.
-    pub(crate) is_stopped: AtomicBool,
+    /// Whether the log can be written.
+    condition: watch::Sender<Condition>,
+    /// When something was last written, or could have been.
+    sound_at: Mutex<Option<Instant>>,
+}
+
+/// Whether a log can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Sound,
+    /// The disk is full, or was and could not be tried again. Reads are served, and writes are accepted again once
+    /// there is space.
+    Full(String),
+    /// Nothing is written any more in this process.
+    Ended(String),
 }
 
 impl Shared {
@@ -66,7 +82,8 @@ impl Shared {
             snapshots: Snapshots::default(),
             retention,
             clock: RwLock::new(Arc::new(SystemTime::now)),
-            is_stopped: AtomicBool::new(false),
+            condition: watch::Sender::new(Condition::Sound),
+            sound_at: Mutex::default(),
         }
     }
 
@@ -83,6 +100,46 @@ impl Shared {
     pub(crate) fn expired_before(&self) -> i64 {
         let retention = i64::try_from(self.retention.as_millis()).unwrap_or(i64::MAX);
         self.now().ms.saturating_sub(retention)
+    }
+
+    /// Returns whether the log can be written, as far as is known.
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.borrow().clone()
+    }
+
+    /// Completes when nothing is written any more, with the reason.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        let mut condition = self.condition.subscribe();
+        async move {
+            let ended = condition.wait_for(|condition| matches!(condition, Condition::Ended(_))).await;
+            if let Ok(Condition::Ended(reason)) = ended.map(|condition| condition.clone()) {
+                return reason;
+            }
+            // The nameservice was closed.
+            std::future::pending().await
+        }
+    }
+
+    /// Notes whether the log can be written. What has ended stays so.
+    pub(crate) fn set(&self, new: Condition) {
+        self.condition.send_if_modified(|condition| match condition {
+            Condition::Ended(_) => false,
+            condition => std::mem::replace(condition, new.clone()) != new,
+        });
+    }
+
+    fn note_sound(&self) {
+        *self.sound_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        if *self.condition.borrow() != Condition::Sound {
+            tracing::info!("the log can be written again");
+            self.set(Condition::Sound);
+        }
+    }
+
+    /// Returns whether the log could be written a moment ago.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sound_at = *self.sound_at.lock().unwrap_or_else(PoisonError::into_inner);
+        sound_at.is_some_and(|at| at.elapsed() < PROBE_EVERY) && *self.condition.borrow() == Condition::Sound
     }
 
     fn publish(&self, state: State, entries: Vec<Entry>, expired_before: Option<i64>) {
@@ -108,12 +165,17 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts a writer from the published state.
-    pub(crate) fn start(shared: Arc<Shared>, log: Option<Log>) -> Result<Self, OpenError> {
+    pub(crate) fn start(shared: Arc<Shared>, log: Option<(Log, PathBuf)>) -> Result<Self, OpenError> {
         let queue = Arc::new(Queue::default());
         let received = queue.clone();
         let run = move || {
             let state = State::clone(&shared.published.load());
-            Run { state, shared, log, queue: received, held: Held::default(), pace: Pace::default() }.run();
+            let (log, path) = log.unzip();
+            let path = path.unwrap_or_default();
+            // A log that was opened on a full disk is tried again soon.
+            let probe_at = (shared.condition() != Condition::Sound).then(|| Instant::now() + PROBE_EVERY);
+            let (held, pace) = (Held::default(), Pace::default());
+            Run { state, shared, log, path, queue: received, held, pace, probe_at }.run();
         };
         let thread = thread::Builder::new().name("embedded-writer".to_owned()).spawn(run).map_err(OpenError::Thread)?;
         Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), queue, thread: Some(thread) })
@@ -153,9 +215,13 @@ struct Run {
     state: State,
     shared: Arc<Shared>,
     log: Option<Log>,
+    /// The path of the log.
+    path: PathBuf,
     queue: Arc<Queue>,
     held: Held,
     pace: Pace,
+    /// When the log is next tried, if the disk was full.
+    probe_at: Option<Instant>,
 }
 
 /// An outcome that waits for the disk.
@@ -169,12 +235,17 @@ struct Group {
     pending: Vec<Pending>,
     /// Records with a push that was rejected because of the stored value.
     lost: HashSet<Address>,
+    /// Whether it was asked if the log can be written.
+    is_probed: bool,
     failed: Option<rows::Unreadable>,
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
         self.queue.abandon();
+        if thread::panicking() {
+            self.shared.set(Condition::Ended("its writer has panicked".to_owned()));
+        }
     }
 }
 
@@ -182,9 +253,12 @@ impl Run {
     fn run(mut self) {
         loop {
             let due = self.trim_due().map(|left| Instant::now() + left);
-            let due = [due, self.held.due()].into_iter().flatten().min();
+            let due = [due, self.held.due(), self.probe_at].into_iter().flatten().min();
             match self.queue.wait(1, due) {
                 Waited::Closed => break,
+                Waited::TimedOut if self.probe_at.is_some_and(|at| at <= Instant::now()) => {
+                    self.recover();
+                }
                 Waited::TimedOut if self.held.due().is_none_or(|due| due > Instant::now()) => self.trim(),
                 waited => {
                     if let Some((expected, until)) =
@@ -197,8 +271,8 @@ impl Run {
                 }
             }
         }
-        let is_stopped = self.shared.is_stopped.load(Ordering::Acquire);
-        if let Some(log) = self.log.as_mut().filter(|_| !is_stopped)
+        let is_sound = self.shared.condition() == Condition::Sound;
+        if let Some(log) = self.log.as_mut().filter(|_| is_sound)
             && let Err(error) = log.empty()
         {
             tracing::warn!(%error, "the write-ahead file of the log was not emptied; the next start does that");
@@ -207,9 +281,14 @@ impl Run {
 
     /// Writes a group of waiting commands.
     fn write(&mut self) {
-        if self.shared.is_stopped.load(Ordering::Acquire) {
+        let reason = match self.shared.condition() {
+            Condition::Sound => None,
+            Condition::Full(_) if self.recover() => None,
+            Condition::Full(reason) | Condition::Ended(reason) => Some(reason),
+        };
+        if let Some(reason) = reason {
             let jobs = self.held.all().into_iter().chain(self.queue.take(MAX_GROUP));
-            jobs.for_each(|job| job.answer(Err(unavailable("the log could not be synced: restart the service"))));
+            jobs.for_each(|job| job.answer(Err(unavailable(&reason))));
             return;
         }
         let (mut group, begun) = (Group::default(), Instant::now());
@@ -226,11 +305,11 @@ impl Run {
         let written = group.batch.records.values().flatten();
         let next: Vec<_> = written.filter_map(|record| self.held.next(&record.address, begun)).collect();
         next.into_iter().for_each(|job| self.apply(job, &mut group, false));
-        let Group { batch, pending, failed, .. } = group;
+        let Group { batch, pending, failed, is_probed, .. } = group;
         match failed {
             // Not reachable: a change can always be encoded.
             Some(error) => self.reject(pending, &error, false),
-            None if batch.is_empty() => {}
+            None if batch.is_empty() && !is_probed => {}
             None => self.commit(batch, pending),
         }
     }
@@ -240,7 +319,7 @@ impl Run {
     fn apply(&mut self, job: Job, group: &mut Group, may_hold: bool) {
         // Each command has its own time, which is not before the time at which it was sent.
         let now = self.shared.now();
-        let Applied { outcome, changes, touched, replaced } = self.state.apply(&job.command, now);
+        let Applied { outcome, changes, touched, memories, replaced } = self.state.apply(&job.command, now);
         if replaced.is_some() {
             group.batch = Batch { replaced, ..Batch::default() };
         }
@@ -253,6 +332,8 @@ impl Run {
                 Err(error) => group.failed = Some(error),
             }
         }
+        group.batch.memories.extend(memories);
+        group.is_probed |= matches!(job.command.action, Action::Probe);
         group.batch.records.extend(touched.into_iter().map(|touched| (touched.id, touched.record)));
         if let Some(address) = lost(&job.command, &outcome).filter(|_| may_hold)
             && (self.held.has(address.as_str()) || !group.lost.insert(address.clone()))
@@ -260,7 +341,7 @@ impl Run {
             let address = Arc::<str>::from(address.as_str());
             return self.held.put(address, job, Instant::now());
         }
-        match group.batch.is_empty() {
+        match group.batch.is_empty() && !matches!(job.command.action, Action::Probe) {
             // It depends only on durable values, and wrote nothing.
             true => job.answer(outcome),
             false => group.pending.push((job.answer, outcome)),
@@ -270,9 +351,14 @@ impl Run {
     fn commit(&mut self, batch: Batch, pending: Vec<Pending>) {
         let expired_before = self.shared.expired_before();
         let begun = Instant::now();
-        let committed = self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));
+        let committed = match &mut self.log {
+            Some(log) if batch.is_empty() => log.probe(),
+            Some(log) => log.commit(&batch, expired_before),
+            None => Ok(()),
+        };
         match committed {
             Ok(()) => {
+                self.shared.note_sound();
                 if self.log.is_some() {
                     histogram!("nameservice_log_commit_duration_seconds").record(begun.elapsed());
                     self.pace.ended(begun, Instant::now(), pending.len() + self.queue.len());
@@ -290,31 +376,78 @@ impl Run {
                 }
                 // The writers of a group are woken before its readers.
                 self.shared.announce();
-                if let Some(log) = &mut self.log
-                    && let Err(error) = log.checkpoint_if_due()
-                {
-                    tracing::warn!(%error, "the write-ahead file of the log was not emptied; a later write tries again");
-                }
+                self.checkpoint_if_due();
             }
             Err(error) => {
-                let is_unsynced = matches!(error, CommitError::Unsynced(_));
-                if is_unsynced {
-                    self.shared.is_stopped.store(true, Ordering::Release);
-                }
                 counter!("nameservice_log_commit_failures_total").increment(1);
                 tracing::error!(error = nameservice_model::chain(&error), "a group of commands was not committed");
-                self.reject(pending, &error, is_unsynced);
+                self.note_failure(&error);
+                self.reject(pending, &error, matches!(error, CommitError::Unknown(_)));
+            }
+        }
+    }
+
+    /// Decides what a failed commit means for the next ones.
+    fn note_failure(&mut self, error: &CommitError) {
+        match error {
+            error if error.is_full() => self.fill(&nameservice_model::chain(error)),
+            CommitError::Rejected(_) => {}
+            CommitError::Unknown(_) => {
+                let reason = format!("{}: restart the service", nameservice_model::chain(error));
+                self.shared.set(Condition::Ended(reason));
+            }
+        }
+    }
+
+    /// Writes nothing until the disk has space again.
+    fn fill(&mut self, reason: &str) {
+        self.shared.set(Condition::Full(format!("{FULL} ({reason})")));
+        self.probe_at = Some(Instant::now() + PROBE_EVERY);
+    }
+
+    /// Tries to write again after the disk was full. Returns whether that is possible.
+    fn recover(&mut self) -> bool {
+        self.probe_at = None;
+        let Some(log) = &mut self.log else { return true };
+        match log.recover(&self.path) {
+            Ok(()) => {
+                self.shared.note_sound();
+                true
+            }
+            Err(error) => {
+                let reason = nameservice_model::chain(&error);
+                match error {
+                    error if error.is_full() => self.fill(&reason),
+                    CommitError::Rejected(_) => {
+                        self.shared.set(Condition::Full(reason));
+                        self.probe_at = Some(Instant::now() + PROBE_EVERY);
+                    }
+                    CommitError::Unknown(_) => {
+                        self.shared.set(Condition::Ended(format!("{reason}: restart the service")));
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        if let Err(error) = log.checkpoint_if_due() {
+            tracing::warn!(%error, "the write-ahead file of the log was not emptied; a later write tries again");
+            if is_full(&error) {
+                self.fill(&error.to_string());
             }
         }
     }
 
     /// Discards a group that is not in the log. If it may be there after a restart, the outcome is unknown.
-    fn reject(&mut self, pending: Vec<Pending>, error: &dyn std::error::Error, is_unsynced: bool) {
+    fn reject(&mut self, pending: Vec<Pending>, error: &dyn std::error::Error, is_unknown: bool) {
         self.state = State::clone(&self.shared.published.load());
         let reason = nameservice_model::chain(error);
         for (answer, _) in pending {
             let source: Option<BoxError> = Some(reason.clone().into());
-            let _ = answer.send(Err(match is_unsynced {
+            let _ = answer.send(Err(match is_unknown {
                 true => Error::OutcomeUnknown { operation: WRITE, source },
                 false => Error::Unavailable { operation: WRITE, source },
             }));
@@ -336,7 +469,7 @@ impl Run {
 
     /// Returns how long to wait for a command before expired changes are removed; `None` if there is nothing to remove.
     fn trim_due(&self) -> Option<Duration> {
-        let log = self.log.as_ref().filter(|_| !self.shared.is_stopped.load(Ordering::Acquire))?;
+        let log = self.log.as_ref().filter(|_| self.shared.condition() == Condition::Sound)?;
         match log.oldest_at()?.saturating_sub(self.shared.expired_before()) {
             ..=0 => Some(TRIM_EVERY),
             left => Some(Duration::from_millis(left.unsigned_abs()).max(TRIM_PAUSE)),
@@ -347,18 +480,16 @@ impl Run {
         let expired_before = self.shared.expired_before();
         let Some(log) = &mut self.log else { return };
         match log.commit(&Batch::default(), expired_before) {
-            Ok(()) => {
-                if let Err(error) = log.checkpoint_if_due() {
-                    tracing::warn!(%error, "the write-ahead file of the log was not emptied");
+            Ok(()) => self.checkpoint_if_due(),
+            Err(error) => {
+                tracing::warn!(
+                    error = nameservice_model::chain(&error),
+                    "expired changes were not removed from the log"
+                );
+                self.note_failure(&error);
+                if matches!(error, CommitError::Rejected(_)) {
+                    thread::sleep(Duration::from_secs(1));
                 }
-            }
-            Err(CommitError::Rejected(error)) => {
-                tracing::warn!(%error, "expired changes were not removed from the log");
-                thread::sleep(Duration::from_secs(1));
-            }
-            Err(error @ CommitError::Unsynced(_)) => {
-                self.shared.is_stopped.store(true, Ordering::Release);
-                tracing::error!(error = nameservice_model::chain(&error), "the log was not synced");
             }
         }
     }

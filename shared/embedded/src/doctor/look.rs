@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Finding, Observer, Progress, Severity};
+use nameservice_model::{Address, ChangeKind, ChangedPart, Finding, Fix, Observer, Progress, Severity};
 use rusqlite::Connection;
 
-use crate::{log::rows, state::Record};
+use crate::{
+    log::{Mark, identity_of, rows, upstream_of},
+    state::Record,
+};
 
 /// How many lines of SQLite's own report are shown.
 const LINES: u32 = 20;
@@ -36,6 +39,8 @@ pub(super) enum Repair {
     Reindex,
     /// Remove the changes up to this position: readers that have not read them begin again with a snapshot.
     DropChangesUpTo(u64),
+    /// Remove what is remembered of an address.
+    Forget(String),
     /// Store the record with its counts corrected.
     Put(Box<Record>),
 }
@@ -69,13 +74,38 @@ impl<'a> Rows<'a> {
 /// The watermark of the last change of each part; `None` if that change deleted it.
 type Last = HashMap<(String, ChangedPart), Option<i64>>;
 
-pub(super) fn look(connection: &Connection, observe: Observer<'_>) -> rusqlite::Result<(Examined, Vec<Problem>)> {
+/// `durable`: the last durable change, as the file beside the log names it.
+pub(super) fn look(
+    connection: &Connection,
+    durable: Option<&Mark>,
+    observe: Observer<'_>,
+) -> rusqlite::Result<(Examined, Vec<Problem>)> {
     let mut examined = Examined::default();
     let mut problems = Vec::new();
     look_at_file(connection, &mut problems)?;
     let mut read = Rows::of(connection, observe);
-    let (oldest, last) = look_at_changes(connection, &mut read, &mut examined, &mut problems)?;
-    let records = look_at_records(connection, &mut read, &mut examined, &mut problems)?;
+    let (identity, checked_after) = identity_of(connection)?.unzip();
+    let checked_after = checked_after.unwrap_or(u64::MAX);
+    let (oldest, last) = look_at_changes(connection, checked_after, &mut read, &mut examined, &mut problems)?;
+    // Without its last change a log would have lost its position.
+    for problem in &mut problems {
+        if matches!(problem.repair, Some(Repair::DropChangesUpTo(position)) if position >= examined.position) {
+            problem.repair = None;
+            (problem.finding.fix, problem.finding.mend) = (Fix::ByHand, RESTORE.to_owned());
+        }
+    }
+    if identity.is_some() {
+        look_at_memories(connection, &mut problems)?;
+    }
+    let records = look_at_records(connection, checked_after > 0, &mut read, &mut examined, &mut problems)?;
+    let identity = identity.unwrap_or_default();
+    if let Some(durable) = durable
+        && let Some(missing) = durable.missing_in(connection, &identity, position_of(connection, examined.position)?)?
+    {
+        let mend = "put back the files that were beside the log, or restore a backup; to continue with what is left, \
+                    remove nameservice.log.durable";
+        problems.push(Problem::new(super::ANSWERED_LOST, Severity::Error, missing, mend));
+    }
     read.show();
     compare(&records, oldest, &last, &mut problems);
     recount(&records, &mut problems);
@@ -103,16 +133,22 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
 /// Reads all changes in order. Returns the first position after the last gap, and the last watermark of each part.
 fn look_at_changes(
     connection: &Connection,
+    checked_after: u64,
     read: &mut Rows<'_>,
     examined: &mut Examined,
     problems: &mut Vec<Problem>,
 ) -> rusqlite::Result<(u64, Last)> {
     const MEND: &str = "removes the changes up to there: readers that have not read them begin again with a snapshot";
     let (mut last, mut oldest) = (Last::new(), 0);
-    let mut changes = connection.prepare("SELECT position, address, body FROM changes ORDER BY position")?;
+    let mut changes = connection.prepare("SELECT position, at, address, body FROM changes ORDER BY position")?;
     let mut rows = changes.query([])?;
+    // The checksum of all changes up to the one before, if that has one.
+    let mut before: Option<u32> = None;
     while let Some(row) = rows.next()? {
         let position: u64 = row.get(0)?;
+        if position != examined.position + 1 {
+            before = None;
+        }
         if examined.position > 0 && position != examined.position + 1 {
             let what = format!("no changes between {} and {position}", examined.position);
             let gap = Problem::new("log-gap", Severity::Error, what, MEND);
@@ -126,9 +162,26 @@ fn look_at_changes(
         examined.position = position;
         examined.changes += 1;
         read.one_more();
-        let address = row.get_ref(1)?.as_str()?.to_owned();
-        match rows::decode_change(position, &address, row.get_ref(2)?.as_blob()?) {
-            Ok(change) => {
+        let address = row.get_ref(2)?.as_str()?.to_owned();
+        let body = row.get_ref(3)?.as_blob()?;
+        let checked = rows::checked_change(position, row.get(1)?, &address, body);
+        let sums = rows::sums_of(body).filter(|_| position > checked_after);
+        let unchained = match (before, sums) {
+            (Some(before), Some((own, chain))) => rows::chained(before, own) != chain,
+            _ => false,
+        };
+        before = sums.map(|(_, chain)| chain);
+        let unsealed = position > checked_after && matches!(checked, Ok((_, None)));
+        if checked.is_ok() && (unchained || unsealed) {
+            let what = match unsealed {
+                true => format!("change {position} has no checksum"),
+                false => format!("change {position} does not match the checksum chain of the change before it"),
+            };
+            let broken = Problem::new("change-unreadable", Severity::Error, what, MEND).at(&address);
+            problems.push(broken.repaired_by(Repair::DropChangesUpTo(position)));
+        }
+        match checked {
+            Ok((change, _)) => {
                 let watermark = (change.kind != ChangeKind::Purged).then_some(change.watermark);
                 last.insert((address, change.part), watermark);
             }
@@ -144,6 +197,7 @@ fn look_at_changes(
 
 fn look_at_records(
     connection: &Connection,
+    may_be_former: bool,
     read: &mut Rows<'_>,
     examined: &mut Examined,
     problems: &mut Vec<Problem>,
@@ -155,8 +209,14 @@ fn look_at_records(
         examined.records += 1;
         read.one_more();
         let id: u64 = row.get(0)?;
-        let record = match rows::decode_record(id, row.get_ref(1)?.as_blob()?) {
-            Ok(record) => record,
+        let record = match rows::checked_record(id, row.get_ref(1)?.as_blob()?) {
+            Ok((record, is_checked)) if is_checked || may_be_former => record,
+            Ok((record, _)) => {
+                let what = format!("record {id} has no checksum");
+                let unsealed = Problem::new("record-unreadable", Severity::Error, what, RESTORE);
+                problems.push(unsealed.at(&record.address));
+                continue;
+            }
             Err(error) => {
                 problems.push(Problem::new("record-unreadable", Severity::Error, error.to_string(), RESTORE));
                 continue;
@@ -174,17 +234,36 @@ fn look_at_records(
     Ok(records)
 }
 
+fn look_at_memories(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
+    const MEND: &str = "forgets it: a request from before the purge of this address, if repeated, is a new one";
+    let mut select = connection.prepare("SELECT address, body FROM memories")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let address: String = row.get(0)?;
+        if let Err(error) = rows::decode_memory(&address, row.get_ref(1)?.as_blob()?) {
+            let unreadable = Problem::new("memory-unreadable", Severity::Error, error.to_string(), MEND);
+            problems.push(unreadable.at(&address).repaired_by(Repair::Forget(address)));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the position of a log: that of its last change, or of the snapshot that a replica began with.
+fn position_of(connection: &Connection, last: u64) -> rusqlite::Result<u64> {
+    match upstream_of(connection)? {
+        Some(_) => Ok(connection.query_row("SELECT base FROM replica", [], |row| row.get::<_, u64>(0))?.max(last)),
+        None => Ok(last),
+    }
+}
+
 /// Compares the records with the last changes of their parts. A part that last changed before the oldest remaining
 /// change does not occur in the changes; a record that was created since does.
 fn compare(records: &BTreeMap<String, Record>, oldest: u64, last: &Last, problems: &mut Vec<Problem>) {
     let differs =
         |address: &str, what: String| Problem::new("state-unexplained", Severity::Error, what, RESTORE).at(address);
     for ((address, part), watermark) in last {
-        let found = records.get(address).and_then(|record| watermark_of(record, *part));
-        // A part that never had data, or lost it in a reset, is at 0.
-        if watermark.unwrap_or(0) != found.unwrap_or(0)
-            || (*part == ChangedPart::Meta && watermark.is_some() != found.is_some())
-        {
+        let found = records.get(address).and_then(|record| rows::watermark_of(record, *part));
+        if !rows::explains(*part, *watermark, found) {
             let shown =
                 |watermark: Option<i64>| watermark.map_or("nothing".to_owned(), |watermark| watermark.to_string());
             let what =
@@ -196,16 +275,6 @@ fn compare(records: &BTreeMap<String, Record>, oldest: u64, last: &Last, problem
         if !last.contains_key(&(record.address.to_string(), ChangedPart::Meta)) {
             problems.push(differs(&record.address, format!("change {} did not create it", record.id)));
         }
-    }
-}
-
-fn watermark_of(record: &Record, part: ChangedPart) -> Option<i64> {
-    match part {
-        ChangedPart::Meta => Some(0),
-        ChangedPart::Concern(ConcernKind::Head) => record.head.as_ref().map(|head| head.t),
-        ChangedPart::Concern(ConcernKind::Index) => Some(record.index.t),
-        ChangedPart::Concern(ConcernKind::Status) => Some(record.status.v),
-        ChangedPart::Concern(ConcernKind::Config) => Some(record.config.v),
     }
 }
 

@@ -8,7 +8,7 @@ mod look;
 use std::path::Path;
 
 use nameservice_model::{Finding, Fix, Observer, Result, Severity};
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 pub use self::look::Examined;
 use self::look::{Problem, Repair, look};
@@ -16,16 +16,20 @@ use crate::{
     Embedded, OpenError,
     directory::Directory,
     feed::blocking,
-    log::{Readers, rows, upstream_of},
+    log::{Mark, Readers, connect, rows, torn_sector_safe, upstream_of},
 };
+
+const ANSWERED_LOST: &str = "answered-lost";
 
 /// Every code of a finding, and what it means.
 pub const CODES: &[(&str, &str)] = &[
     ("file-damaged", "SQLite finds the file inconsistent"),
     ("file-index-damaged", "the index of the changes by address does not agree with the changes"),
     ("log-gap", "positions are missing between two changes"),
-    ("change-unreadable", "a change cannot be read"),
-    ("record-unreadable", "a record cannot be read"),
+    ("change-unreadable", "a change cannot be read, or its checksum is wrong"),
+    ("record-unreadable", "a record cannot be read, or its checksum is wrong"),
+    ("memory-unreadable", "what is remembered of an address cannot be read, or its checksum is wrong"),
+    (ANSWERED_LOST, "the log does not hold the last change that was answered"),
     ("record-twice", "two rows are of one address"),
     ("position-behind", "a record is newer than the last change"),
     ("state-unexplained", "the last change of a concern has another watermark than the record"),
@@ -38,7 +42,8 @@ pub const CODES: &[(&str, &str)] = &[
 /// can be repaired safely.
 ///
 /// Repairs set counts to what the records say, rebuild the index by address, and remove the changes up to a gap or an
-/// unreadable change, so that readers of the feed begin again with a snapshot. Everything else is left to the operator:
+/// unreadable change, so that readers of the feed begin again with a snapshot; the last change is never removed. What is
+/// remembered of an address is forgotten if it cannot be read. Everything else is left to the operator:
 /// records are never removed or invented.
 pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Finding)) -> Result<Examined, OpenError> {
     examine_observed(directory, fix, found, &|_| {})
@@ -55,21 +60,31 @@ pub fn examine_observed(
     let directory = Directory::existing(directory.as_ref())?;
     let path = directory.log();
     let failed = |source| OpenError::Sqlite { path: path.clone(), source };
-    let connection = Connection::open(&path).map_err(failed)?;
+    // Without a repair nothing is written, not even a checkpoint: what the write-ahead file holds stays there.
+    let connection = match fix {
+        true => connect(&torn_sector_safe(&path), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI),
+        false => connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY),
+    };
+    let connection = connection.map_err(failed)?;
     if let Some(upstream) = upstream_of(&connection).map_err(failed)? {
         return Err(OpenError::Replica { path: path.clone(), upstream });
     }
-    let (examined, problems) = look(&connection, observe).map_err(failed)?;
+    let (examined, problems) = look(&connection, Mark::beside(&path).as_ref(), observe).map_err(failed)?;
+    // A repair would overwrite what is still there of a write-ahead file that does not fit.
+    let has_lost = problems.iter().any(|problem| problem.finding.code == ANSWERED_LOST);
     for mut problem in problems {
         if fix && let Some(repair) = &problem.repair {
-            problem.finding.fix = match apply(&connection, repair) {
-                Ok(()) => Fix::Done,
-                Err(error) => Fix::Failed(error.to_string()),
+            problem.finding.fix = match has_lost {
+                true => Fix::Failed("nothing is repaired while changes that were answered are missing".to_owned()),
+                false => match apply(&connection, repair) {
+                    Ok(()) => Fix::Done,
+                    Err(error) => Fix::Failed(error.to_string()),
+                },
             };
         }
         found(problem.finding);
     }
-    if fix {
+    if fix && !has_lost {
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
     }
     Ok(examined)
@@ -85,9 +100,11 @@ impl Embedded {
 }
 
 fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
+    // Before the log, which only grows: then it holds at least that.
+    let durable = Mark::beside(readers.path());
     readers.read(|connection| {
         let transaction = connection.unchecked_transaction()?;
-        let (examined, problems) = look(&transaction, &|_| {})?;
+        let (examined, problems) = look(&transaction, durable.as_ref(), &|_| {})?;
         Ok((examined, problems.into_iter().map(|problem| problem.finding).collect()))
     })
 }
@@ -103,6 +120,9 @@ fn apply(connection: &Connection, repair: &Repair) -> Result<(), Box<dyn std::er
             for table in ["log", "tail"] {
                 transaction.execute(&format!("DELETE FROM {table} WHERE position <= ?1"), [position])?;
             }
+        }
+        Repair::Forget(address) => {
+            transaction.execute("DELETE FROM memories WHERE address = ?1", [address])?;
         }
         Repair::Put(record) => {
             let body = rows::encode_record(record)?;

@@ -5,6 +5,8 @@
 //! log       the same, and an index by address      older changes, moved from `tail` many at a time
 //! changes   the view of both
 //! records   id (key), body                         a record as it is now; its id is the position that created it
+//! memories  address (key), body                    the calls that purged and created the record that was there
+//! identity  id, checked_after                      16 hex digits; the last position that was written without checksums
 //! ```
 //!
 //! A change is appended to `tail`, which writes few pages. In the index by address its place may be anywhere, and
@@ -13,7 +15,11 @@
 //! Changes and records are written in one transaction, whose commit is synced before any of it is visible:
 //! `journal_mode = WAL`, `synchronous = FULL`. Bodies are [`rows`]. The last change is never trimmed, so the position
 //! is that of the last row.
+//!
+//! Every row ends with its checksum, and a change also with one of all changes up to it. [`durable`] describes the file
+//! that names the last durable change.
 
+mod durable;
 mod load;
 mod reader;
 pub(crate) mod rows;
@@ -21,18 +27,21 @@ pub(crate) mod rows;
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
+use durable::Durable;
+pub(crate) use durable::Mark;
 pub(crate) use reader::{HistoryRange, Readers};
 
 use crate::{
     OpenError,
-    directory::{APPLICATION_ID, Directory, FORMAT},
-    state::{Record, State},
+    directory::{APPLICATION_ID, Directory, FORMAT, FORMER_FORMAT, write_ahead},
+    state::{Memory, Record, State},
 };
 
 const SCHEMA: &str = "
@@ -42,6 +51,11 @@ const SCHEMA: &str = "
     CREATE VIEW changes AS
         SELECT position, at, address, body FROM log UNION ALL SELECT position, at, address, body FROM tail;
     CREATE TABLE records (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+";
+/// What the format before did not have.
+const ADDED_SCHEMA: &str = "
+    CREATE TABLE memories (address TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE identity (id TEXT NOT NULL, checked_after INTEGER NOT NULL) STRICT;
 ";
 
 /// How many changes are moved from `tail` to `log` together. Few in tests, so that it happens there.
@@ -65,8 +79,13 @@ thread_local! {
 
 /// Hooks around the steps that make writes durable. Tests block or fail in them, or copy the files.
 pub(crate) trait Hook: Send + Sync {
-    /// All statements of a transaction were executed.
+    /// All statements of a transaction were executed, and its commit was not sent.
     fn before_commit(&self, _connection: &Connection) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    /// The commit is being sent.
+    fn at_commit(&self) -> rusqlite::Result<()> {
         Ok(())
     }
 
@@ -83,13 +102,15 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<Entry>,
     /// The records by their rows, in their final state; `None` for one that was removed.
     pub(crate) records: BTreeMap<u64, Option<Arc<Record>>>,
+    /// What is remembered of addresses; `None` for one that was forgotten.
+    pub(crate) memories: BTreeMap<Arc<str>, Option<Arc<Memory>>>,
     /// Everything before is replaced: the log begins again after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,
 }
 
 impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.records.is_empty() && self.replaced.is_none()
+        self.changes.is_empty() && self.records.is_empty() && self.memories.is_empty() && self.replaced.is_none()
     }
 }
 
@@ -109,9 +130,41 @@ pub(crate) enum CommitError {
     /// Nothing was written. A later batch may be.
     #[error("the log cannot be written")]
     Rejected(#[source] nameservice_model::BoxError),
-    /// It is not known whether it was written: the log may no longer be written.
-    #[error("the log was not synced")]
-    Unsynced(#[source] nameservice_model::BoxError),
+    /// Its commit was sent, and it is not known whether it is in the log. That shows in the next recovery of the log.
+    #[error("the commit of the log failed")]
+    Unknown(#[source] nameservice_model::BoxError),
+}
+
+impl CommitError {
+    /// Returns whether the disk is full: nothing else prevents writes.
+    pub(crate) fn is_full(&self) -> bool {
+        let (Self::Rejected(source) | Self::Unknown(source)) = self;
+        source.downcast_ref().is_some_and(is_full)
+    }
+}
+
+/// Returns whether an error says that the disk is full.
+pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ffi::ErrorCode::DiskFull)
+}
+
+/// Returns whether what has failed may succeed later, with nothing lost meanwhile: another program holds SQLite's lock,
+/// or memory or the disk has no space.
+fn is_passing(error: &rusqlite::Error) -> bool {
+    use ffi::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory))
+}
+
+fn rejected(error: rusqlite::Error) -> CommitError {
+    CommitError::Rejected(error.into())
+}
+
+/// A log that was opened, and what it holds.
+pub(crate) struct Started {
+    pub(crate) log: Log,
+    pub(crate) state: State,
+    /// Why it cannot be written for now, if the disk is full.
+    pub(crate) full: Option<rusqlite::Error>,
 }
 
 /// The writer's side of a log.
@@ -124,8 +177,12 @@ pub(crate) struct Log {
     checkpoint_frames: u64,
     /// About how many changes are in `tail`.
     unmoved: usize,
-    /// The position of the last change.
+    /// The position of the last change, and the checksum of all changes.
     position: u64,
+    chain: u32,
+    durable: Durable,
+    /// Whether it has the format before, because there was no space to convert it.
+    is_former: bool,
     oldest_at: Option<i64>,
     hook: Option<Arc<dyn Hook>>,
 }
@@ -138,6 +195,8 @@ impl Log {
             let connection = Connection::open(&path)?;
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.execute_batch(SCHEMA)?;
+            connection.execute_batch(ADDED_SCHEMA)?;
+            connection.execute("INSERT INTO identity VALUES (lower(hex(randomblob(8))), 0)", [])?;
             connection.pragma_update(None, "application_id", APPLICATION_ID)?;
             connection.pragma_update(None, "user_version", FORMAT)?;
             connection.close().map_err(|(_, error)| error)
@@ -152,7 +211,7 @@ impl Log {
         upstream: &str,
         checkpoint_bytes: u64,
         hook: Option<Arc<dyn Hook>>,
-    ) -> Result<(Self, State), OpenError> {
+    ) -> Result<Started, OpenError> {
         let failed = |source| open_error(path, source);
         let connection =
             connect(&torn_sector_safe(path), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI);
@@ -176,11 +235,7 @@ impl Log {
     }
 
     /// Opens a log, and returns the state that it holds.
-    pub(crate) fn open(
-        path: &Path,
-        checkpoint_bytes: u64,
-        hook: Option<Arc<dyn Hook>>,
-    ) -> Result<(Self, State), OpenError> {
+    pub(crate) fn open(path: &Path, checkpoint_bytes: u64, hook: Option<Arc<dyn Hook>>) -> Result<Started, OpenError> {
         Self::open_as(path, None, checkpoint_bytes, hook)
     }
 
@@ -189,7 +244,7 @@ impl Log {
         upstream: Option<&str>,
         checkpoint_bytes: u64,
         hook: Option<Arc<dyn Hook>>,
-    ) -> Result<(Self, State), OpenError> {
+    ) -> Result<Started, OpenError> {
         let failed = |source| open_error(path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
         let connection = connect(&torn_sector_safe(path), flags).map_err(failed)?;
@@ -210,7 +265,14 @@ impl Log {
         {
             return Err(OpenError::Replica { path: path.to_owned(), upstream: found });
         }
-        let state = load::load(&connection, path)?;
+        let loaded = load::load(&connection, path)?;
+        // A log of the format before has no identity: a mark beside it is of another one.
+        let identity = loaded.identity.as_deref().unwrap_or_default();
+        if let Some(mark) = Mark::beside(path)
+            && let Some(missing) = mark.missing_in(&connection, identity, loaded.state.position).map_err(failed)?
+        {
+            return Err(durable::incomplete(path, missing));
+        }
         connection.wal_hook(Some(|_, frames| {
             FRAMES.set(u64::try_from(frames).unwrap_or(0));
             Ok(())
@@ -218,43 +280,128 @@ impl Log {
         let checkpoint_frames = checkpoint_bytes.div_ceil(FRAME_BYTES);
         let (frames, checkpoint_at) = (0, checkpoint_frames);
         // The content of `tail` is moved with the next changes.
-        let (unmoved, position, oldest_at) = (MOVED, state.position, None);
-        let mut log = Self { connection, frames, checkpoint_at, checkpoint_frames, unmoved, position, oldest_at, hook };
+        let (unmoved, position, oldest_at) = (MOVED, loaded.state.position, None);
+        let is_former = loaded.identity.is_none();
+        let durable = Durable::new(path, loaded.identity.unwrap_or_default());
+        let mut log = Self {
+            connection,
+            frames,
+            checkpoint_at,
+            checkpoint_frames,
+            unmoved,
+            position,
+            chain: loaded.chain,
+            durable,
+            is_former,
+            oldest_at,
+            hook,
+        };
         // What an earlier process could not sync is written again, and synced.
-        log.empty().and_then(|()| log.find_oldest()).map_err(failed)?;
-        Ok((log, state))
+        let full = match log.convert(path).and_then(|()| log.empty()) {
+            Ok(()) => None,
+            Err(error) if is_full(&error) => {
+                // Then nothing is written, and what is served must be durable all the same.
+                let synced = File::open(write_ahead(path)).and_then(|file| file.sync_all());
+                synced.map_err(|source| OpenError::Io { path: write_ahead(path), source })?;
+                Some(error)
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        log.find_oldest().map_err(failed)?;
+        log.note();
+        Ok(Started { log, state: loaded.state, full })
+    }
+
+    /// Converts a log of the format before: its rows stay as they are until they are written again, without checksums.
+    fn convert(&mut self, path: &Path) -> rusqlite::Result<()> {
+        if !self.is_former {
+            return Ok(());
+        }
+        let base = match upstream_of(&self.connection)? {
+            Some(_) => "(SELECT base FROM replica)",
+            None => "0",
+        };
+        let transaction = self.connection.unchecked_transaction()?;
+        transaction.execute_batch(ADDED_SCHEMA)?;
+        let checked_after = format!("coalesce((SELECT max(position) FROM changes), {base})");
+        let insert = format!("INSERT INTO identity VALUES (lower(hex(randomblob(8))), {checked_after}) RETURNING id");
+        let identity = transaction.query_row(&insert, [], |row| row.get(0))?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+        transaction.commit()?;
+        (self.is_former, self.durable) = (false, Durable::new(path, identity));
+        Ok(())
+    }
+
+    /// Tries to write again after the disk was full: empties the write-ahead file, and commits something. Then what a
+    /// failed commit has left in the file is overwritten.
+    pub(crate) fn recover(&mut self, path: &Path) -> Result<(), CommitError> {
+        self.convert(path).and_then(|()| self.empty()).map_err(|error| match is_passing(&error) {
+            true => rejected(error),
+            false => CommitError::Unknown(error.into()),
+        })?;
+        self.probe()?;
+        self.note();
+        Ok(())
+    }
+
+    /// Commits a transaction that changes nothing, to see whether that is possible.
+    pub(crate) fn probe(&self) -> Result<(), CommitError> {
+        let write = || {
+            self.connection.execute_batch("BEGIN IMMEDIATE")?;
+            // SQLite writes the page of a header's field even if the field stays the same; it does not do that for a
+            // row.
+            self.connection.pragma_update(None, "user_version", FORMAT)
+        };
+        let written = write()
+            .map_err(rejected)
+            .and_then(|()| self.connection.execute_batch("COMMIT").map_err(|error| CommitError::Unknown(error.into())));
+        if written.is_err() {
+            self.roll_back();
+        }
+        written
+    }
+
+    /// Notes what is durable.
+    fn note(&mut self) {
+        if !self.is_former {
+            self.durable.note(self.position, self.chain);
+        }
     }
 
     /// Writes a batch, and returns once it is durable.
     pub(crate) fn commit(&mut self, batch: &Batch, expired_before: i64) -> Result<(), CommitError> {
         let base = batch.replaced.map_or(self.position, |(position, _)| position);
         let position = batch.changes.last().map_or(base, |last| last.position);
-        let unmoved = match self.write(batch, position, expired_before) {
-            Ok(unmoved) => unmoved,
+        let written = self.write(batch, position, expired_before).and_then(|written| {
+            if batch.replaced.is_some() {
+                // The position may go back: a log that ends before it has not lost anything.
+                self.durable.begin_again().map_err(|error| CommitError::Rejected(error.into()))?;
+            }
+            if let Some(hook) = &self.hook {
+                hook.before_commit(&self.connection).map_err(rejected)?;
+            }
+            Ok(written)
+        });
+        let (unmoved, chain) = match written {
+            Ok(written) => written,
             Err(error) => {
                 self.roll_back();
                 return Err(error);
             }
         };
-        let committed = match &self.hook {
-            Some(hook) => hook.before_commit(&self.connection),
-            None => Ok(()),
-        };
-        match committed.and_then(|()| self.connection.execute_batch("COMMIT")) {
-            Ok(()) => {}
-            Err(error) => {
-                self.roll_back();
-                return Err(match error.sqlite_error_code() {
-                    // The pages did not fit or could not be written at all, so there is no commit record.
-                    Some(ffi::ErrorCode::DiskFull | ffi::ErrorCode::ReadOnly) => CommitError::Rejected(error.into()),
-                    _ => CommitError::Unsynced(error.into()),
-                });
-            }
+        let sent = self.hook.as_ref().map_or(Ok(()), |hook| hook.at_commit());
+        // Even if the disk is full, the commit may be in the file: only what follows it in its sector has no space then.
+        if let Err(error) = sent.and_then(|()| self.connection.execute_batch("COMMIT")) {
+            self.roll_back();
+            return Err(CommitError::Unknown(error.into()));
         }
         if let Some(hook) = &self.hook {
             hook.after_commit();
         }
-        (self.position, self.unmoved) = (position, unmoved);
+        (self.position, self.chain, self.unmoved) = (position, chain, unmoved);
+        if !batch.changes.is_empty() || batch.replaced.is_some() {
+            self.note();
+        }
         if self.oldest_at.is_none_or(|at| at < expired_before)
             && let Err(error) = self.find_oldest()
         {
@@ -263,21 +410,26 @@ impl Log {
         Ok(())
     }
 
-    /// Executes the statements of a batch that ends at a position. Returns how many changes `tail` then has.
-    fn write(&self, batch: &Batch, position: u64, expired_before: i64) -> Result<usize, CommitError> {
-        let rejected = |error: rusqlite::Error| CommitError::Rejected(error.into());
+    /// Executes the statements of a batch that ends at a position. Returns how many changes `tail` then has, and the
+    /// checksum of all changes.
+    fn write(&self, batch: &Batch, position: u64, expired_before: i64) -> Result<(usize, u32), CommitError> {
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(rejected)?;
         let connection = &self.connection;
         if let Some((position, at)) = batch.replaced {
-            connection.execute_batch("DELETE FROM log; DELETE FROM tail; DELETE FROM records").map_err(rejected)?;
+            connection
+                .execute_batch("DELETE FROM log; DELETE FROM tail; DELETE FROM records; DELETE FROM memories")
+                .map_err(rejected)?;
             let base = "UPDATE replica SET base = ?1, base_at = ?2";
             connection.execute(base, params![position, at]).map_err(rejected)?;
         }
         let mut append = connection
             .prepare_cached("INSERT INTO tail (position, at, address, body) VALUES (?1, ?2, ?3, ?4)")
             .map_err(rejected)?;
+        let mut chain = if batch.replaced.is_some() { 0 } else { self.chain };
         for entry in &batch.changes {
-            append.execute(params![entry.position, entry.at, &*entry.address, &*entry.body]).map_err(rejected)?;
+            let row;
+            (row, chain) = rows::sealed_change(chain, entry.position, entry.at, &entry.address, &entry.body);
+            append.execute(params![entry.position, entry.at, &*entry.address, row]).map_err(rejected)?;
         }
         let mut put = connection.prepare_cached("REPLACE INTO records (id, body) VALUES (?1, ?2)").map_err(rejected)?;
         let mut delete = connection.prepare_cached("DELETE FROM records WHERE id = ?1").map_err(rejected)?;
@@ -289,6 +441,23 @@ impl Log {
                 }
                 None => {
                     delete.execute([id]).map_err(rejected)?;
+                }
+            }
+        }
+        for (address, memory) in &batch.memories {
+            match memory {
+                Some(memory) => {
+                    let body = rows::encode_memory(address, memory);
+                    let body = body.map_err(|error| CommitError::Rejected(error.into()))?;
+                    let mut put = connection
+                        .prepare_cached("REPLACE INTO memories (address, body) VALUES (?1, ?2)")
+                        .map_err(rejected)?;
+                    put.execute(params![&**address, body]).map_err(rejected)?;
+                }
+                None => {
+                    let mut delete =
+                        connection.prepare_cached("DELETE FROM memories WHERE address = ?1").map_err(rejected)?;
+                    delete.execute([&**address]).map_err(rejected)?;
                 }
             }
         }
@@ -305,7 +474,7 @@ impl Log {
             let at_most = TRIM.max(2 * batch.changes.len());
             trim(connection, expired_before, position, at_most).map_err(rejected)?;
         }
-        Ok(unmoved)
+        Ok((unmoved, chain))
     }
 
     /// Returns when the oldest removable change was recorded. The last change is never removed.
@@ -364,7 +533,7 @@ impl Log {
 
 /// Returns the path as a URI with which SQLite does not rely on power-safe overwrites: each commit ends on its own
 /// sector, so that a sector torn by the next commit holds nothing that was acknowledged.
-fn torn_sector_safe(path: &Path) -> PathBuf {
+pub(crate) fn torn_sector_safe(path: &Path) -> PathBuf {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -378,7 +547,7 @@ fn torn_sector_safe(path: &Path) -> PathBuf {
 
 /// Opens a connection that makes no checkpoint when it is closed: after a failed sync the write-ahead file may no
 /// longer be used.
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+pub(crate) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -386,6 +555,16 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(connection)
+}
+
+/// Returns the identity of a log, and the last position that was written without checksums; `None` if it has the format
+/// before.
+pub(crate) fn identity_of(connection: &Connection) -> rusqlite::Result<Option<(String, u64)>> {
+    let format: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if format == FORMER_FORMAT {
+        return Ok(None);
+    }
+    connection.query_row("SELECT id, checked_after FROM identity", [], |row| Ok((row.get(0)?, row.get(1)?))).map(Some)
 }
 
 /// Returns what the log is a replica of; `None` if it is not a replica.

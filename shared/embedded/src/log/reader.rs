@@ -6,7 +6,7 @@ use std::{
 };
 
 use nameservice_model::{Change, Error, Result};
-use rusqlite::{Connection, OpenFlags, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 
 use super::{connect, rows};
 
@@ -43,7 +43,7 @@ impl Readers {
     pub(crate) fn changes(&self, after: u64, until: u64, limit: usize) -> Result<Vec<Change>> {
         self.read(|connection| {
             let mut select = connection.prepare_cached(
-                "SELECT position, address, body FROM changes WHERE position > ?1 AND position <= ?2
+                "SELECT position, at, address, body FROM changes WHERE position > ?1 AND position <= ?2
                  ORDER BY position LIMIT ?3",
             )?;
             let mut rows = select.query(params![after.min(MAX), until, sql_limit(limit)])?;
@@ -55,11 +55,11 @@ impl Readers {
     pub(crate) fn history(&self, address: &str, range: HistoryRange, limit: usize) -> Result<Vec<Change>> {
         let query = match range.newest_first {
             true => {
-                "SELECT position, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
+                "SELECT position, at, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
                  ORDER BY position DESC LIMIT ?4"
             }
             false => {
-                "SELECT position, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
+                "SELECT position, at, address, body FROM changes WHERE address = ?1 AND position > ?2 AND position <= ?3
                  ORDER BY position LIMIT ?4"
             }
         };
@@ -108,6 +108,11 @@ impl Readers {
         read().map_err(failed)
     }
 
+    /// Returns the path of the log.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads the log with one of the connections.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T> {
         let idle = self.idle().pop();
@@ -145,7 +150,20 @@ pub(crate) enum Failure {
 }
 
 fn failed(source: Failure) -> Error {
-    Error::Store { operation: READ, source: source.into() }
+    /// What passes: no descriptor or memory is left, the disk does not answer, or another process is in the way.
+    const PASSING: [ErrorCode; 5] = [
+        ErrorCode::CannotOpen,
+        ErrorCode::OutOfMemory,
+        ErrorCode::SystemIoFailure,
+        ErrorCode::DatabaseBusy,
+        ErrorCode::DiskFull,
+    ];
+    match &source {
+        Failure::Sqlite(error) if error.sqlite_error_code().is_some_and(|code| PASSING.contains(&code)) => {
+            Error::Unavailable { operation: READ, source: Some(source.into()) }
+        }
+        _ => Error::Store { operation: READ, source: source.into() },
+    }
 }
 
 fn collect(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<Change>, Failure> {
@@ -157,7 +175,20 @@ fn collect(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<Change>, Failure> {
 }
 
 fn change(row: &Row<'_>) -> Result<Change, Failure> {
-    let text = |at| row.get_ref(at).and_then(|value| Ok(value.as_str()?));
-    let body = row.get_ref(2).and_then(|value| Ok(value.as_blob()?))?;
-    Ok(rows::decode_change(row.get(0)?, text(1)?, body)?)
+    let address = row.get_ref(2).and_then(|value| Ok(value.as_str()?))?;
+    let body = row.get_ref(3).and_then(|value| Ok(value.as_blob()?))?;
+    Ok(rows::checked_change(row.get(0)?, row.get(1)?, address, body)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_opened_for_now_is_unavailable() {
+        // As with no descriptor left, SQLite reports that it cannot open the file.
+        let readers = Readers::new(Path::new("/nowhere/log"));
+        let failed = readers.oldest(0).unwrap_err();
+        assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+    }
 }

@@ -8,6 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 /// How many calls a concern remembers.
 const REMEMBERED: usize = 4;
+/// How many calls are remembered of an address: its purge, the oldest of each concern, and some of the purge before.
+const OF_ADDRESS: usize = 8;
 /// The bytes that identify the principal and the idempotency key.
 const KEY_BYTES: usize = 16;
 const BYTES: usize = 24;
@@ -66,6 +68,32 @@ impl Ring {
     /// Returns a ring that remembers these calls, the newest first.
     pub(crate) fn of(calls: impl Iterator<Item = CallId>) -> Self {
         Self(calls.take(REMEMBERED).collect())
+    }
+
+    /// Returns a ring of the first of these calls, each of them once: what is remembered of an address.
+    pub(crate) fn of_distinct(calls: impl Iterator<Item = CallId>) -> Self {
+        let mut distinct = Vec::with_capacity(OF_ADDRESS);
+        for call in calls {
+            if distinct.len() < OF_ADDRESS && !distinct.contains(&call) {
+                distinct.push(call);
+            }
+        }
+        Self(distinct.into())
+    }
+
+    /// Returns the calls, the newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CallId> {
+        self.0.iter().copied()
+    }
+
+    /// Returns the oldest of the calls.
+    pub(crate) fn oldest(&self) -> Option<CallId> {
+        self.0.last().copied()
+    }
+
+    /// Returns how many calls the ring has after another one.
+    pub(crate) fn len_after_one_more(&self) -> usize {
+        (self.0.len() + 1).min(REMEMBERED)
     }
 
     /// Returns the calls as text, the newest first.

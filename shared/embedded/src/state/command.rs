@@ -143,6 +143,8 @@ pub enum Action {
         /// The lease and its token.
         claim: LeaseClaim,
     },
+    /// Asks whether something can be written. Changes nothing.
+    Probe,
     /// Applies several operations, all or none.
     Commit(Transaction),
     /// Stores a record as it is elsewhere, whatever it was here. The differences become changes in the feed.
@@ -152,6 +154,35 @@ pub enum Action {
         /// Its state elsewhere; `None` if it does not exist there.
         record: Option<Box<Portable>>,
     },
+}
+
+impl Action {
+    /// Returns the addresses of the records that it is about.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        match self {
+            Self::Adopt { .. } | Self::Replicate(_) | Self::Probe => Vec::new(),
+            Self::CreateBranch { branch, source, .. } => vec![branch.clone(), source.clone()],
+            Self::PublishGraphSource(publication) => vec![publication.address().clone()],
+            Self::Commit(transaction) => {
+                transaction.operations().iter().map(|operation| operation.address.clone()).collect()
+            }
+            Self::CreateLedger { address, .. }
+            | Self::PushHead { address, .. }
+            | Self::PushIndex { address, .. }
+            | Self::PushStatus { address, .. }
+            | Self::PushConfig { address, .. }
+            | Self::Retract { address, .. }
+            | Self::Restore { address }
+            | Self::Purge { address }
+            | Self::Protect { address, .. }
+            | Self::DropBranch { address }
+            | Self::ResetHead { address, .. }
+            | Self::AcquireLease { address, .. }
+            | Self::RefreshLease { address, .. }
+            | Self::ReleaseLease { address, .. }
+            | Self::Observe { address, .. } => vec![address.clone()],
+        }
+    }
 }
 
 /// The outcome of a command, by what it did.
@@ -195,4 +226,6 @@ pub enum Outcome {
     Committed(Committed),
     /// Of storing a record as it is elsewhere.
     Observed,
+    /// Of asking whether something can be written: it can.
+    Probed,
 }

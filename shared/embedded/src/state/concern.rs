@@ -1,6 +1,6 @@
 //! What the concerns have in common.
 
-use nameservice_model::{ConcernKind, ConcernState, ConcernValue, Push, RecordKind};
+use nameservice_model::{ConcernKind, ConcernState, ConcernValue, Push, RecordKind, Result};
 use serde_json::{Number, Value};
 
 use super::record::Record;
@@ -26,8 +26,8 @@ pub(super) trait Concern {
     /// Judges a push by the current value of the record.
     fn judge(record: &Record, push: &Push<Self::Payload, Self::New>) -> Judgement;
 
-    /// Stores the new value of an admissible push.
-    fn store(record: &mut Record, push: &Push<Self::Payload, Self::New>);
+    /// Stores the new value of an admissible push. An error if a counter cannot grow, or the item would be too large.
+    fn store(record: &mut Record, push: &Push<Self::Payload, Self::New>) -> Result<()>;
 
     /// Returns the value after an admissible push, as a transaction returns it.
     fn written(record: &Record, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;

@@ -1,15 +1,19 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, Expected, NewConfig, Object, RecordKind,
+    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, Expected, NewConfig, Object, RecordKind, Result,
 };
 use serde_json::Value;
 
 use super::{
     concern::{Concern, Judgement, same_json},
+    grown,
     record::{ConfigItem, Record, json_text},
 };
 
 /// The member of a ledger's config that names its default JSON-LD context.
 const DEFAULT_CONTEXT_ID: &str = "default_context_id";
+
+/// The counter of a config.
+pub(super) const CONFIG_V: &str = "config_v";
 
 pub(super) struct ConfigConcern;
 
@@ -44,8 +48,10 @@ impl Concern for ConfigConcern {
         }
     }
 
-    fn store(record: &mut Record, push: &ConfigPush) {
-        set(&mut record.config, was_written(push).v, push.desired().payload());
+    fn store(record: &mut Record, push: &ConfigPush) -> Result<()> {
+        let v = grown(CONFIG_V, record.config.v, was_written(push).v)?;
+        set(&mut record.config, v, push.desired().payload());
+        Ok(())
     }
 
     fn written(_record: &Record, push: &ConfigPush) -> Config {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Head, HeadPush, NewHead, RecordKind,
+    ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Head, HeadPush, NewHead, RecordKind, Result,
 };
 
 use super::{
@@ -39,10 +39,11 @@ impl Concern for HeadConcern {
         }
     }
 
-    fn store(record: &mut Record, push: &HeadPush) {
+    fn store(record: &mut Record, push: &HeadPush) -> Result<()> {
         if let Some(head) = &mut record.head {
             set(head, Some(push.desired().id()), push.desired().t());
         }
+        Ok(())
     }
 
     fn written(_record: &Record, push: &HeadPush) -> Head {

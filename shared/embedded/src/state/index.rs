@@ -1,13 +1,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, Index, IndexPush, IndexRoot, NewGraphIndex, NewIndex, RecordKind,
+    ConcernKind, ConcernState, ConcernValue, Error, Expected, Index, IndexPush, IndexRoot, MAX_ITEM_BYTES,
+    MAX_WATERMARK, NewGraphIndex, NewIndex, RecordKind, Result, index_item_bytes,
 };
 
 use super::{
     concern::{Concern, Judgement},
     record::{Graph, IndexItem, Record, Root},
 };
+
+/// The counter of indexes at one `t`.
+const REV: &str = "rev";
 
 pub(super) struct IndexConcern;
 
@@ -61,8 +65,15 @@ impl Concern for IndexConcern {
         if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejected }
     }
 
-    fn store(record: &mut Record, push: &IndexPush) {
+    fn store(record: &mut Record, push: &IndexPush) -> Result<()> {
+        let before = record.index.root.clone();
         set(&mut record.index, push.desired());
+        check_revisions(before.as_deref(), record.index.root.as_deref(), push.desired())?;
+        let calls = record.index.calls.len_after_one_more();
+        match index_item_bytes(&record.model_address(), &record.index.value(), calls) > MAX_ITEM_BYTES {
+            true => Err(Error::TooLarge),
+            false => Ok(()),
+        }
     }
 
     fn written(record: &Record, push: &IndexPush) -> Index {
@@ -117,7 +128,26 @@ pub(super) fn set(item: &mut IndexItem, new: &NewIndex) {
     item.t = new.t();
 }
 
-/// Returns the root after a push.
+/// An index root and its revision, if there is one.
+type Revision<'a> = Option<(&'a str, i64)>;
+
+/// Checks the revisions that a push has counted. A stored one beyond the greatest may stay as it is.
+fn check_revisions(before: Option<&Root>, after: Option<&Root>, new: &NewIndex) -> Result<()> {
+    let Some(after) = after else { return Ok(()) };
+    let of_graph = |root, name: &str| stored(root, name).map(|graph: &Graph| (&*graph.id, graph.rev));
+    let graphs =
+        new.graphs().keys().map(|name| (before.and_then(|before| of_graph(before, name)), of_graph(after, name)));
+    let of_root = (before.map(|before| (&*before.id, before.rev)), Some((&*after.id, after.rev)));
+    let is_beyond = |(before, after): (Revision<'_>, Revision<'_>)| {
+        after.is_some_and(|(id, rev)| rev > MAX_WATERMARK && before.is_none_or(|(before, _)| before != id))
+    };
+    match graphs.chain([of_root]).any(is_beyond) {
+        true => Err(Error::LimitReached { counter: REV }),
+        false => Ok(()),
+    }
+}
+
+/// Returns the root after a push. A revision may be one more than the greatest: then the push cannot be stored.
 fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
     let mut graphs = before.map(|root| root.graphs.clone()).unwrap_or_default();
     for (name, pushed) in new.graphs() {
@@ -126,7 +156,7 @@ fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
     }
     let rev = match before.filter(|_| t == new.t()) {
         Some(root) if *root.id == *new.id().as_str() => root.rev,
-        Some(root) => root.rev + 1,
+        Some(root) => root.rev.saturating_add(1),
         None => 0,
     };
     Root { id: Box::from(new.id().as_str()), rev, graphs }
@@ -136,7 +166,7 @@ fn next(t: i64, before: Option<&Root>, new: &NewIndex) -> Root {
 fn counted(before: Option<&Graph>, pushed: &NewGraphIndex) -> Graph {
     let counted = || match before.filter(|before| before.t == pushed.t()) {
         Some(before) if *before.id == *pushed.id().as_str() => before.rev,
-        Some(before) => before.rev + 1,
+        Some(before) => before.rev.saturating_add(1),
         None => 0,
     };
     Graph { id: Box::from(pushed.id().as_str()), t: pushed.t(), rev: pushed.rev().unwrap_or_else(counted) }

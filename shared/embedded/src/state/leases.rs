@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use nameservice_model::{Address, ConcernKind, Error, Held, LeaseClaim, LeaseRequest, Leased, Released, Result};
+use nameservice_model::{
+    Address, ConcernKind, Error, Held, LeaseClaim, LeaseRequest, Leased, Released, Result, is_held_until,
+};
 
 use super::{
-    Now, Record, Step, outcome_unknown,
+    Now, Record, Step, one_more, outcome_unknown,
     record::{LeaseItem, StatusItem},
+    status::STATUS_V,
 };
 
 const ACQUIRE: &str = "acquire a lease";
@@ -24,7 +27,9 @@ impl Step<'_> {
         if there.retracted {
             return Ok(Leased::Retracted);
         }
-        let is_free = |lease: &LeaseItem| lease.expires_at <= self.now.seconds() || *lease.holder == *request.holder();
+        let is_free = |lease: &LeaseItem| {
+            !is_held_until(lease.expires_at, self.now.seconds()) || *lease.holder == *request.holder()
+        };
         if let Some(lease) = status.lease().filter(|_| status.lease.as_ref().is_some_and(|lease| !is_free(lease))) {
             return Ok(Leased::Busy(lease));
         }
@@ -37,7 +42,7 @@ impl Step<'_> {
             expires_at: expiry(self.now, request.ttl_seconds()),
             refreshed_at: None,
         }));
-        record.status.token = record.status.token.saturating_add(1);
+        record.status.token = one_more("lease_token", record.status.token)?;
         record.status.set_state(request.name().state());
         self.put_status(record, request).map(Leased::Held)
     }
@@ -87,14 +92,14 @@ impl Step<'_> {
         if status.state() == claim.name.state() {
             record.status.state = None;
         }
-        record.status.v = record.status.v.saturating_add(1);
+        record.status.v = one_more(STATUS_V, record.status.v)?;
         self.remember(&mut record, ConcernKind::Status);
         self.put(record);
         Ok(Released::Released)
     }
 
     fn put_status(&mut self, mut record: Record, request: &LeaseRequest) -> Result<Held> {
-        record.status.v = record.status.v.saturating_add(1);
+        record.status.v = one_more(STATUS_V, record.status.v)?;
         if let Some(meta) = request.meta() {
             record.status.set_meta(meta);
         }
@@ -128,7 +133,8 @@ fn held(status: &StatusItem) -> Result<Held> {
 
 /// Returns when a lease expires, in whole seconds, rounded up so that no holder loses part of a second.
 fn expiry(now: Now, ttl_seconds: u32) -> i64 {
-    -(-now.ms).div_euclid(1000) + i64::from(ttl_seconds)
+    let now = now.seconds().saturating_add(i64::from(now.ms.rem_euclid(1000) > 0));
+    now.saturating_add(i64::from(ttl_seconds))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use nameservice_model::{
     Address, BranchCreated, ConcernKind, Created, NewConfig, NewHead, RecordKind, Reset, ResetTo, Result,
 };
 
-use super::{Origin, Record, Step, config, head, index, record::IndexItem};
+use super::{Origin, Record, Step, check_count, config, head, index, outcome_unknown, record::IndexItem};
 
 impl Step<'_> {
     pub(super) fn create_ledger(
@@ -20,14 +20,26 @@ impl Step<'_> {
         if let Some(config) = config {
             config::set(&mut ledger.config, config.v_after(0), config.payload());
         }
-        Ok(match self.get(address) {
+        let there = self.get(address);
+        if let Some(times) = self.created_before(address, there.as_deref()) {
+            return Ok(Created::Created(Box::new(as_created(ledger, times))));
+        }
+        self.check_key(self.reuses_key_at(address, there.as_deref()), "create a ledger")?;
+        Ok(match there {
             None => Created::Created(Box::new(self.put(ledger).to_model())),
-            Some(there) if there.any_remembers(self.call) => Created::Created(Box::new(as_created(ledger, &there))),
-            Some(there) => {
-                self.check_key(self.reuses_any_key(&there), "create a ledger")?;
-                Created::AlreadyExists
-            }
+            Some(_) => Created::AlreadyExists,
         })
+    }
+
+    /// Returns when the record that this call has created was created and last written (epoch seconds and milliseconds),
+    /// whether or not it still exists; `None` if this call has not created one.
+    pub(super) fn created_before(&self, address: &Address, there: Option<&Record>) -> Option<(i64, i64)> {
+        match there.filter(|there| there.any_remembers(self.call)) {
+            Some(there) => Some((there.created_at, there.updated_at)),
+            None => {
+                self.remembered_at(address).map(|memory| (memory.created_at, memory.created_at.saturating_mul(1000)))
+            }
+        }
     }
 
     pub(super) fn create_branch(
@@ -36,37 +48,46 @@ impl Step<'_> {
         source: &Address,
         at: Option<&NewHead>,
     ) -> Result<BranchCreated> {
-        let Some(parent) = self.get(source).filter(|parent| !parent.retracted) else {
+        let (there, parent) = (self.get(branch), self.get(source));
+        let mut ledger = self.new_record(branch, RecordKind::Ledger);
+        let source_branch = Some(Arc::from(source.branch()));
+        ledger.origin = Some(Arc::new(Origin { source_branch, ..Origin::default() }));
+        set_head(&mut ledger, at);
+        if let Some(times) = self.created_before(branch, there.as_deref()) {
+            if let (None, Some(head)) = (at, &mut ledger.head) {
+                let first = self.first_head(branch, there.as_deref());
+                let (t, id) = first.ok_or_else(|| outcome_unknown("create a branch"))?;
+                (head.t, head.id) = (t, Some(id));
+            }
+            return Ok(BranchCreated::Created(Box::new(as_created(ledger, times))));
+        }
+        let Some(parent) = parent.filter(|parent| !parent.retracted) else {
             return Ok(BranchCreated::UnknownSource);
         };
+        self.check_key(self.reuses_key_at(branch, there.as_deref()), "create a branch")?;
         let Some(head) = &parent.head else { return Ok(BranchCreated::UnknownSource) };
         if head.id.is_none() {
             return Ok(BranchCreated::UnbornSource);
         }
-        if branch == source {
+        if branch == source || there.is_some() {
             return Ok(BranchCreated::AlreadyExists);
         }
-        let mut ledger = self.new_record(branch, RecordKind::Ledger);
-        let source_branch = Some(Arc::from(source.branch()));
-        ledger.origin = Some(Arc::new(Origin { source_branch, ..Origin::default() }));
-        match (at, &mut ledger.head) {
-            (None, Some(own)) => (own.t, own.id) = (head.t, head.id.clone()),
-            _ => set_head(&mut ledger, at),
+        check_count("branches", parent.branches)?;
+        if let (None, Some(new)) = (at, &mut ledger.head) {
+            (new.t, new.id) = (head.t, head.id.clone());
         }
-        Ok(match self.get(branch) {
-            None => {
-                let record = self.put(ledger).to_model();
-                self.change(source, |parent| parent.branches = parent.branches.saturating_add(1));
-                BranchCreated::Created(Box::new(record))
-            }
-            Some(there) if there.any_remembers(self.call) => {
-                BranchCreated::Created(Box::new(as_created(ledger, &there)))
-            }
-            Some(there) => {
-                self.check_key(self.reuses_any_key(&there), "create a branch")?;
-                BranchCreated::AlreadyExists
-            }
-        })
+        let record = self.put(ledger).to_model();
+        self.change(source, |parent| parent.branches = parent.branches.saturating_add(1));
+        Ok(BranchCreated::Created(Box::new(record)))
+    }
+
+    /// Returns the head that this call has created a branch with; `None` if it is not known any more.
+    fn first_head(&self, branch: &Address, there: Option<&Record>) -> Option<(i64, Arc<str>)> {
+        let head = there.and_then(|there| there.head.as_ref()).filter(|head| head.calls.ends_with(self.call));
+        match head {
+            Some(head) => Some((head.t, head.id.clone()?)),
+            None => self.remembered_at(branch)?.first_head(self.call),
+        }
     }
 
     pub(super) fn reset_head(&mut self, address: &Address, to: &ResetTo) -> Result<Reset> {
@@ -81,14 +102,13 @@ impl Step<'_> {
             index::set(&mut record.index, new);
         }
         let calls = || [ConcernKind::Head, ConcernKind::Index].into_iter().filter_map(|concern| there.calls(concern));
-        let done = match record.head() {
-            Some(head) => Reset::Reset { head, index: record.index.value() },
-            None => return Ok(Reset::WrongKind(there.kind)),
-        };
-        if calls().any(|calls| calls.remembers(self.call)) {
-            return Ok(done);
+        if let Some(head) = there.head().filter(|_| calls().any(|calls| calls.remembers(self.call))) {
+            // As they are now: others may have written since.
+            return Ok(Reset::Reset { head, index: there.index.value() });
         }
         self.check_key(calls().any(|calls| calls.knows_key_of(self.call)), "reset a head")?;
+        let Some(head) = record.head() else { return Ok(Reset::WrongKind(there.kind)) };
+        let done = Reset::Reset { head, index: record.index.value() };
         if there.retracted {
             return Ok(Reset::Retracted);
         }
@@ -109,7 +129,7 @@ fn set_head(ledger: &mut Record, new: Option<&NewHead>) {
     }
 }
 
-/// Returns the answer to a repeated creation: the record as it was created, with the time of its creation.
-fn as_created(asked: Record, there: &Record) -> nameservice_model::Record {
-    Record { created_at: there.created_at, updated_at: there.updated_at, ..asked }.to_model()
+/// Returns the answer to a repeated creation: the record as it was created, with the times of the one that was.
+pub(super) fn as_created(asked: Record, (created_at, updated_at): (i64, i64)) -> nameservice_model::Record {
+    Record { created_at, updated_at, ..asked }.to_model()
 }

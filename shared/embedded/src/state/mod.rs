@@ -17,6 +17,7 @@ mod index;
 mod leases;
 mod ledgers;
 mod lists;
+mod memory;
 mod observe;
 mod orders;
 mod place;
@@ -34,15 +35,16 @@ mod transactions;
 use std::{sync::Arc, time::SystemTime};
 
 use imbl::HashMap;
-use nameservice_model::{Address, Change, Error, RecordKind, Result};
+use nameservice_model::{Address, Change, Error, MAX_WATERMARK, RecordKind, Result};
 
 pub use command::{Action, Command, Outcome};
 pub(crate) use lists::Walk;
+pub(crate) use memory::Memory;
 pub use portable::Portable;
 pub(crate) use record::{Origin, Record};
 pub use replicas::Replicated;
 
-use self::{call_id::CallId, orders::Orders, search::Texts};
+use self::{call_id::CallId, memory::Memories, orders::Orders, search::Texts};
 
 /// The time of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +76,8 @@ impl From<SystemTime> for Now {
 pub struct State {
     pub(crate) records: HashMap<Arc<str>, Arc<Record>>,
     orders: Orders,
+    /// The addresses whose records were purged.
+    pub(crate) memories: Memories,
     pub(crate) position: u64,
     /// When the last change was recorded, epoch milliseconds. It never goes back.
     pub(crate) recorded_at: i64,
@@ -89,6 +93,8 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
+    /// The addresses that are remembered anew, or (`None`) no longer.
+    pub(crate) memories: Vec<(Arc<str>, Option<Arc<Memory>>)>,
     /// Everything before was replaced: the feed continues after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,
 }
@@ -130,10 +136,11 @@ impl State {
             Action::Replicate(changes) => return self.take(changes),
             _ => {}
         }
-        let mut step = Step { state: self, now, call: command.call, changes: Vec::new(), touched: Vec::new() };
+        let (changes, touched, memories) = (Vec::new(), Vec::new(), Vec::new());
+        let mut step = Step { state: self, now, call: command.call, changes, touched, memories };
         let outcome = step.run(&command.action);
-        let Step { changes, touched, .. } = step;
-        Applied { outcome, changes, touched, replaced: None }
+        let Step { changes, touched, memories, .. } = step;
+        Applied { outcome, changes, touched, memories, replaced: None }
     }
 
     pub(crate) fn get(&self, address: &Address) -> Option<&Arc<Record>> {
@@ -167,6 +174,7 @@ struct Step<'a> {
     call: CallId,
     changes: Vec<Change>,
     touched: Vec<Touched>,
+    memories: Vec<(Arc<str>, Option<Arc<Memory>>)>,
 }
 
 impl Step<'_> {
@@ -187,9 +195,9 @@ impl Step<'_> {
             Action::PushConfig { address, push } => Outcome::Config(self.push::<config::ConfigConcern>(address, push)?),
             Action::Retract { address, reason } => Outcome::Retracted(self.retract(address, reason.as_deref())?),
             Action::Restore { address } => Outcome::Restored(self.restore(address)?),
-            Action::Purge { address } => Outcome::Purged(self.purge(address)),
-            Action::Protect { address, protected } => Outcome::Protection(self.protect(address, *protected)),
-            Action::DropBranch { address } => Outcome::Dropped(self.drop_branch(address)),
+            Action::Purge { address } => Outcome::Purged(self.purge(address)?),
+            Action::Protect { address, protected } => Outcome::Protection(self.protect(address, *protected)?),
+            Action::DropBranch { address } => Outcome::Dropped(self.drop_branch(address)?),
             Action::ResetHead { address, to } => Outcome::Reset(self.reset_head(address, to)?),
             Action::AcquireLease { address, request } => Outcome::Leased(self.acquire_lease(address, request)?),
             Action::RefreshLease { address, request, token } => {
@@ -200,6 +208,7 @@ impl Step<'_> {
                 self.observe(address, record.as_deref());
                 Outcome::Observed
             }
+            Action::Probe => Outcome::Probed,
             Action::Commit(transaction) => {
                 Outcome::Committed(self.commit("commit a transaction", transaction.operations())?)
             }
@@ -256,10 +265,49 @@ impl Step<'_> {
         }
     }
 
+    /// Returns what is remembered of an address.
+    fn memory(&self, address: &Address) -> Option<&Arc<Memory>> {
+        self.state.memories.get(address, self.now)
+    }
+
+    /// Returns what is remembered of an address if this call ended or began a life of it.
+    fn remembered_at(&self, address: &Address) -> Option<&Arc<Memory>> {
+        self.memory(address).filter(|memory| memory.remembers(self.call))
+    }
+
+    /// Returns whether another request was made under the key of this one, as far as the address or any part of its
+    /// record remembers.
+    fn reuses_key_at(&self, address: &Address, record: Option<&Record>) -> bool {
+        let calls = record.into_iter().flat_map(Record::all_calls);
+        self.memory(address).is_some_and(|memory| memory.knows_key_of(self.call))
+            || calls.into_iter().any(|calls| calls.knows_key_of(self.call))
+    }
+
     /// Returns an error if the key was used for another request.
     fn check_key(&self, reused: bool, operation: &'static str) -> Result<()> {
         if reused { Err(Error::IdempotencyKeyReused { operation }) } else { Ok(()) }
     }
+}
+
+/// Returns a counter after one more; an error if it cannot grow.
+fn one_more(counter: &'static str, value: i64) -> Result<i64> {
+    match value {
+        MAX_WATERMARK.. => Err(Error::LimitReached { counter }),
+        value => Ok(value + 1),
+    }
+}
+
+/// Returns a counter after a write; an error if the write would take it beyond the greatest value.
+fn grown(counter: &'static str, before: i64, after: i64) -> Result<i64> {
+    match after > MAX_WATERMARK && after > before {
+        true => Err(Error::LimitReached { counter }),
+        false => Ok(after),
+    }
+}
+
+/// Returns an error if a count of references cannot grow.
+fn check_count(counter: &'static str, count: u32) -> Result<()> {
+    if count == u32::MAX { Err(Error::LimitReached { counter }) } else { Ok(()) }
 }
 
 /// Returns the error for a call that is remembered, but whose outcome can no longer be determined.

@@ -100,6 +100,7 @@ impl From<&Portable> for Record {
                 calls: ring(3),
             },
             protected: record.protected,
+            protections: None,
         }
     }
 }

@@ -49,7 +49,7 @@ impl Step<'_> {
             Judgement::Conflict => PushOutcome::Conflict { actual: Some(C::read(&record)) },
             Judgement::Admissible => {
                 let mut record = Record::clone(&record);
-                C::store(&mut record, push);
+                C::store(&mut record, push)?;
                 self.remember(&mut record, C::KIND);
                 let record = self.put(record);
                 PushOutcome::Updated { value: C::read(&record), replayed: false }
@@ -100,17 +100,21 @@ impl Step<'_> {
         push: &Push<C::Payload, C::New>,
     ) -> Result<PushOutcome<C::Payload>> {
         let mut wanted = self.new_record(address, RecordKind::Ledger);
-        C::store(&mut wanted, push);
-        let Some(there) = self.get(address) else {
+        C::store(&mut wanted, push)?;
+        let there = self.get(address);
+        if let Some(there) = there.as_ref().filter(|there| there.any_remembers(self.call)) {
+            let is_last = there.calls(C::KIND).is_some_and(|calls| calls.ends_with(self.call));
+            let value = C::read(if is_last { there } else { &wanted });
+            return Ok(PushOutcome::Updated { value, replayed: true });
+        }
+        if self.remembered_at(address).is_some() {
+            return Ok(PushOutcome::Updated { value: C::read(&wanted), replayed: true });
+        }
+        self.check_key(self.reuses_key_at(address, there.as_deref()), C::OPERATION)?;
+        let Some(there) = there else {
             let value = C::read(&self.put(wanted));
             return Ok(PushOutcome::Updated { value, replayed: false });
         };
-        if there.any_remembers(self.call) {
-            let is_last = there.calls(C::KIND).is_some_and(|calls| calls.ends_with(self.call));
-            let value = C::read(if is_last { &there } else { &wanted });
-            return Ok(PushOutcome::Updated { value, replayed: true });
-        }
-        self.check_key(self.reuses_any_key(&there), C::OPERATION)?;
         if !C::belongs_to(there.kind) {
             return Ok(PushOutcome::WrongKind(there.kind));
         }
@@ -122,11 +126,5 @@ impl Step<'_> {
             true => PushOutcome::Updated { value, replayed: true },
             false => PushOutcome::Conflict { actual: Some(value) },
         })
-    }
-
-    /// Returns whether any concern of a record was written by another request under the key of this one.
-    pub(super) fn reuses_any_key(&self, record: &Record) -> bool {
-        let calls = ConcernKind::ALL.into_iter().filter_map(|concern| record.calls(concern));
-        calls.into_iter().any(|calls| calls.knows_key_of(self.call))
     }
 }

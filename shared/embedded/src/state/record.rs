@@ -34,10 +34,13 @@ pub(crate) struct Record {
     pub(crate) index: IndexItem,
     pub(crate) status: StatusItem,
     pub(crate) config: ConfigItem,
-    /// In the log, a byte after the record stands for true, so that rows written before this field existed are still
+    /// In the log, a mark after the record stands for true, so that rows written before this field existed are still
     /// readable.
     #[serde(skip)]
     pub(crate) protected: bool,
+    /// The calls that set or removed the protection; absent where none has. In the log, it follows the record.
+    #[serde(skip)]
+    pub(crate) protections: Option<Ring>,
 }
 
 /// What a branch or a graph source comes from.
@@ -126,6 +129,7 @@ impl Record {
             status: StatusItem { v: 1, state: None, meta: None, lease: None, token: 0, calls: calls.clone() },
             config: ConfigItem { v: 0, payload: None, calls },
             protected: false,
+            protections: None,
         }
     }
 
@@ -154,6 +158,11 @@ impl Record {
             ConcernKind::Status => Some(&mut self.status.calls),
             ConcernKind::Config => Some(&mut self.config.calls),
         }
+    }
+
+    /// Returns what the concerns and the protection remember.
+    pub(crate) fn all_calls(&self) -> impl Iterator<Item = &Ring> {
+        ConcernKind::ALL.into_iter().filter_map(|concern| self.calls(concern)).chain(&self.protections)
     }
 
     /// Returns whether any concern remembers the call.
@@ -231,7 +240,12 @@ impl Record {
     pub(crate) fn weight(&self) -> usize {
         /// Names of members, punctuation, times, ids.
         const FIXED: usize = 700;
-        let graphs = self.index.root.as_ref().map_or(0, |root| root.graphs.keys().map(|name| name.len() + 120).sum());
+        /// The same of a named graph.
+        const GRAPH: usize = 90;
+        let of_graph = |(name, graph): (&String, &Option<Graph>)| {
+            GRAPH + name.len() + graph.as_ref().map_or(0, |graph| graph.id.len())
+        };
+        let graphs = self.index.root.as_ref().map_or(0, |root| root.graphs.iter().map(of_graph).sum());
         let texts = [&self.config.payload, &self.status.meta].into_iter().flatten().map(|text| text.len());
         FIXED
             + 2 * self.address.len()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, Identity, Object,
-    Record as ModelRecord, RecordKind, StatusPayload, is_lease_member,
+    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, Identity, MAX_WATERMARK, Object,
+    Record as ModelRecord, RecordKind, StatusPayload, is_lease_member, is_redacted,
 };
 use serde_json::Value;
 
@@ -17,13 +17,28 @@ use super::{
 /// The ids of records that a change created begin here, beyond those of a snapshot.
 const IDS: u64 = 1 << 48;
 
+/// The greatest position of a feed.
+const MAX_POSITION: u64 = MAX_WATERMARK.unsigned_abs();
+
 /// A change of another nameservice, with the payload if the change itself does not carry all of it.
 #[derive(Clone, Debug)]
 pub struct Replicated {
     /// The change.
     pub change: Change,
-    /// The full payload, if it is left out of the change or redacted in it.
+    /// The full payload, if it is left out of the change or redacted in it. Without it, the concern stays as it was: a
+    /// later change brings a newer value.
     pub payload: Option<Value>,
+}
+
+impl Replicated {
+    /// Returns whether the change does not carry its full payload.
+    pub fn is_partial(change: &Change) -> bool {
+        match &change.payload {
+            ChangePayload::Omitted => true,
+            ChangePayload::Value(value) => is_redacted(value),
+            ChangePayload::None => false,
+        }
+    }
 }
 
 impl From<Change> for Replicated {
@@ -45,12 +60,18 @@ pub(crate) struct NotNext {
 impl State {
     /// Replaces everything with these records.
     pub(super) fn adopt(&mut self, records: &[ModelRecord], position: u64) -> Applied {
+        if position > MAX_POSITION {
+            let source = format!("{position} is not a position of a feed").into();
+            let outcome = Err(Error::Store { operation: "adopt a snapshot", source });
+            return Applied { outcome, changes: Vec::new(), touched: Vec::new(), memories: Vec::new(), replaced: None };
+        }
         *self = Self::of_records(records, position);
         let touched = |record: &Arc<Record>| Touched { id: record.id, record: Some(record.clone()) };
         Applied {
             outcome: Ok(Outcome::Replicated),
             changes: Vec::new(),
             touched: self.records.values().map(touched).collect(),
+            memories: Vec::new(),
             replaced: Some((position, self.recorded_at)),
         }
     }
@@ -66,7 +87,7 @@ impl State {
             }
             changes.push(replicated.change.clone());
         }
-        Applied { outcome, changes, touched, replaced: None }
+        Applied { outcome, changes, touched, memories: Vec::new(), replaced: None }
     }
 
     /// Returns the state of these records at a position.
@@ -98,15 +119,19 @@ impl State {
     /// Applies a change, which must follow the last one.
     pub(crate) fn replicate(&mut self, replicated: &Replicated, touched: &mut Vec<Touched>) -> Result<(), NotNext> {
         let Replicated { change, payload } = replicated;
-        if change.position != self.position + 1 {
+        // A position beyond every watermark is not one that a nameservice gives.
+        if self.position.checked_add(1) != Some(change.position) || change.position > MAX_POSITION {
             return Err(NotNext { found: change.position, position: self.position });
         }
+        let is_known = payload.is_some() || !Replicated::is_partial(change);
         let payload = payload.as_ref().or(match &change.payload {
             ChangePayload::Value(value) => Some(value),
             _ => None,
         });
         match change.part {
             ChangedPart::Meta => self.replicate_meta(change, payload, touched),
+            // The value is not known, and a wrong one must not be shown.
+            ChangedPart::Concern(_) if !is_known => {}
             ChangedPart::Concern(concern) => self.replicate_concern(change, concern, payload, touched),
         }
         self.position = change.position;
@@ -183,9 +208,6 @@ impl State {
                 record.status = status(change.watermark, &state, meta);
             }
             ConcernKind::Config => {
-                if payload.is_none() && matches!(change.payload, ChangePayload::Omitted) {
-                    return;
-                }
                 let payload = payload.map(|payload| Arc::from(payload.to_string()));
                 record.config = ConfigItem { v: change.watermark, payload, calls: Ring::default() };
             }
@@ -279,6 +301,7 @@ fn new_record(address: &str, kind: RecordKind, id: u64, at: i64) -> Record {
         status: status(1, StatusPayload::READY, Object::new()),
         config: ConfigItem { v: 0, payload: None, calls: Ring::default() },
         protected: false,
+        protections: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use nameservice_model::{Address, ConcernKind, Object, Restored, Result, Retracted, StatusPayload};
 use serde_json::json;
 
-use super::{Record, Step};
+use super::{Record, Step, one_more, status::STATUS_V};
 
 impl Step<'_> {
     pub(super) fn retract(&mut self, address: &Address, reason: Option<&str>) -> Result<Retracted> {
@@ -26,7 +26,7 @@ impl Step<'_> {
         if let Some(reason) = reason {
             meta.insert("reason".to_owned(), json!(reason));
         }
-        let record = self.marked(&there, true, StatusPayload::RETRACTED, &meta);
+        let record = self.marked(&there, true, StatusPayload::RETRACTED, &meta)?;
         Ok(Retracted::Retracted(Box::new(self.put(record).to_model())))
     }
 
@@ -40,18 +40,18 @@ impl Step<'_> {
         if !there.retracted {
             return Ok(Restored::NotRetracted(shown()));
         }
-        let record = self.marked(&there, false, StatusPayload::READY, &Object::new());
+        let record = self.marked(&there, false, StatusPayload::READY, &Object::new())?;
         Ok(Restored::Restored(Box::new(self.put(record).to_model())))
     }
 
     /// Returns the record with its mark set or removed, and its status updated to show that. Its lease and token stay.
-    fn marked(&self, there: &Record, retracted: bool, state: &str, meta: &Object) -> Record {
+    fn marked(&self, there: &Record, retracted: bool, state: &str, meta: &Object) -> Result<Record> {
         let mut record = there.clone();
         record.retracted = retracted;
-        record.status.v = record.status.v.saturating_add(1);
+        record.status.v = one_more(STATUS_V, record.status.v)?;
         record.status.set_state(state);
         record.status.set_meta(meta);
         self.remember(&mut record, ConcernKind::Status);
-        record
+        Ok(record)
     }
 }

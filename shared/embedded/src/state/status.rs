@@ -1,12 +1,16 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, NewStatus, RecordKind, Status, StatusPayload, StatusPush,
+    ConcernKind, ConcernState, ConcernValue, Expected, NewStatus, RecordKind, Result, Status, StatusPayload, StatusPush,
 };
 use serde_json::Value;
 
 use super::{
     concern::{Concern, Judgement, same_json},
+    grown,
     record::Record,
 };
+
+/// The counter of a status.
+pub(super) const STATUS_V: &str = "status_v";
 
 pub(super) struct StatusConcern;
 
@@ -44,11 +48,12 @@ impl Concern for StatusConcern {
         }
     }
 
-    fn store(record: &mut Record, push: &StatusPush) {
+    fn store(record: &mut Record, push: &StatusPush) -> Result<()> {
         let payload = push.desired().payload();
-        record.status.v = was_written(push).v;
+        record.status.v = grown(STATUS_V, record.status.v, was_written(push).v)?;
         record.status.set_state(&payload.state);
         record.status.set_meta(&payload.meta);
+        Ok(())
     }
 
     fn written(_record: &Record, push: &StatusPush) -> Status {

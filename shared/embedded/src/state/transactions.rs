@@ -26,7 +26,7 @@ trait Operable {
     fn written(&self, record: &Record) -> ConcernState;
     fn left_on(&self, record: &Record) -> ConcernState;
     fn was_committed(&self) -> ConcernState;
-    fn store(&self, record: &mut Record);
+    fn store(&self, record: &mut Record) -> Result<()>;
 }
 
 struct Pushing<'a, C: Concern>(&'a Push<C::Payload, C::New>);
@@ -64,8 +64,8 @@ impl<C: Concern> Operable for Pushing<'_, C> {
         C::state(C::was_committed(self.0))
     }
 
-    fn store(&self, record: &mut Record) {
-        C::store(record, self.0);
+    fn store(&self, record: &mut Record) -> Result<()> {
+        C::store(record, self.0)
     }
 }
 
@@ -115,7 +115,9 @@ impl Operable for Checking<'_> {
         self.0.clone()
     }
 
-    fn store(&self, _record: &mut Record) {}
+    fn store(&self, _record: &mut Record) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn operable(action: &OperationKind) -> Box<dyn Operable + '_> {
@@ -167,7 +169,7 @@ impl Step<'_> {
                 written.push(Record::clone(&record));
                 written.len() - 1
             });
-            operable.store(&mut written[at]);
+            operable.store(&mut written[at])?;
             self.remember(&mut written[at], operation.action.concern());
         }
         for record in written {

@@ -11,7 +11,11 @@ use std::{
 use nameservice_model::{ChangeFeed, Limit, Run};
 
 use super::commands::{Commands, Watermarks, born, follow, watermarks};
-use crate::{Embedded, Options, directory::LOG_FILE, log::Hook};
+use crate::{
+    Embedded, Options,
+    directory::{DURABLE_FILE, LOG_FILE},
+    log::Hook,
+};
 
 /// The block that a failing write of the write-ahead file may destroy as a whole.
 const TORN: usize = 4096;
@@ -26,6 +30,8 @@ const HEADER: usize = 32;
 struct Image {
     database: Vec<u8>,
     write_ahead: Vec<u8>,
+    /// The file that names the last durable change.
+    durable: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +55,8 @@ impl Camera {
     fn take(&self, step: Step) {
         let database = fs::read(self.directory.join(LOG_FILE)).unwrap();
         let write_ahead = fs::read(write_ahead(&self.directory)).unwrap_or_default();
-        self.images.lock().unwrap().push((step, Image { database, write_ahead }));
+        let durable = fs::read(self.directory.join(DURABLE_FILE)).unwrap_or_default();
+        self.images.lock().unwrap().push((step, Image { database, write_ahead, durable }));
     }
 
     fn commits(&self) -> usize {
@@ -117,17 +124,14 @@ fn crashes(before: &Image, step: Step, after: &Image, random: &mut Commands) -> 
                 last = next;
             }
             let torn_files = torn_files.into_iter();
-            torn_files
-                .chain([last])
-                .map(|write_ahead| Image { database: before.database.clone(), write_ahead })
-                .collect()
+            torn_files.chain([last]).map(|write_ahead| Image { write_ahead, ..before.clone() }).collect()
         }
         // A checkpoint writes the database while the write-ahead file is whole, and syncs it.
         Step::Checkpointed => {
             let torn = torn(&before.database, &after.database, SECTOR, false, random);
             vec![
-                Image { database: torn, write_ahead: before.write_ahead.clone() },
-                Image { database: after.database.clone(), write_ahead: before.write_ahead.clone() },
+                Image { database: torn, ..before.clone() },
+                Image { database: after.database.clone(), ..before.clone() },
                 after.clone(),
             ]
         }
@@ -139,6 +143,7 @@ async fn recover(image: &Image) -> String {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join(LOG_FILE), &image.database).unwrap();
     fs::write(write_ahead(directory.path()), &image.write_ahead).unwrap();
+    fs::write(directory.path().join(DURABLE_FILE), &image.durable).unwrap();
     let names = Embedded::open_existing(directory.path(), Options::default()).unwrap();
     let view = names.view();
     let mut seen = Watermarks::new();
@@ -188,7 +193,7 @@ async fn crash_everywhere(seed: u64, commits: usize) -> usize {
                 position(&found),
                 image == *after,
             );
-            if is_commit && image == *after {
+            if is_commit && (&image.database, &image.write_ahead) == (&after.database, &after.write_ahead) {
                 assert!(is_after, "what was synced is there");
             }
             opened += 1;

@@ -58,7 +58,7 @@ async fn wrong_counts_are_set_to_what_is_there() {
     let directory = directory().await;
     let connection = Connection::open(directory.path().join(LOG_FILE)).unwrap();
     let body: Vec<u8> = connection.query_row("SELECT body FROM records WHERE id = 1", [], |row| row.get(0)).unwrap();
-    let mut record = rows::decode_record(1, &body).unwrap();
+    let (mut record, _) = rows::checked_record(1, &body).unwrap();
     assert_eq!((record.branches, record.dependents), (1, 1));
     (record.branches, record.dependents) = (7, 0);
     let body = rows::encode_record(&record).unwrap();
@@ -99,4 +99,27 @@ async fn what_cannot_be_repaired_safely_is_left_to_the_operator() {
         let found = findings(&directory, true);
         assert!(found.iter().any(|(found, fix)| *found == code && *fix == Fix::ByHand), "{statement}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn the_last_change_is_never_removed() {
+    let directory = directory().await;
+    damage(&directory, "UPDATE tail SET body = x'ff' WHERE position = (SELECT max(position) FROM tail)");
+    let found = findings(&directory, true);
+    assert!(found.iter().any(|(code, fix)| *code == "change-unreadable" && *fix == Fix::ByHand), "{found:?}");
+    let changes = Connection::open(directory.path().join(LOG_FILE)).unwrap();
+    let left: u64 = changes.query_row("SELECT count(*) FROM changes", [], |row| row.get(0)).unwrap();
+    assert!(left > 1, "{left}");
+}
+
+#[tokio::test]
+async fn what_is_remembered_and_cannot_be_read_is_named_and_forgotten() {
+    let directory = directory().await;
+    damage(&directory, "INSERT INTO memories VALUES ('x:main', x'00')");
+    let rejected = Embedded::open_existing(directory.path(), Options::default()).unwrap_err();
+    assert!(rejected.to_string().contains("memories"), "{rejected}");
+    assert_eq!(findings(&directory, false), [("memory-unreadable", Fix::Possible)]);
+    assert_eq!(findings(&directory, true), [("memory-unreadable", Fix::Done)]);
+    assert_eq!(findings(&directory, false), []);
+    pushed(&open(directory.path()), "a", 9).await;
 }

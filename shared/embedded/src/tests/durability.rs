@@ -101,6 +101,8 @@ async fn commands_that_wait_for_the_disk_are_written_together_and_answered_after
 /// Fails commits as SQLite does.
 struct Failing {
     code: i32,
+    /// Whether the commit was sent when it fails.
+    is_sent: bool,
     /// How many commits still pass.
     passes: AtomicUsize,
     /// How many fail after those.
@@ -109,7 +111,18 @@ struct Failing {
 
 impl Failing {
     fn with(code: i32, passes: usize, fails: usize) -> Arc<Self> {
-        Arc::new(Self { code, passes: passes.into(), fails: fails.into() })
+        Arc::new(Self { code, is_sent: false, passes: passes.into(), fails: fails.into() })
+    }
+
+    fn when_sent(code: i32, passes: usize, fails: usize) -> Arc<Self> {
+        Arc::new(Self { code, is_sent: true, passes: passes.into(), fails: fails.into() })
+    }
+
+    fn fail(&self) -> rusqlite::Result<()> {
+        match take(&self.passes) || !take(&self.fails) {
+            true => Ok(()),
+            false => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(self.code), None)),
+        }
     }
 }
 
@@ -119,17 +132,18 @@ fn take(left: &AtomicUsize) -> bool {
 
 impl Hook for Failing {
     fn before_commit(&self, _connection: &Connection) -> rusqlite::Result<()> {
-        match take(&self.passes) || !take(&self.fails) {
-            true => Ok(()),
-            false => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(self.code), None)),
-        }
+        if self.is_sent { Ok(()) } else { self.fail() }
+    }
+
+    fn at_commit(&self) -> rusqlite::Result<()> {
+        if self.is_sent { self.fail() } else { Ok(()) }
     }
 }
 
 #[tokio::test]
 async fn a_failed_sync_stops_writes_for_good_and_reads_go_on() {
     let directory = tempfile::tempdir().unwrap();
-    let hook = Failing::with(ffi::SQLITE_IOERR_FSYNC, 1, 1);
+    let hook = Failing::when_sent(ffi::SQLITE_IOERR_FSYNC, 1, 1);
     let names = Embedded::open(directory.path(), Options::default().with_hook(hook)).unwrap();
     pushed(&names, "a", 1).await;
     let failed = push(&names, "a", 2).await.unwrap_err();
@@ -139,6 +153,8 @@ async fn a_failed_sync_stops_writes_for_good_and_reads_go_on() {
         assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
     }
     assert!(names.ping().await.is_err());
+    let reason = timeout(LONG, names.ended()).await.unwrap();
+    assert!(reason.contains("restart"), "{reason}");
     assert_eq!(head_of(&names, "a").await, Some(head(1).value()));
     let Run::Changes(changes) = names.changes(0, Limit::default()).await.unwrap() else { panic!("gone") };
     assert_eq!(changes.len(), 3, "a created ledger: meta, head, status");
@@ -160,8 +176,9 @@ async fn a_full_disk_rejects_a_write_whole_and_takes_the_next_that_fits() {
         assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
         assert_eq!(names.view().state().dump(), before);
     }
-    assert!(names.ping().await.is_ok());
+    assert!(names.ping().await.is_err(), "health shows the last write");
     pushed(&names, "a", 2).await;
+    assert!(names.ping().await.is_ok());
     let Run::Changes(changes) = names.changes(0, Limit::default()).await.unwrap() else { panic!("gone") };
     assert_eq!(changes.iter().map(|change| change.position).collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
@@ -265,4 +282,89 @@ async fn a_waiting_reader_is_woken_by_the_write() {
     pushed(&names, "a", 1).await;
     timeout(LONG, waits).await.expect("woken long before its time is over").unwrap().unwrap();
     assert_eq!(head_of(&names, "a").await.unwrap().payload, Some(id(1)));
+}
+
+#[tokio::test]
+async fn whatever_fails_after_a_commit_was_sent_has_an_unknown_outcome() {
+    for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY, ffi::SQLITE_BUSY, ffi::SQLITE_NOMEM] {
+        let directory = tempfile::tempdir().unwrap();
+        let hook = Failing::when_sent(code, 1, 1);
+        let names = Embedded::open(directory.path(), Options::default().with_hook(hook)).unwrap();
+        pushed(&names, "a", 1).await;
+        let failed = push(&names, "a", 2).await.unwrap_err();
+        assert!(matches!(failed, Error::OutcomeUnknown { .. }), "{code}: {failed:?}");
+        // Only a full disk has space again without a restart.
+        let next = push(&names, "a", 3).await;
+        assert_eq!(next.is_ok(), code == ffi::SQLITE_FULL, "{code}: {next:?}");
+        assert_eq!(names.ping().await.is_ok(), code == ffi::SQLITE_FULL, "{code}");
+    }
+}
+
+/// Panics in the writer, as a bug of the state machine would.
+struct Panicking(AtomicUsize);
+
+impl Hook for Panicking {
+    fn before_commit(&self, _connection: &Connection) -> rusqlite::Result<()> {
+        if !take(&self.0) {
+            panic!("planted");
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_has_panicked_is_dead_for_health_and_says_that_it_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::default().with_hook(Arc::new(Panicking(1.into())));
+    let names = Embedded::open(directory.path(), options).unwrap();
+    pushed(&names, "a", 1).await;
+    assert!(names.ping().await.is_ok());
+    let ended = tokio::spawn(names.ended());
+    let failed = push(&names, "a", 2).await.unwrap_err();
+    assert!(matches!(failed, Error::OutcomeUnknown { .. }), "{failed:?}");
+    let reason = timeout(LONG, ended).await.unwrap().unwrap();
+    assert!(reason.contains("panicked"), "{reason}");
+    assert!(names.ping().await.is_err());
+    let failed = push(&names, "a", 3).await.unwrap_err();
+    assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+    assert_eq!(head_of(&names, "a").await, Some(head(1).value()), "reads go on");
+    drop(names);
+    pushed(&super::open(directory.path()), "a", 4).await;
+}
+
+/// Holds SQLite's write lock, as another program may.
+fn locked(directory: &std::path::Path) -> Connection {
+    let other = Connection::open(directory.join(crate::directory::LOG_FILE)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_health_check_while_another_program_holds_the_lock_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = super::open(directory.path());
+    let other = locked(directory.path());
+    for _ in 0..2 {
+        let failed = names.ping().await.unwrap_err();
+        assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+    }
+    assert!(matches!(push(&names, "a", 1).await, Err(Error::Unavailable { .. })));
+    drop(other);
+    assert!(names.ping().await.is_ok());
+    pushed(&names, "a", 1).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_has_space_again_while_another_program_holds_the_lock_ends_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let hook = Failing::with(ffi::SQLITE_FULL, 0, 1);
+    let names = Embedded::open(directory.path(), Options::default().with_hook(hook)).unwrap();
+    assert!(matches!(push(&names, "a", 1).await, Err(Error::Unavailable { .. })));
+    let other = locked(directory.path());
+    for _ in 0..2 {
+        assert!(matches!(push(&names, "a", 1).await, Err(Error::Unavailable { .. })));
+    }
+    drop(other);
+    pushed(&names, "a", 1).await;
+    assert!(names.ping().await.is_ok());
 }

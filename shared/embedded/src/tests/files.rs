@@ -247,6 +247,18 @@ async fn whoever_waits_for_a_backup_or_an_examination_sees_how_far_it_is() {
 }
 
 #[tokio::test]
+#[cfg(unix)]
+async fn a_directory_whose_lock_was_removed_is_still_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = open(directory.path());
+    fs::remove_file(directory.path().join("lock")).unwrap();
+    let rejected = Embedded::open(directory.path(), Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::InUse { process: None, .. }), "{rejected:?}");
+    drop(names);
+    drop(open(directory.path()));
+}
+
+#[tokio::test]
 async fn a_lock_that_was_left_behind_locks_nothing() {
     let directory = filled().await;
     fs::write(directory.path().join("lock"), "99999999\n").unwrap();

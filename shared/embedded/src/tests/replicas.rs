@@ -1,8 +1,8 @@
 //! Replicas: the state of an upstream, fed by its snapshot and its changes.
 
 use nameservice_model::{
-    AdminPublisher, Call, Change, ChangeFeed, ChangePayload, ChangedPart, ConcernKind, Limit, NameService, Publisher,
-    Record, RefPublisher, Run,
+    AdminPublisher, Call, Change, ChangeFeed, ChangePayload, ChangedPart, ConcernKind, Error, Limit, NameService,
+    Publisher, Record, RefPublisher, Run,
 };
 
 use super::{LONG, at, commands::Commands, head, open, pushed};
@@ -131,7 +131,8 @@ async fn a_replica_keeps_its_state_and_the_upstreams_positions() {
     // A change that does not follow is rejected, and so is a write.
     let gap = Replicated::from(Change { position: 99, ..changes_of(&source, position).await[0].change.clone() });
     assert!(names.replicate(vec![gap]).await.is_err());
-    assert!(names.create_ledger(&Call::fresh(), &at("x"), Some(&head(1)), None).await.is_err());
+    let written = names.create_ledger(&Call::fresh(), &at("x"), Some(&head(1)), None).await;
+    assert!(matches!(written, Err(Error::ReadOnly { addresses, .. }) if addresses == [at("x")]));
     // Another snapshot replaces everything, backwards too.
     names.adopt(Vec::new(), 2).await.unwrap();
     assert_eq!((names.position().await.unwrap(), names.view().len()), (2, 0));
@@ -154,4 +155,39 @@ async fn a_directory_is_a_replica_of_one_upstream_or_none() {
     drop(names);
     let opened = Embedded::open_replica(own.path(), "http://up", Options::default());
     assert!(matches!(opened, Err(OpenError::NoReplica { .. })));
+}
+
+#[test]
+fn a_value_that_is_not_known_is_never_shown() {
+    let mut commands = Commands::new(7);
+    let mut upstream = State::new();
+    let mut changes = Vec::new();
+    for _ in 0..2_000 {
+        let (command, now) = commands.next();
+        changes.extend(upstream.apply(&command, now).changes);
+    }
+    let parts = [ConcernKind::Head, ConcernKind::Index, ConcernKind::Status, ConcernKind::Config];
+    for hidden in parts {
+        for payload in [ChangePayload::Omitted, ChangePayload::Value(serde_json::json!("[redacted]"))] {
+            let mut replica = State::new();
+            let mut touched = Vec::new();
+            for change in &changes {
+                let before = replica.get(&change.address).map(|record| record.to_model());
+                let mut change = change.clone();
+                let is_hidden = change.part == ChangedPart::Concern(hidden) && change.payload != ChangePayload::None;
+                if is_hidden {
+                    change.payload = payload.clone();
+                }
+                let address = change.address.clone();
+                replica.replicate(&change.into(), &mut touched).unwrap();
+                let after = replica.get(&address).map(|record| record.to_model());
+                if is_hidden {
+                    let of = |record: Option<Record>| {
+                        record.map(|record| (record.head, record.index, record.status, record.config))
+                    };
+                    assert_eq!(of(after), of(before), "what was known stays until a newer value is");
+                }
+            }
+        }
+    }
 }
