@@ -31,8 +31,19 @@ pub struct Archived {
     pub objects: u64,
     /// How many positions had expired before this archiver could write them.
     pub lost: u64,
-    /// Whether the feed was read to its end.
+    /// The first and the last position of the first gap among them, unless it is before the beginning of the archive.
+    pub gap: Option<(u64, u64)>,
+    /// Whether the feed was read to the end that it had at the beginning.
     pub is_complete: bool,
+}
+
+impl Archived {
+    /// Returns an error that names the gap, if changes were lost after the archive had begun.
+    pub fn without_gap(self) -> Result<Self> {
+        let Some((first, last)) = self.gap else { return Ok(self) };
+        let more = self.lost.saturating_sub(last.saturating_sub(first).saturating_add(1));
+        Err(failed(OPERATION, ArchiveError::Lost { first, last, more }))
+    }
 }
 
 /// Writes a feed to an archive. Any number of archivers may run at the same time: each object is written by one of them.
@@ -70,7 +81,7 @@ impl Archiver {
         self
     }
 
-    /// Writes what follows the end of the archive, up to the end of the feed, or until this time.
+    /// Writes what follows the end of the archive, up to the end that the feed has now, or until this time.
     pub async fn catch_up(&self, until: Option<Instant>) -> Result<Archived> {
         self.catch_up_observed(until, &|_| {}).await
     }
@@ -78,14 +89,15 @@ impl Archiver {
     /// Does the same, and reports how many of the changes that the feed had at the beginning are archived.
     pub async fn catch_up_observed(&self, until: Option<Instant>, observe: Observer<'_>) -> Result<Archived> {
         let begin = self.end_of_this_feed().await?;
-        let total = self.feed.position().await?.checked_sub(begin);
+        let end = self.feed.position().await?;
+        let total = end.checked_sub(begin);
         let mut archived = Archived { position: begin, ..Archived::default() };
         loop {
             observe(Progress { done: archived.position.saturating_sub(begin), total });
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(archived);
             }
-            let (object, more) = match self.next(archived.position).await? {
+            let (object, more) = match self.next(archived.position, end).await? {
                 Next::Object(object, more) => (object, more),
                 Next::Nothing => {
                     archived.is_complete = true;
@@ -100,9 +112,13 @@ impl Archiver {
                         archived.lost += object.last - object.first + 1;
                         let (first, last) = (object.first, object.last);
                         tracing::error!(first, last, "changes had expired before they were archived");
+                        if first > 1 {
+                            archived.gap.get_or_insert((first, last));
+                        }
                     }
                     archived.position = object.last;
-                    if !more {
+                    // Writes go on meanwhile: those are for the next time.
+                    if !more || archived.position >= end {
                         archived.is_complete = true;
                         return Ok(archived);
                     }
@@ -165,7 +181,8 @@ impl Archiver {
         }
     }
 
-    async fn next(&self, end: u64) -> Result<Next> {
+    /// Returns what follows the end of the archive. If the feed has reached `until`, later changes are not waited for.
+    async fn next(&self, end: u64, until: u64) -> Result<Next> {
         let (mut changes, mut bytes) = (Vec::<Change>::new(), 0);
         loop {
             let after = end + changes.len() as u64;
@@ -175,8 +192,11 @@ impl Archiver {
                 Run::Gone { oldest } if changes.is_empty() && oldest > end + 1 => {
                     return Ok(Next::Object(Segment::gap(end + 1, oldest - 1), true));
                 }
-                // Nothing to archive. If the feed has just been replaced, the next check of the archive's last change reports it.
-                Run::Gone { .. } if changes.is_empty() => return Ok(Next::Nothing),
+                // If the feed has just been replaced, the next check of the archive's last change reports it.
+                Run::Gone { .. } if changes.is_empty() => match self.feed.position().await? > end {
+                    true => return Err(failed(OPERATION, ArchiveError::Hidden(end))),
+                    false => return Ok(Next::Nothing),
+                },
                 Run::Gone { .. } => return Ok(object(changes, true)),
             };
             if found.is_empty() {
@@ -192,6 +212,9 @@ impl Archiver {
                 if bytes >= MAX_BYTES || changes.len() == self.max_changes {
                     return Ok(object(changes, true));
                 }
+            }
+            if end + changes.len() as u64 >= until {
+                return Ok(object(changes, false));
             }
         }
     }

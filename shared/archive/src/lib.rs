@@ -47,6 +47,23 @@ pub enum ArchiveError {
     /// The feed does not show all of its changes.
     #[error("the feed shows no change {0}: an archive needs a token that covers all addresses")]
     Sparse(u64),
+    /// Changes had expired before they were archived, although there was an archive. It records them as a gap.
+    #[error(
+        "the feed has lost positions {first} to {last} before they were archived{}: the archive records the gap; copies, \
+         read models and other archives of this feed may have it too",
+        if *more > 0 { format!(" (and {more} later ones)") } else { String::new() }
+    )]
+    Lost {
+        /// The first lost position.
+        first: u64,
+        /// The last of those that follow it.
+        last: u64,
+        /// How many others were lost after them.
+        more: u64,
+    },
+    /// The feed does not show what it has.
+    #[error("the feed shows nothing after position {0}, although it goes beyond it: nothing of that is archived")]
+    Hidden(u64),
     /// An object is not one that an archiver has written.
     #[error("{object} is damaged: {reason}")]
     Damaged {

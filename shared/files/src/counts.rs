@@ -51,7 +51,7 @@ impl Files {
             let written = match self.slot(parent).await {
                 Ok(Slot { stored: Some(stored), main, .. }) => {
                     let mut after = stored.portable.clone();
-                    after.record.branches = (after.record.branches + by).max(0);
+                    after.record.branches = after.record.branches.saturating_add(by).max(0);
                     if recount {
                         // The first attempt may have been applied, so the branches are counted.
                         match self.referrers(parent).await {

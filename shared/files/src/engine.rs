@@ -6,7 +6,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::{join, try_join_all};
 use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
 use nameservice_model::{
-    Address, BranchCreated, Capability, Error, Index, Leased, Purged, RecordKind, Result, StatusPayload,
+    Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -49,6 +49,21 @@ impl Files {
     }
 
     pub(crate) async fn slot(&self, address: &Address) -> Result<Slot> {
+        let mut slot = self.read_slot(address).await?;
+        if let Some(stored) = &mut slot.stored {
+            self.count_dependents(&mut stored.portable.record).await;
+        }
+        Ok(slot)
+    }
+
+    /// Sets how many graph sources depend on a record, if the feed is followed: no file holds that number.
+    pub(crate) async fn count_dependents(&self, record: &mut Record) {
+        if let Some(dependents) = self.inner.feed.dependents(&record.address).await {
+            record.dependents = dependents;
+        }
+    }
+
+    async fn read_slot(&self, address: &Address) -> Result<Slot> {
         if !names::is_readable(address) {
             return Ok(Slot::default());
         }
@@ -255,7 +270,7 @@ impl Files {
             return Ok(Written::Overtaken);
         }
         if after.record.index != Index::unborn() {
-            self.put_surely(&index_key, codec::encode_index(None, after), deadline).await?;
+            self.put_surely(&index_key, codec::encode_index(None, after), deadline).await.map_err(begun)?;
         }
         Ok(Written::Done)
     }
@@ -281,7 +296,7 @@ impl Files {
         if storage.replace(&main_key, bytes, &version).await? == Written::Overtaken {
             return Ok(Written::Overtaken);
         }
-        self.put_surely(&index_key, index, deadline).await?;
+        self.put_surely(&index_key, index, deadline).await.map_err(begun)?;
         Ok(Written::Done)
     }
 
@@ -298,12 +313,13 @@ impl Files {
                 return Ok(Written::Overtaken);
             }
         }
-        self.delete(&main_key, deadline).await?;
+        let removed = self.delete(&main_key, deadline).await;
+        removed.map_err(|error| if storage.locks() { error } else { begun(error) })?;
         if slot.index.is_some() {
-            self.delete(&names::index_key(address), deadline).await?;
+            self.delete(&names::index_key(address), deadline).await.map_err(begun)?;
         }
         if storage.locks() {
-            self.delete(&names::commits_key(address), deadline).await?;
+            self.delete(&names::commits_key(address), deadline).await.map_err(begun)?;
         }
         Ok(Written::Done)
     }
@@ -347,6 +363,14 @@ impl Files {
 
     pub(crate) fn command(call: &nameservice_model::Call, action: Action) -> Command {
         Command::new(call, action)
+    }
+}
+
+/// Returns the error of a write that has failed after its first file was written: something has changed.
+fn begun(error: Error) -> Error {
+    match error {
+        error @ Error::OutcomeUnknown { .. } => error,
+        error => Error::OutcomeUnknown { operation: "write the files of a record", source: Some(error.into()) },
     }
 }
 

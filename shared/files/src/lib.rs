@@ -124,7 +124,10 @@ impl Files {
     /// is created.
     pub fn directory(path: impl AsRef<Path>, create: bool, options: Options) -> Result<Self, DirectoryError> {
         let directory = Directory::open(path.as_ref(), create)?;
-        let watched = Some(directory.root().to_owned());
+        if let Some(log) = &options.log {
+            directory.expect(log.view().state().addresses());
+        }
+        let watched = Some(directory.clone());
         Ok(Self::open(Arc::new(directory), options, DIRECTORY_INTERVAL, watched))
     }
 
@@ -133,12 +136,7 @@ impl Files {
         Self::open(Arc::new(bucket), options, BUCKET_INTERVAL, None)
     }
 
-    fn open(
-        storage: Arc<dyn Storage>,
-        options: Options,
-        interval: Duration,
-        watched: Option<std::path::PathBuf>,
-    ) -> Self {
+    fn open(storage: Arc<dyn Storage>, options: Options, interval: Duration, watched: Option<Directory>) -> Self {
         let interval = options.interval.unwrap_or(interval);
         let inner = Inner {
             storage,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use nameservice_model::{
-    Address, Cursor, Limit, ListQuery, Listed, Page, Record, RecordKind, Result, Status, Summary, Visible,
+    Address, Cursor, Error, Limit, ListQuery, Listed, Page, Record, RecordKind, Result, Status, Summary, Visible,
 };
 
 use crate::{
@@ -38,19 +38,23 @@ pub(crate) struct Pair {
 /// The content of a file, or why it cannot be read.
 pub(crate) type Found = Result<Stored, String>;
 
+/// Returns the main files of a listing, with their index files.
+pub(crate) fn paired(entries: Vec<Entry>) -> Vec<Pair> {
+    let (mains, others): (Vec<_>, Vec<_>) =
+        entries.into_iter().filter(|entry| !entry.is_empty).partition(|entry| names::is_main(&entry.key));
+    let mut indexes: BTreeMap<String, Entry> = others
+        .into_iter()
+        .filter(|entry| names::is_index(&entry.key))
+        .map(|entry| (entry.key.clone(), entry))
+        .collect();
+    let pair = |main: Entry| Pair { index: indexes.remove(&names::index_of_main(&main.key)), main };
+    mains.into_iter().map(pair).collect()
+}
+
 impl Files {
     /// Lists the main files under a directory, with their index files.
     pub(crate) async fn pairs(&self, under: &str) -> Result<Vec<Pair>> {
-        let entries = self.inner.storage.list(under).await?;
-        let (mains, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().filter(|entry| !entry.is_empty).partition(|entry| names::is_main(&entry.key));
-        let mut indexes: BTreeMap<String, Entry> = others
-            .into_iter()
-            .filter(|entry| names::is_index(&entry.key))
-            .map(|entry| (entry.key.clone(), entry))
-            .collect();
-        let pair = |main: Entry| Pair { index: indexes.remove(&names::index_of_main(&main.key)), main };
-        Ok(mains.into_iter().map(pair).collect())
+        Ok(paired(self.inner.storage.list(under).await?))
     }
 
     /// Reads these records in chunks, and skips those that are gone by now.
@@ -69,10 +73,19 @@ impl Files {
                 .flat_map(|pair| std::iter::once(&pair.main).chain(&pair.index).map(|entry| entry.key.clone()));
             let mut read = storage.read_all(keys.collect()).await.into_iter();
             for pair in left {
-                let main = read.next().transpose()?.flatten();
+                let main = read.next().transpose();
                 let index = match &pair.index {
-                    Some(_) => read.next().transpose()?.flatten(),
-                    None => None,
+                    Some(_) => read.next().transpose(),
+                    None => Ok(None),
+                };
+                let (main, index) = match (main, index) {
+                    (Ok(main), Ok(index)) => (main.flatten(), index.flatten()),
+                    // A file that cannot be read hides no others.
+                    (Err(error @ Error::Store { .. }), _) | (_, Err(error @ Error::Store { .. })) => {
+                        each(pair, Err(nameservice_model::chain(&error)));
+                        continue;
+                    }
+                    (Err(error), _) | (_, Err(error)) => return Err(error),
                 };
                 let Some(main) = main else { continue };
                 let content = |blob: &Blob| blob.content.clone();
@@ -166,7 +179,13 @@ impl Files {
             }
         })
         .await?;
-        Ok(selection.into_page(Listed::cursor))
+        let mut page = selection.into_page(Listed::cursor);
+        for listed in &mut page.items {
+            if let Listed::Full(record) = listed {
+                self.count_dependents(record).await;
+            }
+        }
+        Ok(page)
     }
 
     pub(crate) async fn snapshot_page(
@@ -189,7 +208,11 @@ impl Files {
             }
         })
         .await?;
-        Ok(selection.into_page(|record| Cursor::in_snapshot(record, position)))
+        let mut page = selection.into_page(|record| Cursor::in_snapshot(record, position));
+        for record in &mut page.items {
+            self.count_dependents(record).await;
+        }
+        Ok(page)
     }
 }
 

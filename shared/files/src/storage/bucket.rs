@@ -100,7 +100,7 @@ impl Storage for Bucket {
     async fn read(&self, key: &str) -> Result<Option<Blob>> {
         let found = match self.reads.get(&self.path(key)?).await {
             Ok(found) => found,
-            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(StoreError::NotFound { source, .. }) if !is_of_the_bucket(&*source) => return Ok(None),
             Err(error) => return Err(not_read(READ, error)),
         };
         let version = Version { tag: found.meta.e_tag.clone(), generation: found.meta.version.clone() };
@@ -146,19 +146,27 @@ impl Storage for Bucket {
     }
 }
 
+/// Whether a store rejects a request because it can never be applied, or may not be made.
 fn is_rejected(error: &StoreError) -> bool {
+    is_impossible(error) || matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. })
+}
+
+fn is_impossible(error: &StoreError) -> bool {
     matches!(
         error,
-        StoreError::PermissionDenied { .. }
-            | StoreError::Unauthenticated { .. }
-            | StoreError::NotImplemented { .. }
-            | StoreError::NotSupported { .. }
-            | StoreError::InvalidPath { .. }
+        StoreError::NotImplemented { .. } | StoreError::NotSupported { .. } | StoreError::InvalidPath { .. }
     )
 }
 
+/// Whether the bucket itself was not found. Names of objects are escaped in the document, so they do not match.
+fn is_of_the_bucket(error: &(dyn std::error::Error + 'static)) -> bool {
+    let reason = nameservice_model::chain(error);
+    ["NoSuchBucket", "ContainerNotFound"].iter().any(|code| reason.contains(&format!("<Code>{code}</Code>")))
+}
+
+/// The error of a read. A bucket that is gone, or that may not be read any more, says nothing about its objects.
 fn not_read(operation: &'static str, error: StoreError) -> Error {
-    match is_rejected(&error) || matches!(error, StoreError::NotFound { .. }) {
+    match is_impossible(&error) {
         true => failed(operation, error),
         false => Error::Unavailable { operation, source: Some(error.into()) },
     }

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use nameservice_model::{Error, Result};
 
 pub use bucket::Bucket;
-pub(crate) use directory::Directory;
 pub use directory::DirectoryError;
+pub(crate) use directory::{Directory, Identity};
 pub use nameservice_objects::{BucketError, BucketOptions};
 
 use crate::codec::Content;

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{future::join_all, stream::BoxStream};
+use futures_util::{StreamExt as _, future::join_all, stream, stream::BoxStream};
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutOptions,
     PutPayload, PutResult, Result as StoreResult, path::Path,
@@ -33,10 +33,24 @@ enum Fault {
     Overwritten,
 }
 
+/// What becomes of the whole bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outage {
+    /// It does not exist: the same status as for a missing object.
+    Gone,
+    /// It may no longer be read.
+    Forbidden,
+    /// It rejects the credentials.
+    Unauthenticated,
+    /// Its listings break off after the first object.
+    Partial,
+}
+
 /// A store in memory that counts requests and loses answers.
 #[derive(Debug, Default)]
 struct Faulty {
     inner: InMemory,
+    outage: Mutex<Option<Outage>>,
     gets: AtomicUsize,
     puts: AtomicUsize,
     lists: AtomicUsize,
@@ -60,6 +74,18 @@ impl Faulty {
 
     fn then<const N: usize>(&self, faults: [Option<Fault>; N]) {
         *self.faults.lock().unwrap() = VecDeque::from(faults);
+    }
+
+    /// The error of a read, if there is an outage.
+    fn out(&self, location: &str) -> Option<object_store::Error> {
+        use object_store::Error as E;
+        let (path, source) = (location.to_owned(), "<Error><Code>NoSuchBucket</Code></Error>".into());
+        match (*self.outage.lock().unwrap())? {
+            Outage::Gone => Some(E::NotFound { path, source }),
+            Outage::Forbidden => Some(E::PermissionDenied { path, source: "403".into() }),
+            Outage::Unauthenticated => Some(E::Unauthenticated { path, source: "401".into() }),
+            Outage::Partial => None,
+        }
     }
 
     fn counted(&self) -> (usize, usize, usize) {
@@ -105,6 +131,9 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
         self.gets.fetch_add(1, SeqCst);
+        if let Some(error) = self.out(location.as_ref()) {
+            return Err(error);
+        }
         let reading = self.reading.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(reading, SeqCst);
         // Yields to other tasks, as a request over a network would.
@@ -124,7 +153,13 @@ impl ObjectStore for Faulty {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
         self.lists.fetch_add(1, SeqCst);
-        self.inner.list(prefix)
+        if let Some(error) = self.out("") {
+            return Box::pin(stream::once(async { Err(error) }));
+        }
+        match *self.outage.lock().unwrap() {
+            Some(_) => Box::pin(self.inner.list(prefix).take(1).chain(stream::once(async { Err(lost()) }))),
+            None => self.inner.list(prefix),
+        }
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> StoreResult<ListResult> {
@@ -358,4 +393,39 @@ async fn what_a_bucket_cannot_do_is_named() {
     let committed = files.commit(&Call::fresh(), &transaction).await;
     assert!(matches!(committed, Err(Error::Unsupported { capability: Capability::Transactions, .. })));
     assert_eq!(files.index(&db).await.unwrap(), Some(Index::unborn()), "nothing was written");
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_gone_or_closed_is_an_outage_and_not_empty() {
+    let (files, store) = faulty();
+    for name in ["a", "b"] {
+        born(&files, name, 1).await;
+    }
+    files.compare().await.unwrap();
+    let before = files.changes(0, Limit::MAX).await.unwrap();
+    for outage in [Outage::Gone, Outage::Forbidden, Outage::Unauthenticated, Outage::Partial] {
+        *store.outage.lock().unwrap() = Some(outage);
+        fn is_out<T: fmt::Debug>(result: &Result<T>) -> bool {
+            matches!(result, Err(Error::Unavailable { .. }))
+        }
+        let compared = files.compare().await;
+        assert!(is_out(&compared), "{outage:?} {compared:?}");
+        let listed = files.list(&ListQuery::default(), &|_| true).await;
+        assert!(is_out(&listed), "{outage:?} {listed:?}");
+        if outage != Outage::Partial {
+            for address in [at("a"), at("nobody")] {
+                let found = files.lookup(&address).await;
+                assert!(is_out(&found), "{outage:?} {found:?}");
+            }
+            assert!(is_out(&files.ping().await), "{outage:?}");
+            let created = files.create_ledger(&Call::fresh(), &at("new"), None, None).await;
+            assert!(is_out(&created), "{outage:?} {created:?}");
+        }
+        assert_eq!(files.changes(0, Limit::MAX).await.unwrap(), before, "{outage:?}");
+        *store.outage.lock().unwrap() = None;
+        files.compare().await.unwrap();
+        assert_eq!(files.changes(0, Limit::MAX).await.unwrap(), before, "{outage:?}");
+    }
+    // An object whose name has such a word is a missing object.
+    assert_eq!(files.lookup(&at("NoSuchBucket")).await.unwrap(), None);
 }

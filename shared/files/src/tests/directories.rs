@@ -50,6 +50,16 @@ async fn symbolic_links_are_not_followed() {
     assert_eq!(listing(outside.path()), before);
 }
 
+#[tokio::test]
+async fn a_purge_that_fails_after_its_first_file_has_an_unknown_outcome() {
+    let (files, directory) = directory();
+    let db = born(&files, "mydb", 1).await;
+    fs::create_dir_all(directory.path().join(names::commits_key(&db)).join("x")).unwrap();
+    let purged = files.purge(&Call::fresh(), &db).await;
+    assert!(matches!(purged, Err(Error::OutcomeUnknown { .. })), "{purged:?}");
+    assert_eq!(files.lookup(&db).await.unwrap(), None);
+}
+
 /// Every path below a directory.
 fn listing(directory: &std::path::Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -1,6 +1,9 @@
 //! Changes of files that other programs write.
 
+use std::sync::Mutex;
+
 use super::*;
+use crate::storage::Directory;
 
 async fn changes(files: &Files) -> Vec<Change> {
     match files.changes(0, Limit::MAX).await.unwrap() {
@@ -107,4 +110,89 @@ async fn an_interval_finds_what_nothing_announces() {
     born(&theirs, "mydb", 1).await;
     ours.wait(before, Duration::from_secs(30)).await.unwrap();
     assert!(ours.position().await.unwrap() > before);
+}
+
+/// The files that are looked at from now on.
+fn looked_at(directory: &Directory) -> Arc<Mutex<Vec<String>>> {
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let looks = seen.clone();
+    directory.at_each_moment(Some(Box::new(move |key| looks.lock().unwrap().push(key.to_owned()))));
+    seen
+}
+
+#[tokio::test]
+async fn after_a_notification_only_what_it_names_is_looked_at() {
+    let (theirs, path) = directory();
+    for n in 0..30 {
+        born(&theirs, &format!("db{n}"), 1).await;
+    }
+    let db = at("db7");
+    let branch = at("db7:b.2");
+    let _ = theirs.create_branch(&Call::fresh(), &branch, &db, None).await.unwrap();
+    let directory = Directory::open(path.path(), false).unwrap();
+    // The interval is an hour.
+    let ours = Files::open(Arc::new(directory.clone()), options(), Duration::ZERO, Some(directory.clone()));
+    let mut position = ours.position().await.unwrap();
+    let seen = looked_at(&directory);
+    for n in 0..6 {
+        match n {
+            0 => assert!(push(&theirs, &db, 1, 2).await.is_updated()),
+            1 => {
+                let pushed = theirs.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(1, 2))).await;
+                assert!(pushed.unwrap().is_updated());
+            }
+            2 => assert!(push(&theirs, &branch, 1, 2).await.is_updated()),
+            3 => {
+                let dropped = theirs.drop_branch(&Call::fresh(), &branch).await.unwrap();
+                assert!(matches!(dropped, Dropped::Dropped { .. }));
+            }
+            4 => assert_eq!(theirs.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged),
+            _ => drop(born(&theirs, "db7/new.one", 1).await),
+        }
+        ours.wait(position, Duration::from_secs(30)).await.unwrap();
+        // One write may be several changes: all of them are there once the next comparison is over.
+        ours.settled().await;
+        assert!(ours.position().await.unwrap() > position, "{n}");
+        position = ours.position().await.unwrap();
+    }
+    let others: Vec<String> =
+        seen.lock().unwrap().iter().filter(|key| !key.is_empty() && !key.contains("/db7/")).cloned().collect();
+    assert_eq!(others.iter().filter(|key| *key != "ns@v2/db7").collect::<Vec<_>>(), Vec::<&String>::new());
+    // Nothing was missed.
+    directory.at_each_moment(None);
+    ours.compare().await.unwrap();
+    assert_eq!(ours.position().await.unwrap(), position);
+    let known: Vec<Record> = everything(&ours).await;
+    assert_eq!((known.len(), ours.lookup(&db).await.unwrap()), (30, None));
+}
+
+#[tokio::test]
+async fn a_followed_feed_counts_what_depends_on_a_record() {
+    let (all, _directory) = both();
+    for files in all {
+        files.compare().await.unwrap();
+        let db = born(&files, "mydb", 1).await;
+        let sources = ["one", "two"].map(at);
+        for (n, source) in (1..).zip(&sources) {
+            let publication = GraphSourcePublication::new(source.clone(), "f:Bm25Index", Object::new()).unwrap();
+            let publication = publication.with_dependencies(vec![db.clone()]).unwrap();
+            let _ = files.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
+            let _ = files.create_branch(&Call::fresh(), &at(&format!("mydb:b{n}")), &db, None).await.unwrap();
+            assert_eq!(files.lookup(&db).await.unwrap().unwrap().dependents, n);
+            let full = ListQuery { full: true, name: Some("mydb".into()), ..ListQuery::default() };
+            for listed in files.list(&full, &|_| true).await.unwrap().items {
+                let Listed::Full(record) = listed else { panic!("{listed:?}") };
+                assert_eq!(record.dependents, if record.address == db { n } else { 0 });
+            }
+            let record = everything(&files).await.into_iter().find(|record| record.address == db);
+            assert_eq!(record.unwrap().dependents, n);
+        }
+        let before = changes(&files).await.len();
+        files.compare().await.unwrap();
+        assert_eq!(changes(&files).await.len(), before, "a count is no change");
+        for (left, source) in [(1, &sources[0]), (0, &sources[1])] {
+            assert_eq!(files.purge(&Call::fresh(), source).await.unwrap(), Purged::Purged);
+            assert_eq!(files.lookup(&db).await.unwrap().unwrap().dependents, left);
+        }
+    }
 }

@@ -4,6 +4,9 @@ mod doctor;
 mod feed;
 mod fluree;
 mod former;
+mod numbers;
+#[cfg(unix)]
+mod outages;
 mod processes;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
