@@ -7,21 +7,24 @@
 use nameservice_model::{
     Address, Backend, BranchCreated, Call, ChangedPart, ConcernKind, Config, ConfigPush, Created, Error,
     GraphSourcePublication, Head, HeadPush, Index, IndexPush, IndexRoot, InvalidPayload, MAX_GRAPHS, NewConfig,
-    NewGraphIndex, NewHead, NewIndex, NewStatus, Object, Published, PushOutcome, Record, RecordKind, Reset, ResetTo,
-    Restored, Retracted, Status, StatusPayload, StatusPush, is_redacted,
+    NewGraphIndex, NewHead, NewIndex, NewStatus, Object, Protection, Published, PushOutcome, Record, RecordKind, Reset,
+    ResetTo, Restored, Retracted, Status, StatusPayload, StatusPush, chain, is_redacted,
 };
 use serde_json::Value;
 
 use crate::judge::{Difference, Verdict, payload};
 
 /// A token without write access to a record sees its config without the secrets. A copy must not replace those.
-const REDACTED_CONFIG: &str = "its config is shown without its secrets: read it with a token that may write it";
+pub(crate) const REDACTED_CONFIG: &str =
+    "its config is shown without its secrets: read it with a token that may write it";
 
 /// The result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Brought {
     /// Everything that had to be written was written.
     Done,
+    /// The same, except for the protection, which was rejected for this reason.
+    Unprotected(String),
     /// The record was changed meanwhile: judge it again.
     Again,
     /// The target rejects it, for this reason.
@@ -62,7 +65,7 @@ fn rejected<T>(reason: impl Into<String>) -> Step<T> {
 pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought, Error> {
     done(async {
         let created = match (source.kind, &source.source_branch) {
-            (RecordKind::GraphSource, _) => publish(to, source, Some(0)).await?,
+            (RecordKind::GraphSource, _) => publish(to, source, &source.dependencies, Some(0)).await?,
             (RecordKind::Ledger, None) => create_ledger(to, source).await?,
             (RecordKind::Ledger, Some(parent)) => create_branch(to, source, parent).await?,
         };
@@ -70,6 +73,13 @@ pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought,
         write(to, source, created, &differences, |_| true).await
     })
     .await
+}
+
+/// Creates a graph source without its dependencies, at a lower `v`: the rest of it is written by an update.
+pub(crate) async fn create_bare(to: &dyn Backend, source: &Record) -> Result<Brought, Error> {
+    let mut bare = source.clone();
+    bare.config.v = source.config.v.saturating_sub(1);
+    done(async { publish(to, &bare, &[], Some(0)).await.map(|_| None) }).await
 }
 
 /// Writes the parts of a record for which `takes` holds. If it holds for a part that is newer at the target, or differs
@@ -84,9 +94,10 @@ pub(crate) async fn update(
     done(write(to, source, target, differences, takes)).await
 }
 
-async fn done(steps: impl Future<Output = Step>) -> Result<Brought, Error> {
+async fn done(steps: impl Future<Output = Step<Option<String>>>) -> Result<Brought, Error> {
     match steps.await {
-        Ok(()) => Ok(Brought::Done),
+        Ok(None) => Ok(Brought::Done),
+        Ok(Some(reason)) => Ok(Brought::Unprotected(reason)),
         Err(Stop::Is(brought)) => Ok(brought),
         Err(Stop::Failed(error)) => Err(error),
     }
@@ -116,15 +127,15 @@ async fn create_branch(to: &dyn Backend, source: &Record, parent: &str) -> Step<
 }
 
 /// Creates a graph source, or replaces its config and dependencies.
-async fn publish(to: &dyn Backend, source: &Record, expected_v: Option<i64>) -> Step<Record> {
+async fn publish(to: &dyn Backend, source: &Record, depends_on: &[String], expected_v: Option<i64>) -> Step<Record> {
     let config = match &source.config.payload {
         Some(config) if is_redacted(config) => return rejected(REDACTED_CONFIG),
         Some(Value::Object(config)) => config.clone(),
         None => Object::new(),
         Some(_) => return rejected("its config is not a JSON object"),
     };
-    let mut dependencies = Vec::with_capacity(source.dependencies.len());
-    for text in &source.dependencies {
+    let mut dependencies = Vec::with_capacity(depends_on.len());
+    for text in depends_on {
         match Address::parse(text) {
             Ok(address) if dependencies.contains(&address) => {}
             Ok(address) => dependencies.push(address),
@@ -152,15 +163,23 @@ async fn write(
     mut target: Record,
     differences: &[Difference],
     takes: impl Fn(&Difference) -> bool + Send + Sync,
-) -> Step {
+) -> Step<Option<String>> {
     let taken = |concern: ConcernKind| {
         let found = differences.iter().find(|difference| difference.part == ChangedPart::Concern(concern));
         found.filter(|difference| takes(difference)).map(|difference| difference.verdict)
     };
     let (head, index, config, status) =
         (taken(ConcernKind::Head), taken(ConcernKind::Index), taken(ConcernKind::Config), taken(ConcernKind::Status));
+    let mut unprotected = None;
+    let protection = differences.iter().filter(|difference| takes(difference)).find_map(Difference::protection);
+    if protection == Some(false) {
+        unprotected = protect(to, &source.address, false).await?;
+    }
     if head.is_none() && index.is_none() && config.is_none() && status.is_none() {
-        return Ok(());
+        if protection == Some(true) {
+            unprotected = protect(to, &source.address, true).await?;
+        }
+        return Ok(unprotected);
     }
     let judged_status_v = target.status.v;
     if target.retracted {
@@ -192,10 +211,24 @@ async fn write(
     if status.is_some() {
         push_status(to, source, &target, judged_status_v).await?;
     }
+    // A protected record is neither reset nor retracted, so the mark comes after both.
+    if protection == Some(true) {
+        unprotected = protect(to, &source.address, true).await?;
+    }
     if config.is_some() && !source.retracted {
         push_config(to, source, &target).await?;
     }
-    Ok(())
+    Ok(unprotected)
+}
+
+/// Sets or removes the mark of a protected record, which takes an administrator. Returns the reason if it is rejected.
+async fn protect(to: &dyn Backend, address: &Address, protected: bool) -> Step<Option<String>> {
+    match to.protect(&Call::fresh(), address, protected).await {
+        Ok(Protection::Set | Protection::Already) => Ok(None),
+        Ok(_) => again(),
+        Err(error @ (Error::OutcomeUnknown { .. } | Error::Unavailable { .. })) => Err(error.into()),
+        Err(error) => Ok(Some(format!("its protection cannot be copied: {}", chain(&error)))),
+    }
 }
 
 /// Restores a retracted record, because it takes no pushes while it is retracted.
@@ -294,7 +327,7 @@ async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, i
 
 async fn push_config(to: &dyn Backend, source: &Record, target: &Record) -> Step {
     if source.kind == RecordKind::GraphSource {
-        return publish(to, source, Some(target.config.v)).await.map(|_| ());
+        return publish(to, source, &source.dependencies, Some(target.config.v)).await.map(|_| ());
     }
     let v = source.config.v.max(target.config.v.saturating_add(1));
     // If the source has none, an empty config is the closest that can be written.

@@ -1,24 +1,26 @@
 //! Copies records from one place to another.
 
 use std::{
+    collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, future::BoxFuture, stream};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use nameservice_model::{
-    Address, AddressGlob, Backend, ChangedPart, ConcernKind, Error as BackendError, Record, chain,
+    Address, AddressGlob, Backend, ChangedPart, ConcernKind, Error as BackendError, Record, RecordKind, chain,
 };
 
 use crate::{
     Found, Result, Source, SyncError,
     bring::{self, Brought},
-    compare::{compare, lookup},
+    compare::{compare, fingerprint, lookup},
     history::has_passed,
     judge::{Difference, Verdict, judge, worst},
+    order::{Order, Work, needed},
     report::{Records, Report},
 };
 
@@ -26,10 +28,12 @@ use crate::{
 const TOGETHER: usize = 16;
 /// How often a record is judged again if others write it meanwhile.
 const ATTEMPTS: u32 = 8;
-/// The longest chain of dependencies between records.
-const MAX_DEPTH: usize = 64;
-/// A target that rejects this many records and takes none would reject them all.
+/// How many addresses are looked up in one request.
+const LOOKED_UP: usize = 500;
+/// A target that fails to take this many records, and has none of the source's, would take none at all.
 const MAX_REJECTED: u64 = 20;
+/// How many records of a dump may wait for others that come after them.
+const MAX_WAITING: usize = 500;
 
 /// How to copy.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +94,8 @@ pub async fn copy(
     options: &CopyOptions,
     observe: CopyObserver<'_>,
 ) -> Result<Report> {
-    let copier = Copier::new(source, target, options);
+    let mut copier = Copier::new(source, target, options);
+    copier.gives_up = true;
     let mut reading = source.read().await?;
     let position = reading.position();
     let mut read = 0;
@@ -104,6 +109,7 @@ pub async fn copy(
         observe(CopyProgress { read, written: copier.written.load(Ordering::Relaxed), is_comparing: false });
     }
     drop(reading);
+    copier.rest().await?;
     let mut report = copier.into_report();
     report.position = position;
     report.kept_addresses = source.kept_addresses();
@@ -113,6 +119,7 @@ pub async fn copy(
         report.already_there = compared.same.saturating_sub(report.copied.count);
         report.newer_there = compared.newer_there;
         report.diverged = compared.diverged;
+        report.unknown = compared.unknown;
         report.unreadable = compared.unreadable;
         report.behind = compared.older_there;
         for missing in compared.missing_there.records {
@@ -122,14 +129,24 @@ pub async fn copy(
     Ok(report)
 }
 
-/// Copies records one at a time or a page at a time.
+/// Copies records a page at a time.
 pub(crate) struct Copier<'a> {
     source: &'a dyn Source,
     target: &'a Arc<dyn Backend>,
     options: &'a CopyOptions,
     outcomes: Mutex<Report>,
+    /// Records that were written before their turn because others need them, and records that could not be written: 16
+    /// bytes each.
+    early: Mutex<HashSet<[u8; 16]>>,
+    failed: Mutex<HashSet<[u8; 16]>>,
+    /// Records of a source that cannot be searched, which need others that have not come yet.
+    waiting: Mutex<Vec<Record>>,
     written: AtomicU64,
-    rejected: AtomicU64,
+    /// How many records the target has failed to take, and whether it has or takes any.
+    errors: AtomicU64,
+    has_some: AtomicBool,
+    /// Whether it ends with an error if the target takes nothing.
+    gives_up: bool,
 }
 
 /// The outcome for a record.
@@ -137,8 +154,12 @@ enum Outcome {
     Same,
     /// Written, except for these parts.
     Written(Vec<Difference>),
+    /// The protection was not copied, for this reason. Says whether something else was written.
+    Unprotected(String, bool, Vec<Difference>),
     Left(Vec<Difference>),
     Rejected(String),
+    /// The target failed to take it.
+    Failed(String),
     /// Others wrote it at every attempt.
     Contended,
 }
@@ -146,7 +167,19 @@ enum Outcome {
 impl<'a> Copier<'a> {
     pub(crate) fn new(source: &'a dyn Source, target: &'a Arc<dyn Backend>, options: &'a CopyOptions) -> Self {
         let outcomes = Mutex::new(Report { dry_run: options.dry_run, ..Report::default() });
-        Self { source, target, options, outcomes, written: AtomicU64::new(0), rejected: AtomicU64::new(0) }
+        Self {
+            source,
+            target,
+            options,
+            outcomes,
+            early: Mutex::default(),
+            failed: Mutex::default(),
+            waiting: Mutex::default(),
+            written: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            has_some: AtomicBool::new(false),
+            gives_up: false,
+        }
     }
 
     pub(crate) fn into_report(self) -> Report {
@@ -154,52 +187,216 @@ impl<'a> Copier<'a> {
     }
 
     fn note(&self, note: impl FnOnce(&mut Report)) {
-        note(&mut self.outcomes.lock().unwrap_or_else(PoisonError::into_inner));
+        note(&mut locked(&self.outcomes));
     }
 
     pub(crate) async fn page(&self, found: Vec<Found>) -> Result<()> {
-        let mut records = Vec::with_capacity(found.len());
+        let mut records = std::mem::take(&mut *locked(&self.waiting));
         for found in found {
             match found {
                 Found::Record(record) => records.push(*record),
                 Found::Unreadable { place, reason } => self.note(|report| report.unreadable.add_reason(&place, reason)),
             }
         }
-        let mut there = lookup(&**self.target, records.iter().map(|record| record.address.clone()).collect()).await?;
-        let work: Vec<_> = records.into_iter().map(|record| (there.remove(&record.address), record)).collect();
-        let mut done = stream::iter(work)
-            .map(|(there, record)| async move { self.record(&record, Some(there), 0).await })
-            .buffer_unordered(TOGETHER);
-        while let Some(done) = done.next().await {
-            done?;
+        self.write(records, false).await
+    }
+
+    /// Copies the records whose needs never came.
+    async fn rest(&self) -> Result<()> {
+        let records = std::mem::take(&mut *locked(&self.waiting));
+        if records.is_empty() { Ok(()) } else { self.write(records, true).await }
+    }
+
+    async fn write(&self, records: Vec<Record>, is_last: bool) -> Result<()> {
+        let mut there = self.there(records.iter().map(|record| record.address.clone()).collect()).await?;
+        let work = records.into_iter().map(|record| {
+            let there = there.remove(&record.address);
+            Work::new(record, there, false)
+        });
+        let mut work: Vec<Work> = work.collect();
+        if !self.options.dry_run {
+            self.add_needed(&mut work, is_last).await?;
+        }
+        let mut order = Order::of(&work);
+        let mut bare = HashSet::new();
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < TOGETHER
+                && let Some(i) = order.next()
+            {
+                let (work, is_bare) = (&work[i], bare.contains(&i));
+                running.push(async move { (i, self.record(work, is_bare).await) });
+            }
+            if let Some((i, done)) = running.next().await {
+                done?;
+                order.done(i);
+                continue;
+            }
+            let cycle = order.cycle();
+            if cycle.is_empty() {
+                return Ok(());
+            }
+            // A graph source that was published twice ends at its own `v`.
+            let may_be_bare = |i: &usize| work[*i].there.is_none() && work[*i].record.kind == RecordKind::GraphSource;
+            let first = cycle.iter().copied().filter(may_be_bare).max_by_key(|i| work[*i].record.config.v);
+            match first {
+                Some(i) if bare.insert(i) && self.create_bare(&work[i].record).await? => order.is_there(i),
+                // The target says what is wrong with it.
+                first => order.release(first.unwrap_or(cycle[0])),
+            }
+        }
+    }
+
+    /// Creates a graph source of a cycle without its dependencies. Returns whether it is there.
+    async fn create_bare(&self, record: &Record) -> Result<bool> {
+        for attempt in 0..ATTEMPTS {
+            match bring::create_bare(&**self.target, record).await {
+                Ok(Brought::Done) => return Ok(true),
+                Ok(_) => break,
+                Err(error) => {
+                    if self.failed(error, attempt).await?.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        // Another copy may have created it.
+        Ok(self.target.lookup(&record.address).await.map_err(SyncError::Target)?.is_some())
+    }
+
+    /// Returns the target's records of these addresses.
+    async fn there(&self, addresses: Vec<Address>) -> Result<HashMap<Address, Record>> {
+        let mut there = HashMap::new();
+        for addresses in addresses.chunks(LOOKED_UP) {
+            there.extend(lookup(&**self.target, addresses.to_vec()).await?);
+        }
+        Ok(there)
+    }
+
+    /// Adds what the records need and the target lacks. Each record is looked up once, however many need it.
+    async fn add_needed(&self, work: &mut Vec<Work>, is_last: bool) -> Result<()> {
+        let mut known: HashSet<Address> = work.iter().map(|work| work.record.address.clone()).collect();
+        let mut missing = HashSet::new();
+        let mut begin = 0;
+        while begin < work.len() {
+            let mut wanted = Vec::new();
+            for needed in work[begin..].iter().flat_map(Work::wants) {
+                if !self.has_failed(&needed) && known.insert(needed.clone()) {
+                    wanted.push(needed);
+                }
+            }
+            begin = work.len();
+            let there = self.there(wanted.clone()).await?;
+            wanted.retain(|needed| !there.contains_key(needed));
+            for wanted in wanted.chunks(LOOKED_UP) {
+                match self.source.lookup_all(wanted).await? {
+                    Some(found) => work.extend(found.into_iter().map(|record| Work::new(record, None, true))),
+                    None => missing.extend(wanted.iter().cloned()),
+                }
+            }
+        }
+        if !missing.is_empty() && !is_last {
+            self.wait(work, missing);
         }
         Ok(())
     }
 
+    /// Puts aside the records that need others which a stream has not brought yet.
+    fn wait(&self, work: &mut Vec<Work>, mut missing: HashSet<Address>) {
+        let mut waiting = locked(&self.waiting);
+        loop {
+            let before = waiting.len();
+            work.retain(|work| {
+                let waits = waiting.len() < MAX_WAITING && work.wants().any(|needed| missing.contains(&needed));
+                if waits {
+                    missing.insert(work.record.address.clone());
+                    waiting.push(work.record.clone());
+                }
+                !waits
+            });
+            if waiting.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn has_failed(&self, address: &Address) -> bool {
+        locked(&self.failed).contains(&fingerprint(address))
+    }
+
     /// Copies one record, and reports the outcome.
-    async fn record(&self, record: &Record, there: Option<Option<Record>>, depth: usize) -> Result<()> {
-        let outcome = self.bring(record, there, depth).await?;
+    async fn record(&self, work: &Work, is_bare: bool) -> Result<()> {
+        let Work { record, there, is_early } = work;
         let address = &record.address;
-        match outcome {
-            Outcome::Same => self.note(|report| report.already_there += 1),
-            Outcome::Written(left) => {
-                self.written.fetch_add(1, Ordering::Relaxed);
+        let known = (!is_bare).then_some(there.as_ref());
+        let outcome = self.bring(record, known, is_bare).await?;
+        let print = fingerprint(address);
+        match &outcome {
+            Outcome::Rejected(_) | Outcome::Failed(_) | Outcome::Contended => drop(locked(&self.failed).insert(print)),
+            _ => {
+                locked(&self.failed).remove(&print);
+                self.has_some.store(true, Ordering::Relaxed);
+            }
+        }
+        if matches!(outcome, Outcome::Written(_) | Outcome::Unprotected(_, true, _)) {
+            self.written.fetch_add(1, Ordering::Relaxed);
+            let is_counted = match is_early {
+                true => !locked(&self.early).insert(print),
+                false => locked(&self.early).remove(&print),
+            };
+            if !is_counted {
                 self.note(|report| report.copied.add_address(address));
+            }
+        }
+        match outcome {
+            Outcome::Failed(reason) if self.takes_nothing().await? => {
+                return Err(SyncError::Rejected { count: MAX_REJECTED, reason });
+            }
+            // The others are reported when it is the record's own turn.
+            _ if *is_early => {}
+            Outcome::Same if locked(&self.early).remove(&print) => {}
+            Outcome::Same => self.note(|report| report.already_there += 1),
+            Outcome::Written(left) | Outcome::Left(left) => self.left(address, &left),
+            Outcome::Unprotected(reason, _, left) => {
+                self.note(|report| report.rejected.add_reason(address, reason));
                 self.left(address, &left);
             }
-            Outcome::Left(differences) => self.left(address, &differences),
             Outcome::Contended => self.note(|report| {
                 report.behind.add_reason(address, "other writers changed it at every attempt: copy it again");
             }),
-            Outcome::Rejected(reason) => {
-                self.note(|report| report.rejected.add_reason(address, reason.clone()));
-                let count = self.rejected.fetch_add(1, Ordering::Relaxed) + 1;
-                if count >= MAX_REJECTED && self.written.load(Ordering::Relaxed) == 0 {
-                    return Err(SyncError::Rejected { count, reason });
-                }
+            Outcome::Rejected(reason) | Outcome::Failed(reason) => {
+                self.note(|report| report.rejected.add_reason(address, reason));
             }
         }
         Ok(())
+    }
+
+    /// Counts a record that the target has failed to take. Returns whether it has taken none of the first, and has nothing
+    /// of the source.
+    async fn takes_nothing(&self) -> Result<bool> {
+        let count = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
+        let gives_up = self.gives_up && self.source.can_be_read_again() && !self.has_some.load(Ordering::Relaxed);
+        if count != MAX_REJECTED || !gives_up {
+            return Ok(false);
+        }
+        let mut reading = self.source.read().await?;
+        loop {
+            let found = reading.next().await?;
+            if found.is_empty() {
+                return Ok(true);
+            }
+            let records = found.iter().filter_map(|found| match found {
+                Found::Record(record) => Some(&**record),
+                Found::Unreadable { .. } => None,
+            });
+            let there = self.there(records.clone().map(|record| record.address.clone()).collect()).await?;
+            let is_same =
+                |record: &Record| there.get(&record.address).is_some_and(|there| judge(record, there).is_empty());
+            if records.clone().any(is_same) {
+                self.has_some.store(true, Ordering::Relaxed);
+                return Ok(false);
+            }
+        }
     }
 
     fn left(&self, address: &Address, differences: &[Difference]) {
@@ -207,14 +404,16 @@ impl<'a> Copier<'a> {
             let records: &mut Records = match worst(differences) {
                 None => return,
                 Some(Verdict::Diverged) => &mut report.diverged,
-                Some(_) => &mut report.newer_there,
+                Some(Verdict::Unknown) => return report.unknown.add_unknown(address, differences),
+                Some(Verdict::Older | Verdict::Newer) => &mut report.newer_there,
             };
             records.add_differences(address, differences);
         });
     }
 
-    async fn bring(&self, record: &Record, there: Option<Option<Record>>, depth: usize) -> Result<Outcome> {
-        let mut known = there;
+    /// Brings one record. `known` is the target's record, if it was read.
+    async fn bring(&self, record: &Record, known: Option<Option<&Record>>, is_bare: bool) -> Result<Outcome> {
+        let mut known = known.map(|there| there.cloned());
         for attempt in 0..ATTEMPTS {
             let there = match known.take() {
                 Some(there) => there,
@@ -224,9 +423,13 @@ impl<'a> Copier<'a> {
                 if self.options.dry_run {
                     return Ok(Outcome::Written(Vec::new()));
                 }
-                self.bring_parents(record, depth).await?;
+                let failed: Vec<Address> = needed(record).filter(|needed| self.has_failed(needed)).collect();
+                if !failed.is_empty() {
+                    return Ok(needs(&failed));
+                }
                 match bring::create(&**self.target, record).await {
                     Ok(Brought::Done) => return Ok(Outcome::Written(Vec::new())),
+                    Ok(Brought::Unprotected(reason)) => return Ok(Outcome::Unprotected(reason, true, Vec::new())),
                     Ok(Brought::Rejected(reason)) => return Ok(Outcome::Rejected(reason)),
                     Ok(Brought::Needs(missing)) if attempt > 0 => return Ok(needs(&missing)),
                     Ok(Brought::Needs(_) | Brought::Again) => {}
@@ -245,7 +448,9 @@ impl<'a> Copier<'a> {
             self.consult_history(record, &there, &mut differences).await;
             let is_forced = self.options.force.iter().any(|glob| glob.matches(&record.address));
             let takes = move |difference: &Difference| {
-                difference.part != ChangedPart::Meta && (is_forced || difference.verdict == Verdict::Older)
+                let is_config = difference.part == ChangedPart::Concern(ConcernKind::Config);
+                let is_older = difference.verdict == Verdict::Older || (is_bare && is_config);
+                !difference.is_of_identity() && (is_forced || is_older)
             };
             if !differences.iter().any(takes) {
                 return Ok(Outcome::Left(differences));
@@ -256,10 +461,14 @@ impl<'a> Copier<'a> {
             }
             match bring::update(&**self.target, record, there, &differences, takes).await {
                 Ok(Brought::Done) => return Ok(Outcome::Written(left())),
+                Ok(Brought::Unprotected(reason)) => {
+                    let is_written =
+                        is_bare || differences.iter().any(|other| takes(other) && other.protection().is_none());
+                    return Ok(Outcome::Unprotected(reason, is_written, left()));
+                }
                 Ok(Brought::Rejected(reason)) => return Ok(Outcome::Rejected(reason)),
                 Ok(Brought::Needs(missing)) if attempt > 0 => return Ok(needs(&missing)),
-                Ok(Brought::Needs(_)) => self.bring_parents(record, depth).await?,
-                Ok(Brought::Again) => {}
+                Ok(Brought::Needs(_) | Brought::Again) => {}
                 Err(error) => {
                     if let Some(outcome) = self.failed(error, attempt).await? {
                         return Ok(outcome);
@@ -281,7 +490,7 @@ impl<'a> Copier<'a> {
             error @ (BackendError::OutcomeUnknown { .. } | BackendError::Unavailable { .. }) => {
                 Err(SyncError::Target(error))
             }
-            error => Ok(Some(Outcome::Rejected(chain(&error)))),
+            error => Ok(Some(Outcome::Failed(chain(&error)))),
         }
     }
 
@@ -304,38 +513,10 @@ impl<'a> Copier<'a> {
             }
         }
     }
+}
 
-    /// Copies the source of a branch and the dependencies of a graph source if the target lacks them.
-    async fn bring_parents(&self, record: &Record, depth: usize) -> Result<()> {
-        let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
-        let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
-        let needed: Vec<Address> =
-            branched.into_iter().chain(dependencies).filter(|needed| *needed != record.address).collect();
-        if needed.is_empty() || depth >= MAX_DEPTH {
-            return Ok(());
-        }
-        let there = lookup(&**self.target, needed.clone()).await?;
-        let missing: Vec<Address> = needed.into_iter().filter(|address| !there.contains_key(address)).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        for parent in self.source.lookup_all(&missing).await?.unwrap_or_default() {
-            self.parent(parent, depth + 1).await?;
-        }
-        Ok(())
-    }
-
-    /// Copies a parent. The future is boxed because it is recursive: parents have parents.
-    fn parent(&self, parent: Record, depth: usize) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            // Other outcomes are reported when it is the parent's own turn.
-            if let Outcome::Written(_) = self.bring(&parent, None, depth).await? {
-                self.written.fetch_add(1, Ordering::Relaxed);
-                self.note(|report| report.copied.add_address(&parent.address));
-            }
-            Ok(())
-        })
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn needs(missing: &[Address]) -> Outcome {

@@ -2,7 +2,7 @@
 //! say.
 
 use nameservice_model::{
-    Address, ChangeFeed, ChangePayload, ChangedPart, ConcernKind, Error, HistoryQuery, Limit, Record, redact,
+    Address, ChangeFeed, ChangePayload, ChangedPart, ConcernKind, Error, HistoryQuery, Limit, Record, is_redacted,
 };
 use serde_json::{Value, json};
 
@@ -14,14 +14,17 @@ const PAGE: Limit = match Limit::new(500) {
 const PAGES: usize = 20;
 
 /// Returns whether the value of a concern at another place is an earlier value of the record according to the feed. A
-/// value is not found if the feed no longer holds it, or does not show payloads of its size.
+/// value is not found if the feed no longer holds it, does not show payloads of its size, or shows it without its
+/// secrets: different secrets would look like the same value.
 pub(crate) async fn has_passed(
     feed: &dyn ChangeFeed,
     address: &Address,
     concern: ConcernKind,
     elsewhere: &Record,
 ) -> Result<bool, Error> {
-    let Some((watermark, wanted)) = value(elsewhere, concern) else { return Ok(false) };
+    let Some((watermark, wanted)) = value(elsewhere, concern).filter(|(_, wanted)| !is_redacted(wanted)) else {
+        return Ok(false);
+    };
     let mut query = HistoryQuery {
         after: 0,
         part: Some(ChangedPart::Concern(concern)),
@@ -59,9 +62,9 @@ fn value(record: &Record, concern: ConcernKind) -> Option<(i64, Value)> {
             let status = crate::judge::payload(&record.status);
             let mut members = status.meta;
             members.insert("state".to_owned(), Value::String(status.state));
-            Some((record.status.v, redacted(Value::Object(members))))
+            Some((record.status.v, Value::Object(members)))
         }
-        ConcernKind::Config => Some((record.config.v, redacted(record.config.payload.clone()?))),
+        ConcernKind::Config => Some((record.config.v, record.config.payload.clone()?)),
     }
 }
 
@@ -76,9 +79,4 @@ fn payload(concern: ConcernKind, payload: &ChangePayload) -> Value {
         }
         (_, value) => value.clone(),
     }
-}
-
-fn redacted(mut value: Value) -> Value {
-    redact(&mut value);
-    value
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use nameservice_api as api;
 use nameservice_model::{
     ChangedPart, ConcernKind, Config, Index, IndexRoot, LEGACY_ADDRESS, Object, Record, RecordKind, Status,
-    StatusPayload,
+    StatusPayload, is_redacted,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ pub enum Verdict {
     Newer,
     /// They differ at the same watermark, or in what never changes.
     Diverged,
+    /// One of them is shown without its secrets, so nobody can say whether they are the same.
+    Unknown,
 }
 
 /// A part of a record that is not the same at both places.
@@ -37,6 +39,21 @@ pub struct Difference {
     pub target: Value,
 }
 
+impl Difference {
+    /// Returns whether the source's record is protected, if the difference is that only one of them is.
+    pub(crate) fn protection(&self) -> Option<bool> {
+        self.source.get(PROTECTED).filter(|_| self.part == ChangedPart::Meta)?.as_bool()
+    }
+
+    /// Returns whether the difference is in what never changes.
+    pub(crate) fn is_of_identity(&self) -> bool {
+        self.part == ChangedPart::Meta && self.protection().is_none()
+    }
+}
+
+/// The mark of a protected record, in a difference.
+const PROTECTED: &str = "protected";
+
 /// Returns the parts in which a record at the target differs from the source's. Counters, times and leases belong to
 /// the place that keeps them and are not compared; neither is the revision of an index.
 pub fn judge(source: &Record, target: &Record) -> Vec<Difference> {
@@ -48,17 +65,22 @@ pub fn judge(source: &Record, target: &Record) -> Vec<Difference> {
             target: identity(target),
         }];
     }
-    ConcernKind::ALL
-        .into_iter()
-        .filter_map(|concern| {
-            Some(Difference {
-                part: ChangedPart::Concern(concern),
-                verdict: verdict(concern, source, target)?,
-                source: shown(source, concern),
-                target: shown(target, concern),
-            })
+    // The mark has no watermark: a missing one is set, and one that only the target has is left.
+    let protection = (source.protected != target.protected).then(|| Difference {
+        part: ChangedPart::Meta,
+        verdict: if source.protected { Verdict::Older } else { Verdict::Diverged },
+        source: json!({ PROTECTED: source.protected }),
+        target: json!({ PROTECTED: target.protected }),
+    });
+    let concerns = ConcernKind::ALL.into_iter().filter_map(|concern| {
+        Some(Difference {
+            part: ChangedPart::Concern(concern),
+            verdict: verdict(concern, source, target)?,
+            source: shown(source, concern),
+            target: shown(target, concern),
         })
-        .collect()
+    });
+    protection.into_iter().chain(concerns).collect()
 }
 
 /// Returns the most serious of the differences of one record; `None` if there are none.
@@ -139,6 +161,10 @@ fn config(source: &Record, target: &Record) -> Option<Verdict> {
     if is_pending(target) && !target.retracted && !is_pending(source) {
         return Some(Verdict::Older);
     }
+    // Two different secrets look the same without them.
+    if has_redacted_config(source) || has_redacted_config(target) {
+        return Some(Verdict::Unknown);
+    }
     // What a graph source depends on is published with its config.
     let content = |record: &Record| {
         let mut config = record.config.payload.clone();
@@ -156,6 +182,12 @@ fn config(source: &Record, target: &Record) -> Option<Verdict> {
         return Some(verdict);
     }
     by_content((source.config.v, (in_source, dependencies)), (target.config.v, (in_target, others)))
+}
+
+/// Returns whether a config is shown without its secrets. A service marks them by a text alone, so a config that contains
+/// that text is taken for one that lacks its secrets.
+pub(crate) fn has_redacted_config(record: &Record) -> bool {
+    record.config.payload.as_ref().is_some_and(is_redacted)
 }
 
 /// Compares configs that differ only in the addresses of an earlier layout. Those addresses have watermarks of their

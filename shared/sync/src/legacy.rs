@@ -34,9 +34,14 @@ pub fn read_row(row: &Object) -> Found {
     }
 }
 
-/// Returns whether a record keeps addresses that have no content id.
+/// What the index of a virtual graph has besides an id and a watermark, and the member of the config that keeps it.
+const SYNC: [(&str, &str); 3] =
+    [("sync_t", "legacy_sync_t"), ("sync_address", "legacy_sync_address"), ("snapshot_id", "legacy_snapshot_id")];
+
+/// Returns whether a record keeps, in its config, addresses that have no content id, or other values of an older layout.
 pub fn keeps_addresses(record: &Record) -> bool {
-    record.config.payload.as_ref().is_some_and(|config| config.get(LEGACY_ADDRESS).is_some())
+    let Some(config) = &record.config.payload else { return false };
+    config.get(LEGACY_ADDRESS).is_some() || SYNC.iter().any(|(_, kept)| config.get(kept).is_some())
 }
 
 fn address_of(row: &Object, key: &str) -> Result<Address, String> {
@@ -140,7 +145,7 @@ fn single_item(row: &Object, address: Address) -> Result<Record, String> {
         }
         _ => is_ledger.then(Head::unborn),
     };
-    let index = match row.get("index") {
+    let of_index = match row.get("index") {
         Some(Value::Object(index)) if is_ledger => named_graphs(index, &mut legacy)?,
         Some(Value::Object(index)) => {
             let found = reference(index.get("address"), integer(index, "sync_t"), "index", &mut legacy)?;
@@ -160,11 +165,20 @@ fn single_item(row: &Object, address: Address) -> Result<Record, String> {
         }
         _ => StatusPayload::state(StatusPayload::READY),
     };
-    let config = match row.get("config") {
+    let mut config = match row.get("config") {
         Some(Value::Object(config)) => Some(config.clone()),
         Some(Value::Null) | None => source_type.is_some().then(Object::new),
         Some(_) => return Err("its config is not a map".to_owned()),
     };
+    if let (false, Some(Value::Object(index))) = (is_ledger, row.get("index")) {
+        for (name, kept) in SYNC {
+            // As the watermark of the index, `sync_t` is not lost.
+            let is_lost = name != "sync_t" || integer(index, name).is_none_or(|t| of_index.v != t);
+            if let Some(value) = index.get(name).filter(|value| is_lost && !value.is_null()) {
+                config.get_or_insert_default().insert(kept.to_owned(), value.clone());
+            }
+        }
+    }
     let dependencies = match row.get("deps") {
         Some(Value::Array(deps)) => deps.iter().filter_map(Value::as_str).map(dependency).collect::<Result<_, _>>()?,
         _ => Vec::new(),
@@ -179,7 +193,7 @@ fn single_item(row: &Object, address: Address) -> Result<Record, String> {
         created_at: integer(row, "created_at"),
         updated_at: None,
         head,
-        index,
+        index: of_index,
         status_v: integer(row, "status_v").unwrap_or(1).max(1),
         status,
         config_v: integer(row, "config_v").unwrap_or(1),
@@ -364,6 +378,26 @@ mod tests {
             assert_eq!(mapped.dependencies, ["mydb:main", "other:main"]);
             assert_eq!((mapped.head, mapped.index.v, mapped.retracted), (None, 42, true));
         }
+    }
+
+    #[test]
+    fn what_a_virtual_graph_has_synchronised_is_kept() {
+        let row = |index: Value| {
+            let config = json!({"k1": 1.2});
+            record(json!({"pk": "vg:g", "v": 2, "type": "vg:bm25", "index_v": 5, "index": index, "config": config}))
+        };
+        let synchronised = json!({"address": "s3://b/x", "sync_t": 42, "sync_address": "s3://b/c", "snapshot_id": 7});
+        let config = row(synchronised.clone()).config.payload.unwrap();
+        assert_eq!(config[LEGACY_ADDRESS]["index"], json!({"address": "s3://b/x", "t": 42}));
+        let kept = ["legacy_sync_t", "legacy_sync_address", "legacy_snapshot_id"].map(|name| config[name].clone());
+        assert_eq!(kept, [json!(42), json!("s3://b/c"), json!(7)]);
+        let mapped =
+            row(json!({"address": format!("s3://b/{CID}"), "sync_t": 42, "snapshot_id": "8293847239847239847"}));
+        assert!(keeps_addresses(&mapped) && mapped.index.v == 42);
+        let kept = json!({"k1": 1.2, "legacy_snapshot_id": "8293847239847239847"});
+        assert_eq!(mapped.config.payload, Some(kept));
+        let plain = row(json!({"address": format!("s3://b/{CID}"), "sync_t": 42, "snapshot_id": null}));
+        assert!(!keeps_addresses(&plain));
     }
 
     #[test]

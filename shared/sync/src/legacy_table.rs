@@ -1,6 +1,9 @@
 //! Reads a table of an older layout.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{Client, types::AttributeValue, types::KeyType};
@@ -12,9 +15,12 @@ use tokio::sync::OnceCell;
 use crate::{
     Found, Reading, Result, Source, SyncError,
     legacy::{keeps_addresses, read_row},
+    older_record::VIRTUAL_GRAPH,
     report::Records,
 };
 
+/// The branch that an address without one means.
+const MAIN: &str = "main";
 const READ: &str = "read an older table";
 /// How many rows one request asks for.
 const PAGE: i32 = 500;
@@ -28,13 +34,15 @@ pub struct LegacyTable {
     prefix: Option<String>,
     key: OnceCell<String>,
     kept: Mutex<Records>,
+    /// The keys of records that were found under another one than their addresses lead to.
+    odd: Mutex<HashMap<Address, String>>,
 }
 
 impl LegacyTable {
     /// Returns the table of this name as a source.
     pub fn new(client: Client, table: &str, prefix: Option<String>) -> Self {
         let sender = Sender::new(client, table, RetryPolicy::default());
-        Self { sender, prefix, key: OnceCell::new(), kept: Mutex::default() }
+        Self { sender, prefix, key: OnceCell::new(), kept: Mutex::default(), odd: Mutex::default() }
     }
 
     /// Returns the name of the table's key; an error if it is not a table of an older layout.
@@ -63,26 +71,44 @@ impl LegacyTable {
             _ => "a row without a key".to_owned(),
         };
         let name = place();
-        match serde_dynamo::from_item::<_, Object>(item) {
+        let found = match serde_dynamo::from_item::<_, Object>(item) {
             Ok(row) => read_row(&row),
-            Err(error) => Found::Unreadable { place: name, reason: error.to_string() },
+            Err(error) => Found::Unreadable { place: name.clone(), reason: error.to_string() },
+        };
+        if let Found::Record(record) = &found
+            && !keys(&record.address).contains(&name)
+        {
+            self.odd.lock().unwrap_or_else(PoisonError::into_inner).insert(record.address.clone(), name);
         }
+        found
     }
 
     async fn get(&self, address: &Address) -> Result<Option<Record>> {
         let key = self.key().await?;
-        for text in [address.as_str().to_owned(), format!("vg:{address}")] {
+        let odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner).get(address).cloned();
+        for text in keys(address).into_iter().chain(odd) {
             let get = || {
                 let request = self.sender.client().get_item().table_name(self.sender.table()).consistent_read(true);
                 request.key(key, AttributeValue::S(text.clone())).send()
             };
             let answer = self.sender.read(READ, get).await.map_err(unreadable)?;
-            if let Some(Found::Record(record)) = answer.item.map(|item| self.found(item)) {
+            if let Some(Found::Record(record)) = answer.item.map(|item| self.found(item))
+                && record.address == *address
+            {
                 return Ok(Some(*record));
             }
         }
         Ok(None)
     }
+}
+
+/// Returns the keys under which a record may be. Without a branch, `main` is meant.
+fn keys(address: &Address) -> Vec<String> {
+    let mut keys = vec![address.as_str().to_owned(), format!("{VIRTUAL_GRAPH}{address}")];
+    if address.branch() == MAIN {
+        keys.extend([address.name().to_owned(), format!("{VIRTUAL_GRAPH}{}", address.name())]);
+    }
+    keys
 }
 
 #[async_trait]

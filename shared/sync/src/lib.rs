@@ -22,10 +22,12 @@ pub mod legacy;
 #[cfg(feature = "dynamodb")]
 mod legacy_table;
 mod older_record;
+mod order;
 mod pending;
 pub mod remotes;
 mod replica;
 mod replica_backend;
+mod replica_writes;
 pub mod report;
 mod source;
 

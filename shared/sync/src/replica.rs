@@ -9,7 +9,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -17,12 +17,12 @@ use std::{
 use nameservice_client::{ChangeFilter, Client, Event};
 use nameservice_embedded::{Embedded, OpenError, Options, Replicated};
 use nameservice_model::{
-    Address, Change, ChangeFeed as _, ChangePayload, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService as _,
-    Record, Result, chain, is_redacted,
+    Change, ChangeFeed as _, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService as _, Record, Result,
+    ShownUrl, chain,
 };
 use serde_json::Value;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -39,6 +39,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// The service writes to a stream at least every fifteen seconds. After this time without a sign of it, a replica no
 /// longer counts as fresh.
 const FRESH: Duration = Duration::from_secs(20);
+/// How long a stream without changes continues before an upstream that is a replica is asked for its age.
+const ASK_AGE: Duration = Duration::from_secs(5);
 
 /// The state of a replica with respect to its upstream.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +58,7 @@ pub enum ReplicaState {
 #[derive(Clone, Debug)]
 pub struct Replica {
     names: Embedded,
+    pub(crate) client: Client,
     shared: Arc<Shared>,
     _task: Arc<Task>,
 }
@@ -71,15 +74,50 @@ impl Drop for Task {
 
 #[derive(Debug)]
 struct Shared {
+    names: Embedded,
     state: watch::Sender<ReplicaState>,
-    /// When the upstream was last heard from; `None` if not since the start.
-    heard: Mutex<Option<Instant>>,
+    /// When everything that had been received until then was last applied; `None` if not since the start.
+    current: Mutex<Option<Instant>>,
+    /// The greatest position that the upstream is known to have.
+    known: AtomicU64,
     is_ready: AtomicBool,
+    /// Notified when the upstream was heard at a position below the replica's own.
+    fallen: Notify,
+    /// How old the upstream's reads were when it was last asked, if it is a replica itself.
+    upstream_age: Mutex<Option<Duration>>,
 }
 
 impl Shared {
-    fn hear(&self) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    /// Notes that the upstream was heard from, and has this position. That counts only while everything is applied:
+    /// otherwise reads are as old as before.
+    fn hear(&self, position: Option<u64>) -> bool {
+        // Whatever the upstream had later than this was lost, or the position is from before: the follower asks for it.
+        if position.is_some_and(|position| position < self.names.view().position()) {
+            self.fallen.notify_one();
+        }
+        let known = self.known.fetch_max(position.unwrap_or(0), Ordering::AcqRel).max(position.unwrap_or(0));
+        let is_current = self.names.view().position() >= known;
+        if is_current {
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        is_current
+    }
+
+    /// Notes that the upstream has this position, whatever was known of an earlier feed, and how the replica compares.
+    fn begin_at(&self, position: u64) {
+        self.known.store(position, Ordering::Release);
+        self.applied();
+    }
+
+    fn upstream_age(&self) -> Option<Duration> {
+        *self.upstream_age.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that something was applied.
+    fn applied(&self) {
+        if self.hear(None) {
+            self.set(ReplicaState::Following);
+        }
     }
 
     fn set(&self, state: ReplicaState) {
@@ -96,15 +134,15 @@ impl Shared {
 }
 
 impl Replica {
-    /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps. The
-    /// content of the directory is served at once, even while the upstream is unavailable.
+    /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps without
+    /// its credentials. The content of the directory is served at once, even while the upstream is unavailable.
     pub async fn open(
         directory: &Path,
         upstream: &str,
         client: Client,
         options: Options,
     ) -> std::result::Result<Self, OpenError> {
-        let (directory, url) = (directory.to_owned(), upstream.trim_end_matches('/').to_owned());
+        let (directory, url) = (directory.to_owned(), ShownUrl(upstream.trim_end_matches('/')).to_string());
         let opened = tokio::task::spawn_blocking(move || Embedded::open_replica(directory, &url, options));
         let names = opened.await.map_err(|error| OpenError::Thread(error.into()))??;
         Ok(Self::start(names, client))
@@ -119,13 +157,18 @@ impl Replica {
         let has_state = names.view().position() > 0;
         let initial = if has_state { ReplicaState::Detached("not reached yet".into()) } else { ReplicaState::Starting };
         let shared = Arc::new(Shared {
+            names: names.clone(),
             state: watch::Sender::new(initial),
-            heard: Mutex::default(),
+            current: Mutex::default(),
+            known: AtomicU64::new(0),
             is_ready: AtomicBool::new(has_state),
+            fallen: Notify::new(),
+            upstream_age: Mutex::default(),
         });
-        let follower = Follower { names: names.clone(), client, shared: shared.clone(), is_fresh: !has_state };
+        let follower =
+            Follower { names: names.clone(), client: client.clone(), shared: shared.clone(), is_fresh: !has_state };
         let task = Arc::new(Task(tokio::spawn(follower.run())));
-        Self { names, shared, _task: task }
+        Self { names, client, shared, _task: task }
     }
 
     /// Returns the backend of the replica, to read from. It takes no writes.
@@ -150,16 +193,25 @@ impl Replica {
         let _ = state.wait_for(|_| self.is_ready()).await;
     }
 
-    /// Returns how long ago the upstream was last heard from: reads are at most that old, apart from changes in
-    /// transit. `None` if it was not heard from since the start.
+    /// Returns how long ago everything that had been received from the upstream was applied, and the upstream was heard
+    /// from: reads are at most that old, apart from changes in transit. If the upstream is a replica, the age of its reads
+    /// is added. `None` if that was not so since the start.
     pub fn age(&self) -> Option<Duration> {
-        let heard = *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.map(|heard| heard.elapsed())
+        let current = *self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.map(|current| current.elapsed() + self.shared.upstream_age().unwrap_or_default())
     }
 
-    /// Returns whether it follows its upstream and has heard from it recently.
+    /// Returns whether the upstream is a replica whose reads were too old when it was last asked.
+    pub fn is_upstream_behind(&self) -> bool {
+        self.shared.upstream_age().is_some_and(|age| age >= FRESH)
+    }
+
+    /// Returns whether it follows its upstream, has heard from it recently, and has applied what it received.
     pub fn is_fresh(&self) -> bool {
-        self.state() == ReplicaState::Following && self.age().is_some_and(|age| age < FRESH)
+        let current = *self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state() == ReplicaState::Following
+            && current.is_some_and(|current| current.elapsed() < FRESH)
+            && !self.is_upstream_behind()
     }
 
     /// Waits until it has reached a position, or for the given time. Returns whether it has.
@@ -243,7 +295,6 @@ impl Follower {
         let mut cursor: Option<Cursor> = None;
         loop {
             let page = self.client.snapshot(PAGE, cursor.as_ref(), &|_| true).await?;
-            self.shared.hear();
             records.extend(page.items);
             cursor = page.cursor;
             if cursor.is_none() {
@@ -254,7 +305,7 @@ impl Follower {
         self.names.adopt(records, position).await?;
         tracing::info!(records = count, position, "read a snapshot of the upstream");
         self.shared.is_ready.store(true, Ordering::Release);
-        self.shared.set(ReplicaState::Following);
+        self.shared.begin_at(position);
         Ok(())
     }
 
@@ -266,7 +317,9 @@ impl Follower {
         }
         let after = self.names.view().position();
         let shared = self.shared.clone();
-        let mut following = self.client.follow(ChangeFilter::default(), Some(after)).on_contact(move || shared.hear());
+        let mut following = self.client.follow(ChangeFilter::default(), Some(after)).on_contact(move |position| {
+            shared.hear(position);
+        });
         let (events, mut incoming) = mpsc::channel(4 * BATCH);
         let pump = tokio::spawn(async move {
             loop {
@@ -278,11 +331,18 @@ impl Follower {
             }
         });
         let _pump = Task(pump);
-        self.shared.set(ReplicaState::Following);
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             batch.clear();
-            if incoming.recv_many(&mut batch, BATCH).await == 0 {
+            let received = tokio::select! {
+                biased;
+                received = incoming.recv_many(&mut batch, BATCH) => received,
+                () = self.asks_again() => match self.check_position().await {
+                    Ok(()) => continue,
+                    Err(end) => return end,
+                },
+            };
+            if received == 0 {
                 return End::Failed(Error::Unavailable { operation: "follow the upstream", source: None });
             }
             let mut end = None;
@@ -303,11 +363,24 @@ impl Follower {
         }
     }
 
+    /// Completes when the upstream's position has to be asked for: it was heard to be lower, or the upstream is a replica,
+    /// whose age the stream does not bring.
+    async fn asks_again(&self) {
+        match self.shared.upstream_age() {
+            None => self.shared.fallen.notified().await,
+            Some(_) => drop(timeout(ASK_AGE, self.shared.fallen.notified()).await),
+        }
+    }
+
     /// Checks the replica's position. One that the upstream has not reached belongs to a feed that was lost.
     async fn check_position(&self) -> std::result::Result<(), End> {
-        let there = self.client.position().await?;
-        self.shared.hear();
-        if there < self.names.view().position() { Err(End::Gone) } else { Ok(()) }
+        let (there, age) = self.client.position_and_age().await?;
+        *self.shared.upstream_age.lock().unwrap_or_else(PoisonError::into_inner) = age;
+        if there < self.names.view().position() {
+            return Err(End::Gone);
+        }
+        self.shared.begin_at(there);
+        Ok(())
     }
 
     async fn take(&self, changes: Vec<Change>) -> Result<()> {
@@ -318,20 +391,24 @@ impl Follower {
         let mut taken = Vec::with_capacity(changes.len());
         // A stream that was opened again may repeat its last change.
         for change in changes.into_iter().filter(|change| change.position > position) {
-            let payload = match needs_record(&change) {
+            let payload = match Replicated::is_partial(&change) {
                 true => self.whole_payload(&change).await?,
                 false => None,
             };
             taken.push(Replicated { change, payload });
         }
-        if taken.is_empty() { Ok(()) } else { self.names.replicate(taken).await }
+        if !taken.is_empty() {
+            self.names.replicate(taken).await?;
+        }
+        self.shared.applied();
+        Ok(())
     }
 
     /// Reads a payload that the change does not carry in full from the upstream's record. Returns `None` if the record
-    /// has changed since: then a later change follows.
+    /// has changed since: then a later change brings a newer value, and the older one stays until it arrives.
     async fn whole_payload(&self, change: &Change) -> Result<Option<Value>> {
         let ChangedPart::Concern(concern) = change.part else { return Ok(None) };
-        let Some(record) = self.lookup(&change.address).await? else { return Ok(None) };
+        let Some(record) = self.client.lookup(&change.address).await? else { return Ok(None) };
         let (v, payload) = match concern {
             ConcernKind::Config => (record.config.v, record.config.payload),
             ConcernKind::Status => {
@@ -348,20 +425,5 @@ impl Follower {
             }
         };
         Ok(payload.filter(|_| v == change.watermark))
-    }
-
-    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
-        let record = self.client.lookup(address).await?;
-        self.shared.hear();
-        Ok(record)
-    }
-}
-
-/// Returns whether the change does not carry its full payload.
-fn needs_record(change: &Change) -> bool {
-    match &change.payload {
-        ChangePayload::Omitted => true,
-        ChangePayload::Value(value) => is_redacted(value),
-        ChangePayload::None => false,
     }
 }

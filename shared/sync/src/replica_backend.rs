@@ -38,12 +38,13 @@ impl ReplicaBackend {
         &self.replica
     }
 
-    /// Waits until the replica has reached the current position of the upstream, which includes the write that was just
-    /// answered.
-    async fn settled<T>(&self, outcome: Result<T>) -> Result<T> {
-        if let Ok(position) = self.client.position().await {
-            // A replica that is cut off from the feed shows it later; the write itself is done.
-            self.replica.reached(position, SETTLE).await;
+    /// Waits until the replica is as new as the upstream's records of these addresses, which include the write that was
+    /// just answered.
+    async fn settled<T>(&self, addresses: &[Address], outcome: Result<T>) -> Result<T> {
+        // A replica that is cut off from the feed shows it later; the write itself is done.
+        if outcome.is_ok() && !self.replica.shows(addresses, SETTLE).await {
+            let age = self.replica.age().map(|age| age.as_secs());
+            tracing::warn!(age, "a write was answered before the replica shows it");
         }
         outcome
     }
@@ -100,7 +101,7 @@ impl Publisher for ReplicaBackend {
         head: Option<&NewHead>,
         config: Option<&NewConfig>,
     ) -> Result<Created> {
-        self.settled(self.client.create_ledger(call, address, head, config).await).await
+        self.settled(std::slice::from_ref(address), self.client.create_ledger(call, address, head, config).await).await
     }
 
     async fn create_branch(
@@ -110,34 +111,34 @@ impl Publisher for ReplicaBackend {
         source: &Address,
         at: Option<&NewHead>,
     ) -> Result<BranchCreated> {
-        self.settled(self.client.create_branch(call, branch, source, at).await).await
+        self.settled(&[branch.clone(), source.clone()], self.client.create_branch(call, branch, source, at).await).await
     }
 
     async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
-        self.settled(self.client.retract(call, address, reason).await).await
+        self.settled(std::slice::from_ref(address), self.client.retract(call, address, reason).await).await
     }
 
     async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
-        self.settled(self.client.restore(call, address).await).await
+        self.settled(std::slice::from_ref(address), self.client.restore(call, address).await).await
     }
 }
 
 #[async_trait]
 impl AdminPublisher for ReplicaBackend {
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
-        self.settled(self.client.purge(call, address).await).await
+        self.settled(std::slice::from_ref(address), self.client.purge(call, address).await).await
     }
 
     async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
-        self.settled(self.client.protect(call, address, protected).await).await
+        self.settled(std::slice::from_ref(address), self.client.protect(call, address, protected).await).await
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
-        self.settled(self.client.drop_branch(call, address).await).await
+        self.settled(std::slice::from_ref(address), self.client.drop_branch(call, address).await).await
     }
 
     async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
-        self.settled(self.client.reset_head(call, address, to).await).await
+        self.settled(std::slice::from_ref(address), self.client.reset_head(call, address, to).await).await
     }
 }
 
@@ -152,11 +153,11 @@ impl RefPublisher for ReplicaBackend {
     }
 
     async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
-        self.settled(self.client.push_head(call, address, push).await).await
+        self.settled(std::slice::from_ref(address), self.client.push_head(call, address, push).await).await
     }
 
     async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
-        self.settled(self.client.push_index(call, address, push).await).await
+        self.settled(std::slice::from_ref(address), self.client.push_index(call, address, push).await).await
     }
 }
 
@@ -172,7 +173,7 @@ impl StatusPublisher for ReplicaBackend {
         address: &Address,
         push: &StatusPush,
     ) -> Result<PushOutcome<StatusPayload>> {
-        self.settled(self.client.push_status(call, address, push).await).await
+        self.settled(std::slice::from_ref(address), self.client.push_status(call, address, push).await).await
     }
 }
 
@@ -183,21 +184,25 @@ impl ConfigPublisher for ReplicaBackend {
     }
 
     async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>> {
-        self.settled(self.client.push_config(call, address, push).await).await
+        self.settled(std::slice::from_ref(address), self.client.push_config(call, address, push).await).await
     }
 }
 
 #[async_trait]
 impl GraphSourcePublisher for ReplicaBackend {
     async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published> {
-        self.settled(self.client.publish_graph_source(call, publication).await).await
+        self.settled(
+            std::slice::from_ref(publication.address()),
+            self.client.publish_graph_source(call, publication).await,
+        )
+        .await
     }
 }
 
 #[async_trait]
 impl LeasePublisher for ReplicaBackend {
     async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
-        self.settled(self.client.acquire_lease(call, address, request).await).await
+        self.settled(std::slice::from_ref(address), self.client.acquire_lease(call, address, request).await).await
     }
 
     async fn refresh_lease(
@@ -207,18 +212,21 @@ impl LeasePublisher for ReplicaBackend {
         request: &LeaseRequest,
         token: i64,
     ) -> Result<Leased> {
-        self.settled(self.client.refresh_lease(call, address, request, token).await).await
+        self.settled(std::slice::from_ref(address), self.client.refresh_lease(call, address, request, token).await)
+            .await
     }
 
     async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
-        self.settled(self.client.release_lease(call, address, claim).await).await
+        self.settled(std::slice::from_ref(address), self.client.release_lease(call, address, claim).await).await
     }
 }
 
 #[async_trait]
 impl TransactionPublisher for ReplicaBackend {
     async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed> {
-        self.settled(self.client.commit(call, transaction).await).await
+        let addresses: Vec<Address> =
+            transaction.operations().iter().map(|operation| operation.address.clone()).collect();
+        self.settled(&addresses, self.client.commit(call, transaction).await).await
     }
 }
 

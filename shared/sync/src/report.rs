@@ -4,7 +4,10 @@ use nameservice_model::ChangedPart;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::judge::{Difference, Verdict};
+use crate::{
+    bring::REDACTED_CONFIG,
+    judge::{Difference, Verdict},
+};
 
 /// How many entries a list holds. Further ones are only counted, so that a report stays small, however many records
 /// there are.
@@ -82,6 +85,12 @@ impl Records {
         self.add(Entry { address: address.to_string(), differences, reason: None });
     }
 
+    /// Adds a record whose config is shown without its secrets at one of the places.
+    pub(crate) fn add_unknown(&mut self, address: &impl ToString, differences: &[Difference]) {
+        let differences = differences.iter().map(Part::from).collect();
+        self.add(Entry { address: address.to_string(), differences, reason: Some(REDACTED_CONFIG.to_owned()) });
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -104,6 +113,8 @@ pub struct Comparison {
     pub newer_there: Records,
     /// Records that differ at the same watermark.
     pub diverged: Records,
+    /// Records whose config is shown without its secrets at one of the places: whether it is the same is not known.
+    pub unknown: Records,
     /// Records that only the target has.
     pub only_there: Records,
     /// What could not be read as a record.
@@ -113,7 +124,8 @@ pub struct Comparison {
 impl Comparison {
     /// Returns whether both places hold the same.
     pub fn is_same(&self) -> bool {
-        [&self.missing_there, &self.older_there, &self.newer_there, &self.diverged, &self.only_there, &self.unreadable]
+        let Self { missing_there, older_there, newer_there, diverged, unknown, only_there, unreadable, .. } = self;
+        [missing_there, older_there, newer_there, diverged, unknown, only_there, unreadable]
             .iter()
             .all(|records| records.is_empty())
     }
@@ -128,6 +140,7 @@ impl Comparison {
             Some(Verdict::Older) => &mut self.older_there,
             Some(Verdict::Newer) => &mut self.newer_there,
             Some(Verdict::Diverged) => &mut self.diverged,
+            Some(Verdict::Unknown) => return self.unknown.add_unknown(address, differences),
         };
         records.add_differences(address, differences);
     }
@@ -150,6 +163,9 @@ pub struct Report {
     pub newer_there: Records,
     /// Records that differ at the same watermark, and were left unchanged.
     pub diverged: Records,
+    /// Records whose config is shown without its secrets at one of the places: whether it is the same is not known, and it was
+    /// left unchanged.
+    pub unknown: Records,
     /// Records that are missing or older at the target after the copy: they changed while it ran, or were not copied.
     pub behind: Records,
     /// What could not be read as a record.
@@ -164,8 +180,7 @@ pub struct Report {
 impl Report {
     /// Returns whether the target holds what the source holds, as far as it could be read.
     pub fn is_complete(&self) -> bool {
-        [&self.newer_there, &self.diverged, &self.behind, &self.unreadable, &self.rejected]
-            .iter()
-            .all(|records| records.is_empty())
+        let Self { newer_there, diverged, unknown, behind, unreadable, rejected, .. } = self;
+        [newer_there, diverged, unknown, behind, unreadable, rejected].iter().all(|records| records.is_empty())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use nameservice_model::{Address, Backend, ChangeFeed, Cursor, Limit, Record};
+use nameservice_model::{Address, Backend, ChangeFeed, Cursor, Error, Limit, Record};
 
 use crate::{
     Result, SyncError,
@@ -142,10 +142,14 @@ impl Source for BackendSource {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Records::default();
         // Read before the first record, so that changes during the read follow it in the feed.
         let position = match self.has_feed {
-            true => self.backend.position().await.map(Some).unwrap_or_else(|error| {
-                tracing::debug!(%error, "the source has no change feed");
-                None
-            }),
+            true => match self.backend.position().await {
+                Ok(position) => Some(position),
+                Err(error @ Error::Unsupported { .. }) => {
+                    tracing::debug!(%error, "the source has no change feed");
+                    None
+                }
+                Err(error) => return Err(SyncError::Source(error)),
+            },
             false => None,
         };
         Ok(Box::new(Pages { source: self, cursor: None, is_over: false, are_others_read: false, position }))

@@ -233,6 +233,40 @@ async fn a_config_without_its_secrets_is_not_copied() {
     assert!(to.lookup(&at("shown")).await.unwrap().is_none());
 }
 
+/// Configs that one side shows without their secrets are neither the same nor older: everything else is copied.
+#[tokio::test]
+async fn what_is_shown_without_its_secrets_never_counts_as_the_same() {
+    let (hidden, secret) = (json!({"password": "[redacted]"}), json!({"password": "x"}));
+    let sides = [(&hidden, &secret), (&secret, &hidden), (&hidden, &hidden)];
+    for (is_dump, (here, there)) in [false, true].into_iter().flat_map(|is_dump| sides.map(|side| (is_dump, side))) {
+        let (from, to) = (memory(), memory());
+        for (names, config) in [(&from, here), (&to, there)] {
+            ledger(names, "a", 1).await;
+            set_config(names, "a", config.clone()).await;
+            graph_source(names, "g", &[], config.clone()).await.unwrap();
+        }
+        set_config(&from, "a", here.clone()).await;
+        push_head(&from, "a", 2, 1).await;
+        let directory = tempfile::tempdir().unwrap();
+        let backend_source = BackendSource::new(Arc::new(from.clone()));
+        let place = DumpPlace::File(directory.path().join("d"));
+        export(&backend_source, &place, &|_| {}).await.unwrap();
+        let source: Box<dyn nameservice_sync::Source> = match is_dump {
+            true => Box::new(DumpSource::open(place, None).await.unwrap()),
+            false => Box::new(backend_source),
+        };
+        let target = backend(&to);
+        let compared = compare(&*source, &target, None, true).await.unwrap();
+        assert_eq!((addresses(&compared.unknown), compared.is_same()), (vec!["a:main", "g:main"], false));
+        let report = copy(&*source, &target, &CopyOptions::default(), &|_| {}).await.unwrap();
+        assert_eq!(addresses(&report.unknown), ["a:main", "g:main"], "{report:#?}");
+        assert_eq!(addresses(&report.copied), ["a:main"]);
+        assert!(report.unknown.records[0].reason.as_ref().unwrap().contains("token"), "{report:#?}");
+        let a = found(&to, "a").await;
+        assert_eq!((a.head.unwrap().v, a.config.payload.as_ref()), (2, Some(there)));
+    }
+}
+
 /// Writers on both sides, and copies that are interrupted: a newer value is never lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_older_value_wins_under_writers_on_both_sides_and_kills() {
@@ -418,4 +452,295 @@ async fn addresses_of_an_earlier_layout_are_followed_by_what_they_are_of() {
     ledger(&third, "mydb", 0).await;
     set_config(&third, "mydb", other).await;
     assert_eq!(addresses(&copied(&third, &to).await.newer_there), ["mydb:main"]);
+}
+
+/// Counts the requests of a copy: lookups of records at the source and the target, and writes.
+struct Counted {
+    inner: BackendSource,
+    lookups: std::sync::atomic::AtomicUsize,
+}
+
+impl Counted {
+    fn new(from: &Embedded) -> Self {
+        Self { inner: BackendSource::new(Arc::new(from.clone())), lookups: Default::default() }
+    }
+
+    fn lookups(&self) -> usize {
+        self.lookups.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+#[async_trait::async_trait]
+impl nameservice_sync::Source for Counted {
+    async fn read(&self) -> nameservice_sync::Result<Box<dyn nameservice_sync::Reading + '_>> {
+        self.inner.read().await
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> nameservice_sync::Result<Option<Vec<Record>>> {
+        self.lookups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.inner.lookup_all(addresses).await
+    }
+
+    fn finds(&self) -> bool {
+        true
+    }
+
+    fn can_be_read_again(&self) -> bool {
+        true
+    }
+}
+
+/// Makes a cycle: each depends on the next.
+async fn cycle(names: &Embedded, of: &[&str]) {
+    for name in of {
+        graph_source(names, name, &[], json!({})).await.unwrap();
+    }
+    for (i, name) in of.iter().enumerate().skip(1) {
+        graph_source(names, name, &[of[i - 1]], json!({})).await.unwrap();
+    }
+    graph_source(names, of[0], &[of[of.len() - 1]], json!({"last": true})).await.unwrap();
+}
+
+#[tokio::test]
+async fn cycles_of_dependencies_are_copied_and_end_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    for prefix in [None, Some("a")] {
+        let from = memory();
+        ledger(&from, "z", 1).await;
+        cycle(&from, &["a", "b"]).await;
+        cycle(&from, &["c", "d", "e"]).await;
+        // A cycle beneath a cycle, and records beneath both.
+        graph_source(&from, "a", &["b", "c", "z"], json!({"k": 1})).await.unwrap();
+        graph_source(&from, "above", &["a"], json!({})).await.unwrap();
+        push_index(&from, "b", 3).await;
+        let (to, counted) = (memory(), Counted::new(&from));
+        if let Some(prefix) = prefix {
+            let source = BackendSource::new(Arc::new(from.clone())).with_prefix(Some(prefix.into()));
+            let report = copy(&source, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+            assert!(report.is_complete(), "{report:#?}");
+        } else {
+            let report = copy(&counted, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+            assert!(report.is_complete() && report.copied.count == 7, "{report:#?}");
+            assert_eq!((report.already_there, counted.lookups()), (0, 0), "all are on one page");
+        }
+        assert!(same(&from, &to).await && same(&to, &from).await);
+        for name in ["a", "b", "c", "d", "e", "above"] {
+            let (source, target) = (found(&from, name).await, found(&to, name).await);
+            assert_eq!((source.config, source.dependencies), (target.config, target.dependencies), "{name}");
+            assert_eq!((source.dependents, source.status.v), (target.dependents, target.status.v), "{name}");
+        }
+        let position = to.position().await.unwrap();
+        assert_eq!(copied(&from, &to).await.copied.count, 0);
+        assert_eq!(to.position().await.unwrap(), position, "a second copy writes nothing");
+        let place = DumpPlace::File(directory.path().join("cycles"));
+        export(&counted, &place, &|_| {}).await.unwrap();
+        let (dump, to) = (DumpSource::open(place, None).await.unwrap(), memory());
+        let report = copy(&dump, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+        assert!(report.is_complete() && same(&from, &to).await, "{report:#?}");
+        // An interrupted copy of a cycle is finished by the next.
+        for cut in 0..to.position().await.unwrap() {
+            let to = memory();
+            let mut copying = Box::pin(copied(&from, &to));
+            while to.position().await.unwrap() < cut {
+                tokio::select! {
+                    biased;
+                    _ = &mut copying => break,
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            drop(copying);
+            let report = copied(&from, &to).await;
+            assert!(report.is_complete() && same(&from, &to).await, "{cut}: {report:#?}");
+        }
+    }
+}
+
+/// The first record needs a chain that no page brings, and the last of the chain may be one that the target rejects.
+#[tokio::test]
+async fn chains_of_dependencies_of_any_length_take_a_request_for_each_link() {
+    const LINKS: usize = 200;
+    for is_rejected in [false, true] {
+        let from = memory();
+        let config = if is_rejected { json!({"password": "[redacted]"}) } else { json!({}) };
+        graph_source(&from, "chain000", &[], config).await.unwrap();
+        for n in 1..LINKS {
+            graph_source(&from, &format!("chain{n:03}"), &[&format!("chain{:03}", n - 1)], json!({})).await.unwrap();
+        }
+        let last = format!("chain{:03}", LINKS - 1);
+        graph_source(&from, "top", &[&last, "chain100"], json!({})).await.unwrap();
+        let (to, counted) = (memory(), Counted::new(&from));
+        let source = Counted { inner: counted.inner.clone().with_prefix(Some("top".into())), ..Counted::new(&from) };
+        let report = copy(&source, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+        assert!(source.lookups() <= LINKS, "{}", source.lookups());
+        assert_eq!(report.is_complete(), !is_rejected, "{:?}", report.rejected);
+        let report = copied(&from, &to).await;
+        let there = if is_rejected { 0 } else { LINKS as u64 + 1 };
+        assert_eq!((report.copied.count, report.already_there), (0, there));
+        assert_eq!(report.rejected.count, LINKS as u64 + 1 - there);
+        assert_eq!(to.position().await.unwrap() == 0, is_rejected);
+        // From a dump, which cannot be searched.
+        let directory = tempfile::tempdir().unwrap();
+        let place = DumpPlace::File(directory.path().join("chain"));
+        export(&source, &place, &|_| {}).await.unwrap();
+        let (dump, to) = (DumpSource::open(place, None).await.unwrap(), memory());
+        let report = copy(&dump, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+        assert_eq!(report.copied.count, there, "{:?}", report.rejected);
+    }
+}
+
+/// Each record is counted once, whatever needs it, and however often it is written.
+#[tokio::test]
+async fn a_record_that_others_need_is_counted_once() {
+    let (from, to) = (memory(), memory());
+    // More than a page of graph sources, which come before what they depend on.
+    for n in 0..520 {
+        ledger(&from, &format!("db{n:03}"), 1).await;
+        graph_source(&from, &format!("g{n:03}"), &[&format!("db{n:03}")], json!({})).await.unwrap();
+    }
+    let report = copied(&from, &to).await;
+    assert!(report.is_complete(), "{report:#?}");
+    assert_eq!((report.copied.count, report.already_there), (1_040, 0));
+}
+
+/// Records that the target rejects do not end a copy whose other records are there.
+#[tokio::test]
+async fn a_repeated_copy_with_many_rejections_ends_as_the_first() {
+    // The rejected ones come before the others, or after them.
+    for rejected in ["a", "z"] {
+        let (from, to) = (memory(), memory());
+        for n in 0..40 {
+            ledger(&from, &format!("m{n}"), 1).await;
+        }
+        assert!(copied(&from, &to).await.is_complete());
+        for n in 0..40 {
+            graph_source(&from, &format!("{rejected}{n}"), &[], json!({"password": "[redacted]"})).await.unwrap();
+        }
+        for _ in 0..2 {
+            let report = copied(&from, &to).await;
+            assert_eq!((report.rejected.count, report.already_there, report.copied.count), (40, 40, 0));
+        }
+    }
+}
+
+/// A protected record is protected at the target, too; a mark that only the target has is left.
+#[tokio::test]
+async fn protection_is_copied_and_compared() {
+    let protect = async |names: &Embedded, name: &str, protected| {
+        let set = names.protect(&Call::fresh(), &at(name), protected).await.unwrap();
+        assert_eq!(set, Protection::Set);
+    };
+    let (from, to) = (memory(), memory());
+    for name in ["new", "old", "retracted", "reset"] {
+        ledger(&from, name, 3).await;
+    }
+    assert!(copied(&from, &to).await.is_complete());
+    let _ = to.purge(&Call::fresh(), &at("new")).await.unwrap();
+    protect(&from, "new", true).await;
+    protect(&from, "old", true).await;
+    retract(&from, "retracted").await;
+    protect(&from, "retracted", true).await;
+    let back = ResetTo::new(Some(NewHead::new(id(0), 2).unwrap()), None).unwrap();
+    let _ = from.reset_head(&Call::fresh(), &at("reset"), &back).await.unwrap();
+    protect(&from, "reset", true).await;
+    assert!(!same(&from, &to).await);
+    let directory = tempfile::tempdir().unwrap();
+    let place = DumpPlace::File(directory.path().join("dump"));
+    export(&BackendSource::new(Arc::new(from.clone())), &place, &|_| {}).await.unwrap();
+    let imported = memory();
+    let dump = DumpSource::open(place, None).await.unwrap();
+    assert!(copy(&dump, &backend(&imported), &CopyOptions::default(), &|_| {}).await.unwrap().is_complete());
+    let report = copied_with(&from, &to, &CopyOptions::default().resets(true)).await;
+    assert!(report.is_complete(), "{report:#?}");
+    for to in [&to, &imported] {
+        assert!(same(&from, to).await && same(to, &from).await);
+        for name in ["new", "old", "retracted", "reset"] {
+            assert!(found(to, name).await.protected, "{name}");
+        }
+    }
+    protect(&from, "old", false).await;
+    let report = copied(&from, &to).await;
+    assert_eq!((addresses(&report.diverged), report.copied.count), (vec!["old:main"], 0));
+    assert!(found(&to, "old").await.protected);
+    let forced = copied_with(&from, &to, &CopyOptions::default().force(vec![AddressGlob::parse("old").unwrap()])).await;
+    assert!(forced.is_complete() && !found(&to, "old").await.protected, "{forced:#?}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_is_readable_by_its_owner_and_replaces_plain_files_alone() {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let from = memory();
+    everything(&from).await;
+    let source = BackendSource::new(Arc::new(from.clone()));
+    let export_to = async |path: std::path::PathBuf| export(&source, &DumpPlace::File(path), &|_| {}).await.unwrap();
+    std::fs::write(path("plain"), "old").unwrap();
+    std::os::unix::fs::symlink(path("target"), path("dangling")).unwrap();
+    std::os::unix::fs::symlink(path("null"), path("loose")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", path("null")).unwrap();
+    for name in ["plain", "new", "dangling", "null", "loose"] {
+        assert_eq!(export_to(path(name)).await.records, 8, "{name}");
+    }
+    for name in ["plain", "new", "target"] {
+        assert_eq!(std::fs::symlink_metadata(path(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        DumpSource::open(DumpPlace::File(path(name)), None).await.unwrap();
+    }
+    for name in ["dangling", "null", "loose"] {
+        assert!(std::fs::symlink_metadata(path(name)).unwrap().is_symlink(), "{name}");
+    }
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    // A pipe: written through, and read once.
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let pipe = path("pipe");
+    let to = memory();
+    let reading = tokio::spawn({
+        let to = to.clone();
+        async move {
+            let dump = DumpSource::open(DumpPlace::File(pipe), None).await.unwrap();
+            copy(&dump, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap()
+        }
+    });
+    let writing = tokio::task::spawn_blocking({
+        let (pipe, from) = (path("pipe"), from.clone());
+        move || {
+            let source = BackendSource::new(Arc::new(from));
+            tokio::runtime::Handle::current()
+                .block_on(export(&source, &DumpPlace::File(pipe), &|_| {}))
+                .map(|exported| exported.records)
+        }
+    });
+    assert_eq!(writing.await.unwrap().unwrap(), 8);
+    assert_eq!(reading.await.unwrap().copied.count, 8);
+    assert!(std::fs::symlink_metadata(path("pipe")).unwrap().file_type().is_fifo());
+    assert!(same(&from, &to).await);
+}
+
+/// Dumps that are concatenated are rejected before anything of them is used.
+#[tokio::test]
+async fn what_follows_the_end_of_a_dump_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("all.jsonl");
+    let from = memory();
+    ledger(&from, "a", 1).await;
+    export(&BackendSource::new(Arc::new(from)), &DumpPlace::File(path.clone()), &|_| {}).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    for more in [text.as_str(), "{}\n", "\n{}\n", "x"] {
+        std::fs::write(&path, format!("{text}{more}")).unwrap();
+        let error = DumpSource::open(DumpPlace::File(path.clone()), None).await.unwrap_err();
+        assert!(error.to_string().contains("one at a time"), "{error}");
+    }
+}
+
+/// Configs without their secrets are written, and reported.
+#[tokio::test]
+async fn an_export_reports_what_it_sees_without_its_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = memory();
+    ledger(&from, "a", 1).await;
+    ledger(&from, "b", 1).await;
+    set_config(&from, "b", json!({"password": "[redacted]"})).await;
+    let place = DumpPlace::File(directory.path().join("dump"));
+    let exported = export(&BackendSource::new(Arc::new(from)), &place, &|_| {}).await.unwrap();
+    assert_eq!((exported.records, addresses(&exported.redacted)), (2, vec!["b:main"]));
 }

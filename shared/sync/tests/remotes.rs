@@ -244,3 +244,63 @@ async fn a_remote_that_was_forgotten_is_tracked_again() {
     pair.fetch().await;
     assert_eq!(pair.pull().await.up_to_date, 4);
 }
+
+/// Secrets that the feed or the service hides are neither equal to others nor part of anybody's history.
+#[tokio::test]
+async fn a_local_secret_that_the_remote_never_had_is_never_overwritten() {
+    let theirs = |n: u8| json!({"url": "db", "password": format!("theirs-{n}")});
+    let mine = json!({"url": "db", "password": "mine"});
+    let pair = Pair::new();
+    for (names, configs) in [(&pair.remote, vec![theirs(1), theirs(2)]), (&pair.local, vec![mine.clone()])] {
+        ledger(names, "a", 1).await;
+        graph_source(names, "g", &[], configs[0].clone()).await.unwrap();
+        for config in &configs {
+            set_config(names, "a", config.clone()).await;
+        }
+        for config in &configs[1..] {
+            graph_source(names, "g", &[], config.clone()).await.unwrap();
+        }
+        // A status may hold secrets, too: the feed hides them.
+        set_status(names, "a", "ready", json!({"token": configs[0]["password"]})).await;
+    }
+    set_status(&pair.remote, "a", "ready", json!({"token": "theirs-2"})).await;
+    let before = [found(&pair.local, "a").await, found(&pair.local, "g").await];
+    pair.fetch().await;
+    for moved in [pair.pull().await, pair.push().await] {
+        assert_eq!(addresses(&moved.diverged), ["a:main", "g:main"], "{moved:#?}");
+        assert!(!moved.is_settled());
+    }
+    assert_eq!([found(&pair.local, "a").await, found(&pair.local, "g").await], before);
+    assert_eq!(found(&pair.remote, "a").await.config.payload, Some(theirs(2)));
+}
+
+/// A remote, or a local service, whose configs are shown without their secrets.
+#[tokio::test]
+async fn configs_without_their_secrets_are_unknown_and_the_rest_still_moves() {
+    let hidden = json!({"password": "[redacted]"});
+    for (here, there) in [
+        (json!({"password": "mine"}), hidden.clone()),
+        (hidden.clone(), json!({"password": "x"})),
+        (hidden.clone(), hidden),
+    ] {
+        let pair = Pair::new();
+        ledger(&pair.remote, "a", 1).await;
+        pair.fetch().await;
+        pair.pull().await;
+        set_config(&pair.local, "a", here.clone()).await;
+        set_config(&pair.remote, "a", there.clone()).await;
+        push_head(&pair.remote, "a", 2, 1).await;
+        pair.fetch().await;
+        for options in [MoveOptions::default(), MoveOptions::default().by_watermark(true)] {
+            let moved = pair.pull_with(&options).await;
+            assert_eq!(addresses(&moved.unknown), ["a:main"], "{moved:#?}");
+            assert!(moved.unknown.records[0].reason.as_ref().unwrap().contains("token"), "{moved:#?}");
+            assert!(!moved.is_settled() && moved.up_to_date == 0);
+        }
+        assert_eq!(addresses(&pair.push().await.unknown), ["a:main"]);
+        assert_eq!(addresses(&pair.status().await.unknown), ["a:main"]);
+        let (local, remote) = (found(&pair.local, "a").await, found(&pair.remote, "a").await);
+        assert_eq!((local.config.payload, remote.config.payload), (Some(here), Some(there)));
+        assert_eq!(local.head.unwrap().v, 2);
+    }
+}

@@ -25,15 +25,26 @@ const PAGE: usize = 500;
 pub struct DumpSource {
     place: DumpPlace,
     prefix: Option<String>,
+    /// Whether it can be read more than once: a plain file.
+    is_plain: bool,
     /// Whether the stream is still unread.
     stream: Mutex<bool>,
 }
 
 impl DumpSource {
-    /// Opens a dump. A file is first read to the end, so that nothing of an incomplete one is ever used; a stream is
-    /// checked while it is read.
+    /// Opens a dump. A file is first read to the end, so that nothing of an incomplete one is ever used; a stream, or a file
+    /// that is a pipe, is checked while it is read.
     pub async fn open(place: DumpPlace, prefix: Option<String>) -> Result<Self> {
-        if let DumpPlace::File(path) = &place {
+        let is_plain = match &place {
+            DumpPlace::File(path) => {
+                let there = std::fs::metadata(path);
+                there.map_err(|source| SyncError::File { path: path.clone(), source })?.is_file()
+            }
+            DumpPlace::Stream => false,
+        };
+        if let DumpPlace::File(path) = &place
+            && is_plain
+        {
             let path = path.clone();
             let checked = spawn_blocking(move || -> Result<()> {
                 let mut lines = Lines::open(&DumpPlace::File(path))?;
@@ -42,14 +53,14 @@ impl DumpSource {
             });
             checked.await.map_err(|error| SyncError::Other(error.into()))??;
         }
-        Ok(Self { place, prefix, stream: Mutex::new(true) })
+        Ok(Self { place, prefix, is_plain, stream: Mutex::new(true) })
     }
 }
 
 #[async_trait]
 impl Source for DumpSource {
     async fn read(&self) -> Result<Box<dyn Reading + '_>> {
-        if self.place == DumpPlace::Stream {
+        if !self.is_plain {
             let mut is_unread = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if !std::mem::replace(&mut *is_unread, false) {
                 return Err(SyncError::Unsupported("a stream can be read only once".into()));
@@ -71,7 +82,7 @@ impl Source for DumpSource {
     }
 
     fn can_be_read_again(&self) -> bool {
-        matches!(self.place, DumpPlace::File(_))
+        self.is_plain
     }
 }
 
@@ -186,6 +197,16 @@ impl Lines {
             if end != found {
                 return Err(self.broken("it was edited: its records do not match the count and the hash of its end"));
             }
+            // White space after the end, such as a blank line that a program added, is none of the data.
+            loop {
+                let text = self.text()?;
+                if text.is_empty() {
+                    break;
+                }
+                if !text.trim_ascii().is_empty() {
+                    return Err(self.broken("there is data after its end; import dumps one at a time"));
+                }
+            }
             self.is_over = true;
             return Ok(None);
         }
@@ -225,7 +246,9 @@ mod tests {
     #[test]
     fn a_dump_that_is_not_whole_says_so() {
         let whole = dump(&["{\"a\":1}", "{\"a\":2}"]);
-        assert_eq!(read(&whole).unwrap(), 2);
+        for more in ["", "\n", " \n\r\n"] {
+            assert_eq!(read(&format!("{whole}{more}")).unwrap(), 2, "{more:?}");
+        }
         let lines: Vec<&str> = whole.split_inclusive('\n').collect();
         for (text, reason) in [
             (String::new(), "does not begin"),
@@ -237,6 +260,10 @@ mod tests {
             (whole.replace("position\":4", "position\":5"), "edited"),
             ([lines[0], lines[1], lines[3]].concat(), "edited"),
             ([lines[0], lines[2], lines[1], lines[3]].concat(), "edited"),
+            (whole.repeat(2), "data after its end"),
+            (format!("{whole}\n\n{}", lines[1]), "data after its end"),
+            (format!("{whole}{}", lines[1]), "data after its end"),
+            (format!("{}{{\"a\":3}}", whole.trim_end()), "cut off"),
         ] {
             let error = read(&text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

@@ -2,12 +2,11 @@
 
 use std::{
     collections::HashSet,
-    fs::File,
+    fs::OpenOptions,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
-use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use nameservice_api as api;
 use nameservice_model::{Address, Record};
@@ -17,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 use super::{DumpPlace, End, FORMAT, Head, Last};
 use crate::{
     Found, Result, Source, SyncError,
+    bring::REDACTED_CONFIG,
     compare::fingerprint,
     copy::{CopyObserver, CopyProgress},
+    judge::has_redacted_config,
+    order::needed,
     report::Records,
 };
-
-/// The longest chain of dependencies between records.
-const MAX_DEPTH: usize = 64;
 
 /// What an export has written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -35,31 +34,51 @@ pub struct Exported {
     pub records: u64,
     /// What could not be read as a record, and was left out.
     pub unreadable: Records,
+    /// Records that were written without the secrets of their configs, which no place takes from this dump.
+    pub redacted: Records,
 }
 
-/// Writes all records of a source to a file, completely or not at all, or to standard output. What a record needs is
-/// written before it, even if the source has another order. Each address that was written takes 16 bytes of memory.
+/// Writes all records of a source. A plain file is written completely or not at all, and is readable by its owner alone; a
+/// device, a pipe or a symbolic link is written through. What a record needs is written before it, even if the source has
+/// another order. Each address that was written takes 16 bytes of memory.
 pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'_>) -> Result<Exported> {
-    match to {
-        DumpPlace::Stream => write_dump(source, io::stdout(), observe).await,
-        DumpPlace::File(path) => {
-            let partial = partial(path);
-            let file_error = |source| SyncError::File { path: path.clone(), source };
-            let file = File::create(&partial).map_err(file_error)?;
-            let synced = file.try_clone().map_err(file_error)?;
-            let written = write_dump(source, file, observe).await;
-            let exported = match written {
-                Ok(exported) => exported,
-                Err(error) => {
-                    // The next export starts over.
-                    let _ = std::fs::remove_file(&partial);
-                    return Err(error);
-                }
-            };
-            synced.sync_all().and_then(|()| std::fs::rename(&partial, path)).map_err(file_error)?;
-            Ok(exported)
+    let DumpPlace::File(path) = to else { return write_dump(source, io::stdout(), observe).await };
+    let file_error = |source| SyncError::File { path: path.clone(), source };
+    // A link is not followed here: what it names is written, and the link stays.
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        let file = options().truncate(true).create(true).open(path).map_err(file_error)?;
+        let synced = file.try_clone().map_err(file_error)?;
+        let exported = write_dump(source, file, observe).await?;
+        // Devices and pipes have nothing to sync.
+        if synced.metadata().is_ok_and(|written| written.is_file()) {
+            synced.sync_all().map_err(file_error)?;
         }
+        return Ok(exported);
     }
+    let partial = partial(path);
+    // One that an interrupted export left behind may be readable by others.
+    let _ = std::fs::remove_file(&partial);
+    let file = options().create_new(true).open(&partial).map_err(file_error)?;
+    let synced = file.try_clone().map_err(file_error)?;
+    let exported = match write_dump(source, file, observe).await {
+        Ok(exported) => exported,
+        Err(error) => {
+            // The next export starts over.
+            let _ = std::fs::remove_file(&partial);
+            return Err(error);
+        }
+    };
+    synced.sync_all().and_then(|()| std::fs::rename(&partial, path)).map_err(file_error)?;
+    Ok(exported)
+}
+
+/// How a dump is opened: its configurations may contain secrets.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn partial(path: &Path) -> PathBuf {
@@ -89,7 +108,7 @@ async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: CopyObs
         read += found.len() as u64;
         for found in found {
             match found {
-                Found::Record(record) => dump.record(*record, 0).await?,
+                Found::Record(record) => dump.record(*record).await?,
                 Found::Unreadable { place, reason } => dump.exported.unreadable.add_reason(&place, reason),
             }
         }
@@ -118,26 +137,38 @@ impl<W: Write + Send> Dump<'_, W> {
         self.to.write_all(&text).map_err(SyncError::Stream)
     }
 
-    fn record(&mut self, record: Record, depth: usize) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            if !self.written.insert(fingerprint(&record.address)) {
-                return Ok(());
-            }
-            let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
-            let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
-            let missing: Vec<Address> = branched
-                .into_iter()
-                .chain(dependencies)
-                .filter(|needed| !self.written.contains(&fingerprint(needed)))
-                .collect();
-            if !missing.is_empty() && depth < MAX_DEPTH {
-                for needed in self.source.lookup_all(&missing).await?.unwrap_or_default() {
-                    self.record(needed, depth + 1).await?;
+    /// Writes a record after everything that it needs, as far as that can be: the records of a cycle need each other.
+    async fn record(&mut self, record: Record) -> Result<()> {
+        let mut steps = vec![Step::Enter(record)];
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Enter(record) => {
+                    if !self.written.insert(fingerprint(&record.address)) {
+                        continue;
+                    }
+                    let is_left = |needed: &Address| !self.written.contains(&fingerprint(needed));
+                    let missing: Vec<Address> = needed(&record).filter(is_left).collect();
+                    steps.push(Step::Write(record));
+                    if !missing.is_empty() {
+                        let found = self.source.lookup_all(&missing).await?.unwrap_or_default();
+                        steps.extend(found.into_iter().map(Step::Enter));
+                    }
+                }
+                Step::Write(record) => {
+                    self.line(&api::Record::from(&record))?;
+                    self.exported.records += 1;
+                    if has_redacted_config(&record) {
+                        self.exported.redacted.add_reason(&record.address, REDACTED_CONFIG);
+                    }
                 }
             }
-            self.line(&api::Record::from(&record))?;
-            self.exported.records += 1;
-            Ok(())
-        })
+        }
+        Ok(())
     }
+}
+
+/// A step of writing a record and what it needs.
+enum Step {
+    Enter(Record),
+    Write(Record),
 }

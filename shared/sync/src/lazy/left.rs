@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameservice_model::{Address, Backend};
+use nameservice_model::{Address, Backend, ChangedPart};
 use serde::Serialize;
 
 use crate::{
@@ -57,7 +57,12 @@ pub async fn left(older: &dyn Source, names: &Arc<dyn Backend>) -> Result<Left> 
             let differences = judge(&record, there);
             match is_pending(there) && !there.retracted {
                 true => left.pending.add_address(&record.address),
-                false if differences.iter().any(|difference| difference.verdict == Verdict::Older) => {
+                // The mark of a protected record may have been removed here.
+                false
+                    if differences.iter().any(|difference| {
+                        difference.part != ChangedPart::Meta && difference.verdict == Verdict::Older
+                    }) =>
+                {
                     left.newer_there.add_differences(&record.address, &differences);
                 }
                 false => {}

@@ -11,6 +11,7 @@ use super::LazyBackend;
 use crate::{
     bring::{self, Brought},
     judge::{Verdict, judge},
+    order::needed,
     pending::{PENDING, is_pending, is_unfinished, without_mark},
 };
 
@@ -30,6 +31,7 @@ fn marked(record: &Record, place: &str) -> Record {
     let v = if record.retracted { record.config.v } else { record.config.v - 1 };
     Record {
         retracted: false,
+        protected: false,
         index: Index::unborn(),
         status: Status::new(1, StatusPayload::state(StatusPayload::READY)),
         config: Config::new(v.max(1), Value::Object(config)),
@@ -85,7 +87,7 @@ impl LazyBackend {
                             "{address} cannot be taken over: it needs {missing}, which is missing or retracted"
                         )));
                     }
-                    Ok(Brought::Rejected(reason)) => {
+                    Ok(Brought::Rejected(reason) | Brought::Unprotected(reason)) => {
                         return Err(self.rejected(format!("{address} cannot be taken over: {reason}")));
                     }
                     // The stored record shows whether it was applied.
@@ -120,9 +122,7 @@ impl LazyBackend {
         if depth >= MAX_DEPTH {
             return Ok(());
         }
-        let branched = record.source_branch.as_deref().and_then(|branch| record.address.with_branch(branch).ok());
-        let dependencies = record.dependencies.iter().filter_map(|text| Address::parse(text).ok());
-        for needed in branched.into_iter().chain(dependencies).filter(|needed| *needed != record.address) {
+        for needed in needed(record) {
             self.claimed(needed, depth + 1).await?;
         }
         Ok(())

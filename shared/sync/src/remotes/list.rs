@@ -101,7 +101,13 @@ impl Remotes {
         }
         let new = self.path.with_extension("toml.new");
         let write = || {
-            let mut file = std::fs::File::create(&new)?;
+            // URLs may hold passwords. One that an interrupted run left behind may be readable by others.
+            let _ = std::fs::remove_file(&new);
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options.open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&new, &self.path)
@@ -124,6 +130,11 @@ mod tests {
         let mut remotes = Remotes::of(directory.path()).unwrap();
         assert_eq!(remotes.get("origin").unwrap(), &remote);
         assert!(remotes.get("other").unwrap_err().to_string().contains("there are origin"));
+        #[cfg(unix)]
+        {
+            let file = std::fs::metadata(directory.path().join(FILE)).unwrap();
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600);
+        }
         remotes.remove("origin").unwrap();
         assert!(Remotes::of(directory.path()).unwrap().all().is_empty());
         std::fs::write(directory.path().join(FILE), "[remotes.a]\nurl = 1").unwrap();

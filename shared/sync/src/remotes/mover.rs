@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     BackendSource, Found, Result, Source as _, SyncError,
-    bring::{self, Brought},
+    bring::{self, Brought, REDACTED_CONFIG},
     compare::lookup,
     history::has_passed,
     judge::{Difference, judge},
@@ -133,6 +133,7 @@ impl Mover<'_> {
         moved: &mut Moved,
     ) -> Result<Outcome> {
         let mut local = local;
+        let mut is_unknown_reported = false;
         for _ in 0..ATTEMPTS {
             let Tracked { there, base } = &tracked;
             let mut standing = StandingOf::of(local.as_ref(), there.as_ref(), base.as_ref());
@@ -149,6 +150,9 @@ impl Mover<'_> {
             if !standing.concerns(Standing::Diverged).is_empty() || standing == StandingOf::Incomparable {
                 self.report(&mut moved.diverged, address, local.as_ref(), there.as_ref());
                 return Ok(Outcome::Settled);
+            }
+            if !standing.concerns(Standing::Unknown).is_empty() && !std::mem::replace(&mut is_unknown_reported, true) {
+                moved.unknown.add_reason(address, REDACTED_CONFIG);
             }
             let step = match (self.way, &standing) {
                 (_, StandingOf::PurgedHere) => {
@@ -189,7 +193,10 @@ impl Mover<'_> {
                 _ => self.bring_here(there.as_ref(), local.as_ref(), &concerns).await,
             };
             match brought? {
-                Ok(Brought::Done) => {
+                Ok(brought @ (Brought::Done | Brought::Unprotected(_))) => {
+                    if let Brought::Unprotected(reason) = brought {
+                        moved.rejected.add_reason(address, reason);
+                    }
                     self.settled(address, &tracked, local.as_ref(), &concerns).await?;
                     self.report(&mut moved.moved, address, local.as_ref(), there.as_ref());
                     return Ok(Outcome::Settled);

@@ -78,6 +78,9 @@ pub struct Moved {
     pub ahead: Records,
     /// Records that have moved on at both sides. Nothing of them was written.
     pub diverged: Records,
+    /// Records whose config is shown without its secrets on one side: whether it is the same is not known, and it was left
+    /// unchanged. The other parts were moved.
+    pub unknown: Records,
     /// Records that were changed on the other side since they were fetched or looked at: fetch again.
     pub overtaken: Records,
     /// Records that exist only on one side, because they were purged on the other.
@@ -89,7 +92,8 @@ pub struct Moved {
 impl Moved {
     /// Returns whether nothing is left for a person to decide.
     pub fn is_settled(&self) -> bool {
-        [&self.diverged, &self.overtaken, &self.purged, &self.rejected].iter().all(|records| records.is_empty())
+        let left = [&self.diverged, &self.unknown, &self.overtaken, &self.purged, &self.rejected];
+        left.iter().all(|records| records.is_empty())
     }
 }
 

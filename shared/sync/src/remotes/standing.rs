@@ -1,7 +1,7 @@
 use nameservice_model::{ConcernKind, Record};
 use serde::Serialize;
 
-use crate::judge::{is_same, is_same_identity};
+use crate::judge::{has_redacted_config, is_same, is_same_identity};
 
 /// Where a concern of a local record stands relative to the remote's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +15,8 @@ pub enum Standing {
     Ahead,
     /// Both have moved on.
     Diverged,
+    /// One of them is shown without its secrets: whether they are the same is not known.
+    Unknown,
 }
 
 /// Where a local record stands relative to the remote's.
@@ -74,6 +76,9 @@ impl StandingOf {
 }
 
 fn standing(concern: ConcernKind, local: &Record, there: &Record, base: Option<&Record>) -> Standing {
+    if concern == ConcernKind::Config && (has_redacted_config(local) || has_redacted_config(there)) {
+        return Standing::Unknown;
+    }
     if is_same(concern, local, there) {
         return Standing::UpToDate;
     }
