@@ -67,7 +67,7 @@ async fn branch_list(
         name: Some(name.clone()),
         full: true,
         limit: page::limit(parameters.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
-        cursor: page::cursor(parameters.cursor.as_deref())?,
+        cursor: page::list_cursor(parameters.cursor.as_deref())?,
         ..ListQuery::default()
     };
     let found = names.list(&query, &|address| caller.sees(address)).await?;

@@ -100,7 +100,7 @@ async fn change_list(
     if parameters.wait > MAX_WAIT {
         return Err(Problem::invalid_parameter("wait", format!("must be between 0 and {MAX_WAIT}")));
     }
-    let until = Instant::now() + Duration::from_secs(parameters.wait);
+    let until = Instant::now() + caller.at_most(Duration::from_secs(parameters.wait));
     let parts = parameters.concern.into_iter().map(Into::into).collect();
     let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?
         .with_prefix(parameters.prefix)?
@@ -163,7 +163,7 @@ struct Found {
 
 /// Looks for changes that are wanted, until there are enough, the answer is full, the feed ends, or it was read
 /// [`SCANS`] times.
-async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Interest) -> Result<Found, Problem> {
+async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Arc<Interest>) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
     let (mut budget, mut all_wanted) = (page::Budget::default(), true);
     for _ in 0..SCANS {
@@ -177,10 +177,11 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Intere
             // What follows has expired meanwhile: the next request gets the error.
             Run::Gone { .. } => return Ok(found),
         };
+        let read = changes.len();
         found.is_the_end = changes.is_empty();
-        for change in &changes {
-            if interest.takes(change) {
-                let change = Change::from(change);
+        for (change, is_taken) in interest.marked(changes, |change| change).await? {
+            if is_taken {
+                let change = Change::from(&change);
                 if !budget.admits(&change)? {
                     return Ok(found);
                 }
@@ -194,7 +195,7 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Intere
             }
         }
         // If the feed seems to end, what was found is returned at once. If there is more after all, the reader continues.
-        if found.is_the_end || changes.len() < count && !found.changes.is_empty() {
+        if found.is_the_end || read < count && !found.changes.is_empty() {
             break;
         }
     }

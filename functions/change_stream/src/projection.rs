@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use nameservice_http::{
     Problem,
     extract::{Allowed, Events, Read},
-    filter::{Filter, Interest},
+    filter::{Filter, Interest, check_patterns},
     hub::Entry,
     shapes::fluree::Event,
 };
@@ -56,6 +56,7 @@ pub(crate) struct Scope {
 impl Scope {
     pub(crate) fn new(all: bool, ledgers: &[String], graph_sources: &[String]) -> Result<Self, Problem> {
         let mut named = HashSet::new();
+        check_patterns(&["ledger", "graph-source"], ledgers.len() + graph_sources.len())?;
         for (parameter, kind, texts) in
             [("ledger", RecordKind::Ledger, ledgers), ("graph-source", RecordKind::GraphSource, graph_sources)]
         {
@@ -131,9 +132,10 @@ impl Projection {
     }
 
     /// Returns the changes that the reader takes.
-    pub(crate) fn select(&self, changes: Vec<Change>) -> VecDeque<Arc<Entry>> {
-        let interest = self.interest();
-        changes.into_iter().filter(|change| interest.takes(change)).map(|change| Arc::new(change.into())).collect()
+    pub(crate) async fn select(&self, changes: Vec<Change>) -> Result<VecDeque<Arc<Entry>>, Error> {
+        let marked = self.interest().marked(changes, |change| change).await?;
+        let taken = marked.into_iter().filter_map(|(change, is_taken)| is_taken.then_some(change));
+        Ok(taken.map(|change| Arc::new(change.into())).collect())
     }
 
     /// Returns the text to be sent for changes that the reader takes.

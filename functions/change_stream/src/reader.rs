@@ -208,7 +208,7 @@ impl Reader {
         };
         let is_the_end = changes.len() < PAGE.get();
         self.read_to = changes.last().map_or(self.after, |last| last.position);
-        self.backlog = self.projection.select(changes);
+        self.backlog = self.projection.select(changes).await?;
         if !self.backlog.is_empty() {
             return Ok(Step::Nothing);
         }

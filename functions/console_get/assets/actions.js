@@ -1,13 +1,14 @@
 // What can be done to a record: the fields of each form, the value it depends on, and the request it sends.
 
 import { inPath } from './api.js';
+import { Exact, parse, stringify } from './json.js';
 
 const unborn = { id: null, t: 0 };
 const idAndT = (value) => ({ id: value?.id ?? null, t: value?.t ?? 0 });
 const isLease = (value) => value && typeof value === 'object' && 'holder' in value && 'expires_at' in value;
 /** A payload without the leases that the service shows in it. */
 const withoutLeases = (payload) => Object.fromEntries(Object.entries(payload ?? {}).filter(([, value]) => !isLease(value)));
-const pretty = (value) => JSON.stringify(value ?? {}, null, 2);
+const pretty = (value) => stringify(value ?? {}, 2);
 
 export function wholeNumber(text, what) {
   if (!/^\d{1,15}$/.test(String(text).trim())) throw new Error(`${what} must be a whole number.`);
@@ -17,24 +18,24 @@ export function wholeNumber(text, what) {
 export function json(text, what) {
   let value;
   try {
-    value = JSON.parse(text);
+    value = parse(text);
   } catch (error) {
     throw new Error(`${what} is not JSON: ${error.message}`);
   }
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error(`${what} must be a JSON object.`);
+  if (value === null || typeof value !== 'object' || value instanceof Exact || Array.isArray(value)) throw new Error(`${what} must be a JSON object.`);
   return value;
 }
 
 /** The JSON in a text, for a comparison; the text itself if it is not JSON. */
 const jsonOrText = (text) => {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return text;
   }
 };
 
-const asMembers = (value) => (value && typeof value === 'object' ? value : { metadata: value });
+const asMembers = (value) => (value && typeof value === 'object' && !(value instanceof Exact) ? value : { metadata: value });
 
 /** What the service shows in place of a secret. */
 const REDACTED = '[redacted]';

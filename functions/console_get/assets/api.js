@@ -1,5 +1,7 @@
 // Requests to the public API, with the user's token. Nothing else of the console talks to the service.
 
+import { parse, stringify } from './json.js';
+
 /** The URL of the service: two levels above this file, whatever precedes it in the path. */
 const BASE = new URL('../v1/', import.meta.url);
 
@@ -49,7 +51,7 @@ export async function send(method, path, { body, key, headers = {}, signal } = {
     response = await fetch(new URL(path, BASE), {
       method,
       headers: all,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : stringify(body),
       signal,
       cache: 'no-store',
       credentials: 'omit',
@@ -60,7 +62,7 @@ export async function send(method, path, { body, key, headers = {}, signal } = {
     throw new Problem(0, { title: 'No answer', detail: 'The service cannot be reached.' }, isWrite);
   }
   if (response.ok) return response;
-  const document = await response.json().catch(() => ({}));
+  const document = await response.text().then(parse).catch(() => ({}));
   throw new Problem(response.status, document && typeof document === 'object' ? document : {}, isWrite);
 }
 
@@ -69,7 +71,7 @@ export async function call(method, path, options) {
   const response = await send(method, path, options);
   if (response.status === 204) return null;
   try {
-    return await response.json();
+    return parse(await response.text());
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new Problem(0, { title: 'No answer', detail: 'The answer broke off.' }, method !== 'GET');

@@ -1,5 +1,6 @@
 // The feed, live.
 
+import { stringify } from './json.js';
 import { html, useEffect, useNarrow, useNow, useRef, useState } from './lib.js';
 import { older } from './live.js';
 import { Address, Badge, Dialog, Failure, Json, duration } from './parts.js';
@@ -87,7 +88,7 @@ export function brief({ payload, payload_omitted, concern }) {
   if (payload === undefined || payload === null) return '';
   if (concern === 'head' || concern === 'index') return String(payload.id ?? 'none');
   if (concern === 'status') return String(payload.state ?? '');
-  return JSON.stringify(payload);
+  return stringify(payload);
 }
 
 const moved = (change) =>

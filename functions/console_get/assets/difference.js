@@ -1,7 +1,9 @@
 // The difference of two JSON values, path by path.
 
-const isObject = (value) => value !== null && typeof value === 'object';
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+import { Exact, stringify } from './json.js';
+
+const isObject = (value) => value !== null && typeof value === 'object' && !(value instanceof Exact);
+const same = (a, b) => stringify(a) === stringify(b);
 
 /** The members that differ: `{path, change: 'added' | 'removed' | 'changed', before, after}`, sorted by path. */
 export function differences(before, after, path = '') {

@@ -2,6 +2,7 @@
 // polls. A lost connection is resumed at the last position; one that has expired begins again with a snapshot.
 
 import { Problem, call, getRecord, send } from './api.js';
+import { parse } from './json.js';
 import { clear, keepOnly, state, takeChanges, takeOlder, takeRecord, takeRecords, touch } from './store.js';
 
 /** Streams that are silent for longer than this are taken for dead: the service sends something every 15 seconds. */
@@ -158,9 +159,9 @@ function events(blocks, signal) {
       else if (field === 'data') data += value;
       else if (field === 'id' && /^\d+$/.test(value)) position = Number(value);
     }
-    if (name === 'change') changes.push(JSON.parse(data));
+    if (name === 'change') changes.push(parse(data));
     else if (name === 'expired') problem = new Problem(410, { type: 'expired', title: 'Expired' });
-    else if (name === 'error') problem = new Problem(503, JSON.parse(data));
+    else if (name === 'error') problem = new Problem(503, parse(data));
   }
   take(changes, signal);
   state.position = Math.max(state.position, position);

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useNow } from './lib.js';
 import { differences } from './difference.js';
+import { stringify } from './json.js';
 import { stateOf } from './store.js';
 
 export const toRecord = (address) => `#/record/${encodeURIComponent(address)}`;
@@ -12,7 +13,7 @@ export const Address = ({ address, link = true }) =>
     ? html`<a class="address" href=${toRecord(address)}><bdi>${address}</bdi></a>`
     : html`<bdi class="address">${address}</bdi>`;
 
-export const Json = ({ value }) => html`<pre class="json" tabindex="0">${JSON.stringify(value ?? null, null, 2)}</pre>`;
+export const Json = ({ value }) => html`<pre class="json" tabindex="0">${stringify(value ?? null, 2)}</pre>`;
 
 export const ContentId = ({ id }) => (id ? html`<code class="id">${id}</code>` : html`<span class="none">none</span>`);
 
@@ -64,7 +65,7 @@ export function Compared({ left, right, leftTitle, rightTitle }) {
 
 export function Differences({ rows, before = 'Before', after = 'After' }) {
   if (rows.length === 0) return html`<p class="same">They are the same.</p>`;
-  const text = (value) => (value === undefined ? '' : JSON.stringify(value));
+  const text = (value) => (value === undefined ? '' : stringify(value));
   return html`<div class="scroll wide" tabindex="0" role="group" aria-label="Differences"><table class="differences">
     <thead><tr><th scope="col">Member</th><th scope="col">Change</th><th scope="col">${before}</th><th scope="col">${after}</th></tr></thead>
     <tbody>${rows.map(

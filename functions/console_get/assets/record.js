@@ -173,7 +173,7 @@ function Tree({ branches, current }) {
       ${branch.address === current
         ? html`<strong aria-current="true"><bdi>${branch.branch}</bdi></strong>`
         : html`<a href=${`#/record/${encodeURIComponent(branch.address)}`}><bdi>${branch.branch}</bdi></a>`}
-      <small> t ${branch.head?.t ?? 0}</small> ${branch.retracted && html`<${Badge} kind="off">retracted<//>`}
+      <small>${` t ${branch.head?.t ?? 0}`}</small> ${branch.retracted && html`<${Badge} kind="off">retracted<//>`}
       ${below.length > 0 && html`<ul>${below.map(item)}</ul>`}
     </li>`;
   };

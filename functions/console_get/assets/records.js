@@ -156,9 +156,9 @@ function wideRow(record) {
     <span role="cell" class="grow" title=${record.address}><${Address} address=${record.address} /></span>
     <span role="cell" title=${kindOf(record)}><bdi>${kindOf(record)}</bdi></span>
     <span role="cell"><${StateBadge} record=${record} /></span>
-    <span role="cell" class="number">${record.head?.t ?? '–'}</span>
-    <span role="cell" class="number">${record.index?.t ?? '–'}${record.head && late > 0 ? html` <small>−${late}</small>` : ''}</span>
-    <span role="cell" class="number">${record.config?.v ?? '–'}</span>
+    <span role="cell" class="number">${String(record.head?.t ?? '–')}</span>
+    <span role="cell" class="number">${String(record.index?.t ?? '–')}${record.head && late > 0 ? html` <small>−${late}</small>` : ''}</span>
+    <span role="cell" class="number">${String(record.config?.v ?? '–')}</span>
     <span role="cell">${lease ? html`<${Countdown} expiresAt=${lease.expires_at} /> · <bdi title=${`${lease.name}, ${lease.holder}`}>${lease.holder}</bdi>` : ''}</span>`;
 }
 

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 /// The files under `assets/` that are served, by name.
 const FILES: &[assets::File] = nameservice_http::assets! {
-    "actions.js" "api.js" "app.js" "changes.js" "difference.js" "forms.js" "history.js" "icon.svg" "lib.js" "live.js"
+    "actions.js" "api.js" "app.js" "changes.js" "difference.js" "forms.js" "history.js" "icon.svg" "json.js" "lib.js" "live.js"
     "parts.js" "record.js" "records.js" "store.js" "style.css" "virtual.js" "vendor/README.md" "vendor/htm.LICENSE"
     "vendor/htm.js" "vendor/hooks.js" "vendor/preact.LICENSE" "vendor/preact.js"
 };

@@ -15,7 +15,7 @@ use futures_util::TryStreamExt as _;
 use nameservice_http::{
     AddressInPath, Problem, Route, WholeAnswers,
     extract::{Allowed, Body, Read, Rest, Target, Write},
-    shapes::fluree::{Init, Push, PushAnswer, Record, Ref, RefAnswer, Snapshot},
+    shapes::fluree::{Init, Ledger, Push, PushAnswer, Record, Ref, RefAnswer, Snapshot},
 };
 use nameservice_model::{
     Address, ConcernValue, Created, NameService, Publisher, PushOutcome, RecordKind, RefPublisher,
@@ -37,7 +37,7 @@ nameservice_http::rejections!(
     path = "/storage/ns/{*address}",
     tag = "fluree",
     params(AddressInPath),
-    responses((status = OK, description = "The record", body = Record), GetRejections),
+    responses((status = OK, description = "The ledger", body = Ledger), GetRejections),
     security(("bearer" = [])),
 )]
 async fn fluree_record_get(

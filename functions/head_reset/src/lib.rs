@@ -8,7 +8,7 @@ use nameservice_http::{
     extract::{Admin, Body, Target},
     shapes::{self, requests::Snapshot},
 };
-use nameservice_model::{AdminPublisher, Reset};
+use nameservice_model::{AdminPublisher, Error, Reset};
 use utoipa_axum::routes;
 
 nameservice_http::rejections!(
@@ -37,9 +37,14 @@ async fn head_reset(
     let address = target.address();
     match records.reset_head(target.call(), address, &body.into_model()?).await? {
         Reset::Reset { .. } => {
-            // If it is missing, it was purged since.
-            let record = records.lookup(address).await?.ok_or_else(|| target.unknown())?;
-            Ok(Json((&record).into()))
+            // The reset was applied: a record that cannot be read, or was purged since, does not undo that. A repetition under
+            // the same key shows it.
+            let unknown = |source| Error::OutcomeUnknown { operation: "show the record that was reset", source };
+            match records.lookup(address).await {
+                Ok(Some(record)) => Ok(Json((&record).into())),
+                Ok(None) => Err(unknown(None).into()),
+                Err(error) => Err(unknown(Some(error.into())).into()),
+            }
         }
         Reset::Unknown => Err(target.unknown()),
         Reset::Retracted => Err(Problem::retracted(address)),

@@ -61,7 +61,11 @@ async fn lease_acquire(
     if parameters.wait > MAX_WAIT {
         return Err(Problem::invalid_parameter("wait", format!("must be between 0 and {MAX_WAIT}")));
     }
-    let until = Instant::now() + Duration::from_secs(parameters.wait);
+    let wait = Duration::from_secs(parameters.wait);
+    let left = target.at_most(wait);
+    // A token that ends during the wait takes no lease.
+    let ends_with_token = left < wait;
+    let until = Instant::now() + left;
     let (request, token) = wanted.into_request()?;
     let leased = loop {
         let leased = match token {
@@ -70,6 +74,10 @@ async fn lease_acquire(
         };
         let now = Instant::now();
         if !matches!(leased, Leased::Busy(_)) || now >= until {
+            break leased;
+        }
+        if ends_with_token && now + PAUSE >= until {
+            sleep_until(until).await;
             break leased;
         }
         tokio::select! {

@@ -73,7 +73,7 @@ impl Parameters {
             retracted: self.retracted,
             full: self.view == View::Full,
             limit: page::limit(self.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
-            cursor: page::cursor(self.cursor.as_deref())?,
+            cursor: page::list_cursor(self.cursor.as_deref())?,
         })
     }
 }

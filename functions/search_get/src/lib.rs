@@ -60,7 +60,7 @@ impl Parameters {
             source_type: self.source_type,
             state: self.state,
             limit: page::limit(self.limit, DEFAULT_LIMIT, MAX_LIMIT)?,
-            cursor: page::cursor(self.cursor.as_deref())?,
+            cursor: page::search_cursor(self.cursor.as_deref())?,
         })
     }
 }

@@ -10,7 +10,7 @@ use nameservice_http::{
     page,
     shapes::Record,
 };
-use nameservice_model::{Address, ChangeFeed, Cursor, NameService};
+use nameservice_model::{Address, ChangeFeed, Cursor, InvalidCursor, NameService};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -74,6 +74,10 @@ async fn snapshot_get(
     let freshness = Freshness::of_position(parameters.min_position, parameters.wait, deadline)?;
     freshness.read(feed.as_ref(), || async { Ok(()) }, |()| None).await?;
     let mut after = page::cursor(parameters.cursor.as_deref())?;
+    // A cursor of a list does not say when a snapshot began.
+    if after.as_ref().is_some_and(|cursor| cursor.position().is_none()) {
+        return Err(Problem::invalid_cursor(&InvalidCursor));
+    }
     // Taken before the first read and kept in the cursor: changes during the scan are in the feed after it.
     let position = match after.as_ref().and_then(Cursor::position) {
         Some(position) => position,

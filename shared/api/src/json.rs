@@ -2,11 +2,18 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::{Invalid, strict::Strict};
+use crate::{
+    Invalid,
+    strict::{self, Strict},
+};
 
 /// Reads a body.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Invalid> {
-    from_slice_at("", text)
+    let value = from_slice_at("", text)?;
+    match std::str::from_utf8(text).ok().and_then(strict::changed) {
+        Some((field, reason)) => Err(Invalid::body(&field, reason)),
+        None => Ok(value),
+    }
 }
 
 /// Reads the JSON value of the field `at` of the body. Errors name fields inside it with that prefix.

@@ -18,7 +18,7 @@ pub mod leases;
 mod openapi;
 pub mod problem;
 pub mod requests;
-mod strict;
+pub mod strict;
 mod time;
 mod to_model;
 pub mod transactions;

@@ -151,3 +151,207 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
         self.0.deserialize(Strict(deserializer))
     }
 }
+
+/// How deep a text may be nested: serde_json's limit.
+const MAX_DEPTH: usize = 128;
+
+/// Where a valid JSON text has what would not be read as it is written, and why: a member that is there twice, or a number
+/// that would change. `None` if there is nothing of the kind.
+pub fn changed(text: &str) -> Option<(String, String)> {
+    let mut scan = Scan { text, at: 0, path: Vec::new() };
+    scan.value().err()
+}
+
+/// Whether a number of JSON or GraphQL has the same value once it is read.
+pub fn is_kept(number: &str) -> bool {
+    number.parse::<i64>().is_ok()
+        || number.parse::<u64>().is_ok()
+        || number.parse::<f64>().is_ok_and(|read| {
+            // Some serializers print the shortest text that reads as the same number, others 17 digits.
+            let texts = || [format!("{read:e}"), format!("{read:.16e}")];
+            read.is_finite() && texts().iter().any(|text| decimal(number) == decimal(text))
+        })
+}
+
+/// A number as its digits, without zeros at their ends, and the power of ten of the last one.
+fn decimal(number: &str) -> Option<(bool, String, i64)> {
+    let (is_negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let kept = digits.trim_end_matches('0');
+    let power = i64::try_from(digits.len() - kept.len()).ok()?.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+    match kept.trim_start_matches('0') {
+        "" => Some((false, String::new(), 0)),
+        kept => Some((is_negative, kept.to_owned(), exponent.parse::<i64>().ok()?.checked_add(power)?)),
+    }
+}
+
+/// Reads a text that was found to be valid JSON.
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+    /// The names and numbers that lead to the value.
+    path: Vec<String>,
+}
+
+impl<'a> Scan<'a> {
+    fn peek(&mut self) -> u8 {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        self.at += rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        self.text.as_bytes().get(self.at).copied().unwrap_or_default()
+    }
+
+    fn error(&self, reason: &str) -> (String, String) {
+        let mut path = String::new();
+        for part in &self.path {
+            if !path.is_empty() && !part.starts_with('[') {
+                path.push('.');
+            }
+            path.push_str(part);
+        }
+        (path, reason.to_owned())
+    }
+
+    fn value(&mut self) -> Result<(), (String, String)> {
+        if self.path.len() > MAX_DEPTH {
+            return Err((String::new(), format!("is nested more than {MAX_DEPTH} levels deep")));
+        }
+        match self.peek() {
+            b'{' => self.members(),
+            b'[' => self.entries(),
+            b'"' => {
+                self.string();
+                Ok(())
+            }
+            _ => {
+                let rest = &self.text[self.at..];
+                let word = &rest[..rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'))
+                    .unwrap_or(rest.len())];
+                self.at += word.len().max(1);
+                let is_number = word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+                match is_number && !is_kept(word) {
+                    true => Err(self.error("is a number that would not be kept exactly: send it as a text")),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn members(&mut self) -> Result<(), (String, String)> {
+        let mut names = std::collections::HashSet::new();
+        self.at += 1;
+        while self.peek() == b'"' {
+            let raw = self.string();
+            let name = match raw.contains('\\') {
+                true => serde_json::from_str::<String>(&format!("\"{raw}\"")).unwrap_or_else(|_| raw.to_owned()),
+                false => raw.to_owned(),
+            };
+            self.path.push(name.clone());
+            if !names.insert(name) {
+                return Err(self.error("appears twice"));
+            }
+            if self.peek() == b':' {
+                self.at += 1;
+            }
+            self.value()?;
+            self.path.pop();
+            if self.peek() == b',' {
+                self.at += 1;
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn entries(&mut self) -> Result<(), (String, String)> {
+        self.at += 1;
+        let mut index = 0_usize;
+        while !matches!(self.peek(), b']' | 0) {
+            self.path.push(format!("[{index}]"));
+            self.value()?;
+            self.path.pop();
+            index += 1;
+            if self.peek() == b',' {
+                self.at += 1;
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Passes a string, and returns what is between its quotes.
+    fn string(&mut self) -> &'a str {
+        let from = self.at + 1;
+        let bytes = self.text.as_bytes();
+        let mut end = from;
+        while let Some(byte) = bytes.get(end).filter(|byte| **byte != b'"') {
+            end += if *byte == b'\\' { 2 } else { 1 };
+        }
+        let end = end.min(bytes.len());
+        self.at = end + 1;
+        self.text.get(from..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_that_keep_their_value_are_kept() {
+        for kept in [
+            "0",
+            "-0",
+            "0.0",
+            "1",
+            "-1",
+            "1.5",
+            "0.1",
+            "1.10",
+            "1e22",
+            "1E+2",
+            "1.5e-7",
+            "9223372036854775808",
+            "18446744073709551615",
+            "-9223372036854775808",
+            "9007199254740993",
+            "123456789.123",
+            "0.30000000000000004",
+            "0.10000000000000001",
+            "100000000000000000000",
+        ] {
+            assert!(is_kept(kept), "{kept}");
+        }
+        for lost in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "1e-400",
+            "1e400",
+            "123456789012345678901234567890123456789",
+            "0.12345678901234567890123",
+            "9007199254740993.5",
+            "1e99999999999999999999",
+        ] {
+            assert!(!is_kept(lost), "{lost}");
+        }
+    }
+
+    #[test]
+    fn what_would_change_is_found_by_its_path() {
+        for (text, path) in [
+            (r#"{"a": {"b": [1, {"c": 1e-400}]}}"#, Some("a.b[1].c")),
+            (r#"{"a": 1, "b": 2, "a": 3}"#, Some("a")),
+            (r#"{"x": [{"a": 1, "\u0061": 3}]}"#, Some("x[0].a")),
+            (r#"[[], 18446744073709551616]"#, Some("[1]")),
+            (r#"{"a": "18446744073709551616 \" 1e-400", "b": [true, null, {}], "c": {"a": 1}}"#, None),
+            (&"[".repeat(1_000_000), Some("")),
+            ("1e-400", Some("")),
+            ("{}", None),
+            ("", None),
+        ] {
+            assert_eq!(changed(text).map(|(path, _)| path).as_deref(), path, "{text}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -14,6 +14,7 @@ use nameservice_http::{
     App, Problem,
     auth::Scope,
     extract::{Allowed, Read},
+    filter::MAX_PATTERNS,
     hub::Hub,
     problem::Kind,
 };
@@ -133,6 +134,39 @@ impl Caller {
 
 pub(crate) fn service<'a>(context: &Context<'a>) -> &'a Service {
     context.data_unchecked::<Arc<Service>>()
+}
+
+/// The patterns of all subscriptions of a socket.
+#[derive(Clone, Default)]
+pub(crate) struct Patterns(Arc<AtomicUsize>);
+
+/// Some of them, while their subscription runs.
+pub(crate) struct Reserved(Patterns, usize);
+
+impl Patterns {
+    /// Reserves patterns for a subscription.
+    pub(crate) fn reserve(&self, count: usize) -> Result<Reserved> {
+        let all = self.0.fetch_add(count, Ordering::Relaxed).saturating_add(count);
+        // Released by dropping it, whether it is rejected or not.
+        let reserved = Reserved(self.clone(), count);
+        match all <= MAX_PATTERNS {
+            true => Ok(reserved),
+            false => {
+                let reason = format!("at most {MAX_PATTERNS} addresses are followed over a socket");
+                Err(problem(Problem::invalid_parameter("address", reason)))
+            }
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn patterns<'a>(context: &Context<'a>) -> &'a Patterns {
+    context.data_unchecked::<Patterns>()
 }
 
 pub(crate) fn budget<'a>(context: &Context<'a>) -> &'a Budget {

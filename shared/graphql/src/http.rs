@@ -1,8 +1,8 @@
 //! The routes: GraphQL over HTTP and over WebSockets, and GraphiQL.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use async_graphql::{Data, Executor as _, Request};
+use async_graphql::{Data, Executor, Request};
 use axum::{
     Json, Router,
     extract::{
@@ -13,6 +13,10 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use nameservice_http::{
     App, MAX_BODY_BYTES, Problem, REQUEST_ID,
     extract::{Allowed, Body, Read},
@@ -22,7 +26,8 @@ use nameservice_projector::records::RecordPages;
 use serde_json::Value;
 
 use crate::{
-    context::{Caller, Service, Writes},
+    context::{Caller, Patterns, Service, Writes},
+    errors::problem,
     graphiql,
     limits::Limited,
     schema, socket,
@@ -67,7 +72,7 @@ async fn execute(graph: &Graph, app: &App, allowed: Allowed<Read>, headers: &Hea
     let caller = Arc::new(caller);
     let feed = service.feed.clone();
     let before = if feed.is_immediate() { feed.position().await.ok() } else { None };
-    let answer = graph.schema.execute(request.data(service).data(caller.clone())).await;
+    let answer = graph.schema.execute(request.data(service).data(caller.clone()).data(Patterns::default())).await;
     if answer.is_err() {
         allowed.came_to("errors");
     }
@@ -99,30 +104,96 @@ fn open(
     }
     let headers = headers.clone();
     Ok(upgrade.on_upgrade(async move |stream| {
-        let (schema, shutdown) = (graph.schema.clone(), app.shutdown());
-        let authorize = async move |payload: Value| authorize(graph, app, &headers, &payload).await;
-        socket::serve(stream, schema, shutdown, authorize).await;
+        let shutdown = app.shutdown();
+        let token = Arc::new(OnceLock::new());
+        let checked = Checked { schema: graph.schema.clone(), app: app.clone(), token: token.clone() };
+        let authorize = async move |payload: Value| {
+            let sent = sent_token(&headers, &payload)?;
+            let session = authorize(graph, app, &headers, sent.clone()).await?;
+            let _ = token.set(sent);
+            Ok(session)
+        };
+        socket::serve(stream, checked, shutdown, authorize).await;
     }))
 }
 
-/// The caller of a socket, as the data of its operations.
-async fn authorize(graph: Graph, app: App, headers: &HeaderMap, payload: &Value) -> Result<socket::Session, Problem> {
+/// The schema for the operations of a socket. Its caller is checked again before each: a key may have been withdrawn.
+#[derive(Clone)]
+struct Checked {
+    schema: Limited,
+    app: App,
+    /// The token of the socket, once it has begun.
+    token: Arc<OnceLock<Option<HeaderValue>>>,
+}
+
+impl Checked {
+    async fn check(&self) -> Result<(), Problem> {
+        let token = self.token.get().ok_or_else(Problem::no_token)?;
+        allowed(&self.app, token.clone()).await.map(drop)
+    }
+}
+
+impl Executor for Checked {
+    async fn execute(&self, request: Request) -> async_graphql::Response {
+        match self.check().await {
+            Ok(()) => self.schema.execute(request).await,
+            Err(rejected) => response(rejected),
+        }
+    }
+
+    fn execute_stream(
+        &self,
+        request: Request,
+        session: Option<Arc<Data>>,
+    ) -> BoxStream<'static, async_graphql::Response> {
+        let checked = self.clone();
+        let answers = async move {
+            match checked.check().await {
+                Ok(()) => checked.schema.execute_stream(request, session),
+                Err(rejected) => stream::iter([response(rejected)]).boxed(),
+            }
+        };
+        stream::once(answers).flatten().boxed()
+    }
+}
+
+fn response(rejected: Problem) -> async_graphql::Response {
+    async_graphql::Response::from_errors(vec![problem(rejected).into_server_error(async_graphql::Pos::default())])
+}
+
+/// The token of a socket: that of `connection_init`, or of the upgrade.
+fn sent_token(headers: &HeaderMap, payload: &Value) -> Result<Option<HeaderValue>, Problem> {
     let token = payload.get("authorization").or_else(|| payload.get("Authorization")).and_then(Value::as_str);
-    let token = match token {
-        Some(token) => Some(HeaderValue::try_from(token).map_err(|_| Problem::no_token())?),
-        None => headers.get(header::AUTHORIZATION).cloned(),
-    };
+    match token {
+        Some(token) => HeaderValue::try_from(token).map(Some).map_err(|_| Problem::no_token()),
+        None => Ok(headers.get(header::AUTHORIZATION).cloned()),
+    }
+}
+
+/// The caller that a token stands for.
+async fn allowed(app: &App, token: Option<HeaderValue>) -> Result<Allowed<Read>, Problem> {
     let mut request = ::http::Request::new(());
     if let Some(token) = token {
         request.headers_mut().insert(header::AUTHORIZATION, token);
     }
     let (mut parts, ()) = request.into_parts();
-    let allowed = Allowed::<Read>::from_request_parts(&mut parts, &app).await?;
+    Allowed::<Read>::from_request_parts(&mut parts, app).await
+}
+
+/// The caller of a socket, as the data of its operations.
+async fn authorize(
+    graph: Graph,
+    app: App,
+    headers: &HeaderMap,
+    token: Option<HeaderValue>,
+) -> Result<socket::Session, Problem> {
+    let allowed = allowed(&app, token).await?;
     let caller = Caller::new(allowed, graph.writes, request_id(headers), false);
     let ends_in = caller.ends_in();
     let mut data = Data::default();
     data.insert(Arc::new(Service::of(&app, graph.views)));
     data.insert(Arc::new(caller));
+    data.insert(Patterns::default());
     Ok(socket::Session { data, ends_in })
 }
 

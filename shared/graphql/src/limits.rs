@@ -12,6 +12,8 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 
+use nameservice_api::strict;
+
 use crate::{NameserviceSchema, budget::Budget};
 
 /// How deep brackets of any kind may be nested: the parser descends into each.
@@ -49,6 +51,10 @@ fn check(request: &mut Request) -> Result<(), ServerError> {
     if bracket_depth(&request.query) > MAX_BRACKETS {
         return Err(too_much(format!("the document has brackets that are nested more than {MAX_BRACKETS} deep")));
     }
+    if let Some(number) = changed_number(&request.query) {
+        let shown: String = number.chars().take(40).collect();
+        return Err(too_much(format!("{shown} would not be kept exactly: send it as a text")));
+    }
     let document = request.parsed_query()?;
     match Expansion::of(document) {
         Ok(count) if count <= MAX_SELECTIONS => Ok(()),
@@ -82,6 +88,36 @@ fn bracket_depth(document: &str) -> usize {
         };
     }
     deepest
+}
+
+/// Returns the first number of a document, outside of strings and comments, that would change when it is read.
+fn changed_number(document: &str) -> Option<&str> {
+    let mut rest = document.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'+' | b'-');
+        rest = match byte {
+            b'#' => after_line(after),
+            b'"' => match after.strip_prefix(b"\"\"") {
+                Some(block) => after_block(block),
+                None => after_string(after),
+            },
+            byte if is_of_word(&byte) => {
+                let length = rest.iter().take_while(|byte| is_of_word(byte)).count();
+                let (word, after) = rest.split_at(length);
+                let is_number = byte == b'-' || byte.is_ascii_digit();
+                if let Ok(word) = std::str::from_utf8(word)
+                    && is_number
+                    && !strict::is_kept(word)
+                {
+                    let begin = document.len() - rest.len();
+                    return document.get(begin..begin + length);
+                }
+                after
+            }
+            _ => after,
+        };
+    }
+    None
 }
 
 fn after_line(text: &[u8]) -> &[u8] {
@@ -190,6 +226,14 @@ mod tests {
             assert_eq!(bracket_depth(document), depth, "{document}");
         }
         assert_eq!(bracket_depth(&"[".repeat(100_000)), 100_000);
+    }
+
+    #[test]
+    fn a_number_that_would_change_is_found_outside_of_texts() {
+        assert_eq!(changed_number("{ a(x: {b: [1, 18446744073709551616]}) }"), Some("18446744073709551616"));
+        assert_eq!(changed_number("{ a(x: -1e-400) }"), Some("-1e-400"));
+        let fine = "{ a1(x: \"1e-400\", y: 1.5) { b2 } # 1e-400\n }";
+        assert_eq!(changed_number(fine), None);
     }
 
     #[test]

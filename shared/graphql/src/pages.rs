@@ -4,7 +4,7 @@ use async_graphql::{
     Result,
     connection::{Connection, EmptyFields},
 };
-use nameservice_http::Problem;
+use nameservice_http::{Problem, page};
 use nameservice_model::{Cursor, InvalidCursor, Limit};
 
 use crate::errors::problem;
@@ -19,11 +19,18 @@ pub(crate) fn limit(first: i32) -> Result<Limit> {
 
 /// Reads a cursor of a connection of records.
 pub(crate) fn cursor(after: Option<&str>) -> Result<Option<Cursor>> {
-    after.map(Cursor::decode).transpose().map_err(problem)
+    page::list_cursor(after).map_err(problem)
+}
+
+/// Reads a cursor of a connection of hits.
+pub(crate) fn search_cursor(after: Option<&str>) -> Result<Option<Cursor>> {
+    page::search_cursor(after).map_err(problem)
 }
 
 /// Reads a cursor of a connection of changes.
 pub(crate) fn position(after: Option<&str>) -> Result<u64> {
+    let is_number = after.is_none_or(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let after = if is_number { after } else { Some("") };
     let parsed = after.map(str::parse).transpose();
     Ok(parsed.map_err(|_| problem(Problem::invalid_cursor(&InvalidCursor)))?.unwrap_or(0))
 }

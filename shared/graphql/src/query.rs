@@ -12,7 +12,7 @@ use crate::{
     context::{budget, caller, failed, parse, service},
     errors::problem,
     objects::{Change, Hit, Record, changes_of, record, shown},
-    pages::{Page, cursor, limit, position},
+    pages::{Page, cursor, limit, position, search_cursor},
     scalars::{Kind, Long},
     views::Views,
 };
@@ -144,7 +144,7 @@ impl Queries {
         after: Option<String>,
     ) -> Result<Page<Hit>> {
         let words = SearchWords::parse(&q).map_err(|reason| problem(Problem::invalid_parameter("q", reason)))?;
-        let cursor = cursor(after.as_deref())?;
+        let cursor = search_cursor(after.as_deref())?;
         let has_previous = cursor.is_some();
         let query = SearchQuery { words, kind: kind.map(Into::into), source_type, state, limit: limit(first)?, cursor };
         let visible = |address: &Address| caller(context).sees(address);

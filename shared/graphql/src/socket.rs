@@ -17,6 +17,7 @@ use async_graphql::{
 };
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use nameservice_api::strict;
 use nameservice_http::{Problem, Shutdown};
 use serde::Deserialize;
 use serde_json::Value;
@@ -158,6 +159,19 @@ impl Watch {
     /// Handles a received message. `None` closes the socket; `Some(None)` is a frame outside the protocol, such as a ping.
     fn take(&self, message: Result<Message, axum::Error>) -> Option<Option<serde_json::Result<ClientMessage>>> {
         self.heard.store(true, Ordering::Relaxed);
+        // A binary frame is text, too: what cannot be read as text is rejected below.
+        let text = match &message {
+            Ok(Message::Text(text)) => Some(text.as_str()),
+            Ok(Message::Binary(bytes)) => str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        if let Some(text) = text
+            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+            && let Some((path, reason)) = strict::changed(text)
+        {
+            self.end(4400, &format!("Invalid message received: {path} {reason}"));
+            return None;
+        }
         let message = match message {
             Ok(Message::Text(text)) => ClientMessage::from_bytes(text.as_str()),
             Ok(Message::Binary(bytes)) => ClientMessage::from_bytes(bytes),

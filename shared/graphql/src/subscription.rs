@@ -13,7 +13,7 @@ use nameservice_http::{
 use nameservice_model::{ChangeFeed, Limit, Run};
 
 use crate::{
-    context::{Caller, caller, failed, service},
+    context::{Caller, Reserved, caller, failed, patterns, service},
     errors::problem,
     objects::Change,
     scalars::{Concern, Kind, Long},
@@ -50,7 +50,9 @@ impl Changes {
         let (service, caller) = (service(context), caller(context));
         Problem::unless_followed(service.feed.as_ref()).map_err(problem)?;
         let parts = concern.into_iter().flatten().map(|part| ChangedPart::from(part).into()).collect();
-        let filter = Filter::new(&address.unwrap_or_default(), kind.map(Into::into), parts);
+        let address = address.unwrap_or_default();
+        let reserved = patterns(context).reserve(address.len())?;
+        let filter = Filter::new(&address, kind.map(Into::into), parts);
         let filter = filter.and_then(|filter| filter.with_prefix(prefix)).map_err(problem)?.of_type(source_type);
         let after = match after {
             Some(after) => after.position(),
@@ -65,6 +67,7 @@ impl Changes {
             backlog: VecDeque::new(),
             joined: None,
             is_over: false,
+            _reserved: reserved,
         };
         let changes = stream::unfold(reader, async |mut reader| {
             if reader.is_over {
@@ -89,6 +92,7 @@ struct Reader {
     backlog: VecDeque<Arc<Entry>>,
     joined: Option<Joining>,
     is_over: bool,
+    _reserved: Reserved,
 }
 
 impl Reader {
@@ -123,7 +127,12 @@ impl Reader {
             };
         let is_the_end = changes.len() < PAGE.get();
         self.after = changes.last().map_or(self.after, |last| last.position);
-        let wanted = changes.into_iter().filter(|change| self.interest.takes(change));
+        let marked = self
+            .interest
+            .marked(changes, |change| change)
+            .await
+            .map_err(|error| self.caller.failed("changes", error))?;
+        let wanted = marked.into_iter().filter_map(|(change, is_taken)| is_taken.then_some(change));
         self.backlog.extend(wanted.map(|change| Arc::new(Entry::from(change))));
         if is_the_end && let Joined::Yes(joined) = self.hub.subscribe(&self.interest, self.after, RETRY_FOR) {
             self.joined = Some(joined);

@@ -14,7 +14,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use crate::scope::Scope;
-use crate::{filter::Visible, problem::Problem, verifier::Verifier};
+use crate::{
+    filter::{MAX_PATTERNS, Named, Visible},
+    problem::Problem,
+    verifier::Verifier,
+};
 
 /// The claim that narrows a token to addresses: a list of globs, or one.
 const ADDRESSES_CLAIM: &str = "nameservice:addresses";
@@ -140,7 +144,7 @@ pub struct Principal {
     /// The most that the token's own scopes allow, at the addresses that its globs allow.
     scope: Option<Scope>,
     /// `None` allows every address.
-    globs: Option<Vec<AddressGlob>>,
+    within: Option<Named>,
     /// Where Fluree's claims allow reading and writing.
     storage: Granted,
     /// Where Fluree's claims allow following events.
@@ -153,7 +157,7 @@ pub struct Principal {
 #[derive(Debug, PartialEq)]
 enum Granted {
     All,
-    Listed(Vec<Address>),
+    Listed(Named),
 }
 
 impl Granted {
@@ -161,26 +165,29 @@ impl Granted {
         match claims.get(all) {
             Some(Value::Bool(true)) => Self::All,
             // A ledger without a valid address cannot be granted; the others still are.
-            _ => Self::Listed(texts(claims.get(listed)).iter().filter_map(|text| Address::parse(text).ok()).collect()),
+            _ => {
+                let addresses = texts(claims.get(listed)).into_iter().filter_map(|text| Address::parse(text).ok());
+                Self::Listed(Named::new([], addresses))
+            }
         }
     }
 
     fn holds(&self, address: &Address) -> bool {
         match self {
             Self::All => true,
-            Self::Listed(addresses) => addresses.contains(address),
+            Self::Listed(listed) => listed.holds(address),
         }
     }
 
     fn is_something(&self) -> bool {
-        *self != Self::Listed(Vec::new())
+        *self != Self::Listed(Named::default())
     }
 }
 
 impl Principal {
     fn unlimited(id: &str) -> Self {
         let (storage, events) = (Granted::All, Granted::All);
-        Self { id: id.into(), scope: Some(Scope::Admin), globs: None, storage, events, expires_at: None }
+        Self { id: id.into(), scope: Some(Scope::Admin), within: None, storage, events, expires_at: None }
     }
 
     /// Reads the claims of a verified token.
@@ -194,7 +201,7 @@ impl Principal {
             // Both parts with their lengths: no two callers share an id.
             id: format!("jwt {}:{} {}:{subject}", text("iss").len(), text("iss"), subject.len()),
             scope: Scope::NAMED.into_iter().rfind(granted),
-            globs: claims.get(ADDRESSES_CLAIM).map(globs).transpose()?,
+            within: claims.get(ADDRESSES_CLAIM).map(within).transpose()?,
             storage: Granted::by(claims, FLUREE_ALL_CLAIM, FLUREE_LEDGERS_CLAIM),
             events: Granted::by(claims, FLUREE_ALL_EVENTS_CLAIM, FLUREE_LEDGERS_EVENTS_CLAIM),
             expires_at: claims.get("exp").and_then(Value::as_f64).and_then(time),
@@ -213,8 +220,7 @@ impl Principal {
 
     /// Whether the caller may do this to this record.
     pub(crate) fn may(&self, scope: Scope, address: &Address) -> bool {
-        let by_scope = self.scope >= Some(scope)
-            && self.globs.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.matches(address)));
+        let by_scope = self.scope >= Some(scope) && self.within.as_ref().is_none_or(|within| within.holds(address));
         by_scope || self.granted(scope).any(|granted| granted.holds(address))
     }
 
@@ -231,20 +237,20 @@ impl Principal {
 
     /// Returns the records that the caller may do this to, as a value.
     pub(crate) fn visible(&self, scope: Scope) -> Visible {
-        let (mut globs, mut addresses) = (Vec::new(), Vec::new());
+        let mut seen = Named::default();
         if self.scope >= Some(scope) {
-            match &self.globs {
+            match &self.within {
                 None => return Visible::All,
-                Some(granted) => globs.extend(granted.iter().cloned()),
+                Some(within) => seen = within.clone(),
             }
         }
         for granted in self.granted(scope) {
             match granted {
                 Granted::All => return Visible::All,
-                Granted::Listed(listed) => addresses.extend(listed.iter().cloned()),
+                Granted::Listed(listed) => seen = seen.and(listed),
             }
         }
-        Visible::Only { globs, addresses }
+        Visible::Only(seen)
     }
 
     /// Rejects what the caller may not do to this record. A reader learns nothing about a record that it may not see. A
@@ -282,8 +288,8 @@ fn texts(claim: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// The patterns of the claim that narrows a token.
-fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
+/// The records of the claim that narrows a token.
+fn within(claim: &Value) -> Result<Named, Problem> {
     let invalid = || Problem::invalid_token(&format!("the claim {ADDRESSES_CLAIM} is not a list of address patterns"));
     // A list with anything but strings is rejected as a whole: guessing could widen it.
     let well_formed = match claim {
@@ -295,7 +301,14 @@ fn globs(claim: &Value) -> Result<Vec<AddressGlob>, Problem> {
         return Err(invalid());
     }
     // A pattern that no address can match grants nothing; the others still apply.
-    Ok(texts(Some(claim)).into_iter().filter_map(|text| AddressGlob::parse(text).ok()).collect())
+    let globs = texts(Some(claim)).into_iter().filter_map(|text| AddressGlob::parse(text).ok());
+    let within = Named::new(globs, []);
+    if within.globs().len() > MAX_PATTERNS {
+        let reason =
+            format!("the claim {ADDRESSES_CLAIM} has more than {MAX_PATTERNS} patterns with wildcards: widen them");
+        return Err(Problem::invalid_token(&reason));
+    }
+    Ok(within)
 }
 
 #[cfg(test)]

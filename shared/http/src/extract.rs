@@ -1,7 +1,11 @@
 //! The extractors of handlers. Each checks what it hands over, so that a handler cannot forget to: an address is parsed
 //! and permitted, and bodies and queries with unknown fields are rejected.
 
-use std::{marker::PhantomData, sync::Arc, time::SystemTime};
+use std::{
+    marker::PhantomData,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::{
     extract::{FromRef, FromRequestParts, RawPathParams},
@@ -9,6 +13,7 @@ use axum::{
 };
 use nameservice_api::json;
 use nameservice_model::{Address, Call, Record, RequestId, Within, redact};
+use percent_encoding::percent_decode_str;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IntoDeserializer as _},
@@ -60,6 +65,10 @@ impl Needs for Write {
 impl Needs for Admin {
     const SCOPE: Scope = Scope::Admin;
 }
+
+/// When the token of a request's caller ends: one of the request's extensions once the caller is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenEnds(pub(crate) Option<SystemTime>);
 
 /// A caller that has the scope `S` for some record: for routes without an address in their path. An address in the body
 /// or in the rest of the path goes through [`Allowed::target`].
@@ -122,13 +131,21 @@ impl<S: Needs> Allowed<S> {
     pub fn within(&self) -> Option<Within> {
         match self.principal.visible(S::SCOPE.min(Scope::Read)) {
             Visible::All => None,
-            Visible::Only { globs, addresses } => Some(Within { globs, addresses }),
+            Visible::Only(named) => {
+                Some(Within { globs: named.globs().to_vec(), addresses: named.addresses().to_vec() })
+            }
         }
     }
 
     /// When the caller's token expires, if there is one: an answer without an end must not outlive it.
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.principal.expires_at()
+    }
+
+    /// How long the caller may wait at most: a wait ends with its token.
+    pub fn at_most(&self, wait: Duration) -> Duration {
+        let left = self.expires_at().map(|end| end.duration_since(SystemTime::now()).unwrap_or_default());
+        left.map_or(wait, |left| left.min(wait))
     }
 
     /// Demands a scope for one of several records that the path does not name.
@@ -159,6 +176,11 @@ impl<S: Needs> Target<S> {
     /// The identity of this call (docs/specification.md, Answers), the same on every access.
     pub fn call(&self) -> &Call {
         self.allowed.call()
+    }
+
+    /// How long the caller may wait at most: a wait ends with its token.
+    pub fn at_most(&self, wait: Duration) -> Duration {
+        self.allowed.at_most(wait)
     }
 
     /// Whether the caller may see another record.
@@ -200,6 +222,7 @@ where
         if !principal.may_somewhere(N::SCOPE) {
             return Err(Problem::insufficient_scope(N::SCOPE));
         }
+        parts.extensions.insert(TokenEnds(principal.expires_at()));
         let noted = parts.extensions.get::<Noted>().cloned();
         if let Some(noted) = &noted {
             noted.principal(principal.id());
@@ -207,7 +230,8 @@ where
         let call = match idempotency_key(&parts.headers)? {
             Some(key) => {
                 let Received { uri, body } = received(parts)?;
-                let rest = [parts.method.as_str().as_bytes(), uri.path().as_bytes(), body.as_ref()];
+                let query = uri.query().unwrap_or_default();
+                let rest = [parts.method.as_str().as_bytes(), uri.path().as_bytes(), query.as_bytes(), body.as_ref()];
                 Call::with_id(request_id([principal.id().as_bytes(), key.as_bytes()], rest))
             }
             // A call without a key cannot be repeated.
@@ -377,9 +401,35 @@ fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
 }
 
 fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    if let Some(pair) = text.split('&').find(|pair| percent_decode_str(pair).decode_utf8().is_err()) {
+        let name = pair.split('=').next().unwrap_or_default();
+        return Err(Problem::invalid_parameter(name, "is not UTF-8"));
+    }
+    // Rust reads `+5` as a number, too. It is only one where a text may stand.
+    let has_sign = |value: &str| {
+        value.strip_prefix('+').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if form_urlencoded::parse(text.as_bytes()).any(|(_, value)| has_sign(&value)) {
+        let pairs = form_urlencoded::parse(text.as_bytes());
+        let changed: String = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(pairs.map(|(name, value)| {
+                let value = if has_sign(&value) { format!("+{value}") } else { value.into_owned() };
+                (name.into_owned(), value)
+            }))
+            .finish();
+        form::<T>(&changed)?;
+    }
+    form(text)
+}
+
+fn form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let pairs = serde_html_form::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
-        let reason = error.inner().to_string();
+        let reason = match error.inner().to_string() {
+            reason if reason == "invalid digit found in string" => "must be a whole number".to_owned(),
+            reason if reason == "number too large to fit in target type" => "is too large".to_owned(),
+            reason => reason,
+        };
         let parameter = json::field(&error.path().to_string(), &reason);
         // For a repeated parameter the index does not help: the URL only shows its name.
         let name = parameter.split('[').next().unwrap_or_default();
@@ -450,7 +500,14 @@ mod tests {
         }
         let good: Parameters = from_query("limit=5&deep=true").unwrap();
         assert_eq!((good.limit, good.deep), (Some(5), Some(true)));
-        for (query, field) in [("limit=x", "limit"), ("deep=", "deep"), ("a=b", "a"), ("limit=1&limit=2", "limit")] {
+        for (query, field) in [
+            ("limit=%2B5", "limit"),
+            ("limit=5&deep=%FF", "deep"),
+            ("limit=x", "limit"),
+            ("deep=", "deep"),
+            ("a=b", "a"),
+            ("limit=1&limit=2", "limit"),
+        ] {
             assert_eq!(rejected_field(from_query::<Parameters>(query).unwrap_err()), json!(field), "{query}");
         }
     }

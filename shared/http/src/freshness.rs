@@ -8,10 +8,10 @@ use axum::{
     response::Response,
 };
 use nameservice_api as api;
-use nameservice_model::{ChangeFeed, ConcernKind, ConcernState, Record};
+use nameservice_model::{ChangeFeed, ConcernKind, ConcernState, Record, RecordKind, check_watermark};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{app::EndsBy, problem::Problem};
+use crate::{app::EndsBy, extract::TokenEnds, problem::Problem};
 
 /// The longest wait, in seconds: a gateway gives up on an answer after 30.
 pub const MAX_WAIT_SECONDS: u64 = 20;
@@ -22,15 +22,21 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// The part of an invocation that is reserved for its answer.
 const BEFORE_THE_END: Duration = Duration::from_secs(2);
 
-/// When the runtime ends the request, if that is known.
+/// When the runtime ends the request, and when its caller's token does, if that is known. It is extracted after the caller.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Deadline(Option<SystemTime>);
+pub struct Deadline {
+    /// When the runtime ends the request.
+    runtime: Option<SystemTime>,
+    /// When the caller's token ends.
+    token: Option<SystemTime>,
+}
 
 impl<S: Sync> FromRequestParts<S> for Deadline {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(Self(parts.extensions.get().map(|EndsBy(end)| *end)))
+        let token = parts.extensions.get().and_then(|TokenEnds(end)| *end);
+        Ok(Self { runtime: parts.extensions.get().map(|EndsBy(end)| *end), token })
     }
 }
 
@@ -57,7 +63,10 @@ impl Freshness {
             return Err(Problem::invalid_parameter("wait", format!("must be between 0 and {MAX_WAIT_SECONDS}")));
         }
         let mut wait = Duration::from_secs(wait);
-        if let Some(end) = deadline.0 {
+        if let Some(end) = deadline.token {
+            wait = wait.min(end.duration_since(SystemTime::now()).unwrap_or_default());
+        }
+        if let Some(end) = deadline.runtime {
             let left = end.duration_since(SystemTime::now()).unwrap_or_default();
             wait = wait.min(left.saturating_sub(BEFORE_THE_END));
         }
@@ -72,6 +81,11 @@ impl Freshness {
         concern: Option<ConcernKind>,
     ) -> Result<Self, Problem> {
         use ConcernKind::{Config, Head, Index, Status};
+        for (name, value) in [("min_t", min_t), ("min_v", min_v)] {
+            if let Some(Err(reason)) = value.map(|value| check_watermark(name, value, 0)) {
+                return Err(Problem::invalid_parameter(name, reason.reason));
+            }
+        }
         self.watermark = match (min_t, min_v, concern) {
             (None, None, None) => None,
             (None, None, Some(_)) => {
@@ -107,6 +121,14 @@ impl Freshness {
             let is_asked = self.position.is_some() || (self.watermark.is_some() && feed.is_immediate());
             let position = if is_asked { Some(feed.position().await?) } else { None };
             let found = read().await?;
+            if let (Some((ConcernKind::Head, _)), Some(RecordKind::GraphSource)) =
+                (self.watermark, record(&found).map(|record| record.kind))
+            {
+                return Err(Problem::invalid_parameter(
+                    "min_t",
+                    "applies to heads; a graph source has no head: use concern=index",
+                ));
+            }
             let older = match (self.position, position) {
                 (Some(wanted), Some(position)) if position < wanted => Older::Position(position),
                 _ if self.is_older(record(&found)) => Older::Watermark,

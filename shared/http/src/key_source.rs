@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -13,6 +14,9 @@ use tokio::time::Instant;
 
 /// How often the file of a key set is checked for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// A key set without keys: what a source returns once its key set was deleted.
+pub const NO_KEYS: &str = r#"{"keys": []}"#;
 
 /// A place that holds a JSON Web Key Set.
 #[async_trait]
@@ -34,13 +38,15 @@ pub struct KeyFile {
 #[derive(Debug)]
 struct LastRead {
     modified: Option<SystemTime>,
+    /// Whether it was ever read.
+    has_been: bool,
     checked_at: Instant,
 }
 
 impl KeyFile {
     /// Names the file. Nothing is read yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let last = LastRead { modified: None, checked_at: Instant::now() };
+        let last = LastRead { modified: None, has_been: false, checked_at: Instant::now() };
         Self { path: path.into(), last: Mutex::new(last) }
     }
 
@@ -60,8 +66,13 @@ impl KeySource for KeyFile {
     async fn read(&self) -> Result<String, BoxError> {
         // Read before the content, so that a change in between is noticed the next time.
         let modified = modified(&self.path);
-        let json = fs::read_to_string(&self.path)?;
-        self.last().modified = modified;
+        let json = match fs::read_to_string(&self.path) {
+            // A file that was there, and was deleted, has no keys any more.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.last().has_been => NO_KEYS.to_owned(),
+            read => read?,
+        };
+        let mut last = self.last();
+        (last.modified, last.has_been) = (modified, true);
         Ok(json)
     }
 
@@ -72,7 +83,7 @@ impl KeySource for KeyFile {
         }
         last.checked_at = Instant::now();
         let modified = modified(&self.path);
-        modified.is_some() && modified != last.modified
+        modified != last.modified
     }
 }
 

@@ -33,12 +33,12 @@ pub use nameservice_api as shapes;
 pub use app::{App, Backend, EndsBy, Shutdown, WholeAnswers};
 pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
-pub use key_source::{KeyFile, KeySource};
+pub use key_source::{KeyFile, KeySource, NO_KEYS};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use path::{entrance, escape_path};
-pub use problem::Problem;
+pub use problem::{ForUpstream, Problem};
 pub use request_log::{Answered, CallOf, log_requests, report_requests};
-pub use service::{MAX_BODY_BYTES, REQUEST_ID, service};
+pub use service::{BODY_TIMEOUT, MAX_BODY_BYTES, REQUEST_ID, identified, service, whole_body};
 pub use signatures::TOKEN_SIGNATURES;
 pub use verifier::{InvalidKeys, Required, Verifier};
 

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use utoipa::{
     IntoParams, PartialSchema,
     openapi::{
-        Components, Content, InfoBuilder, LicenseBuilder, OpenApi, Paths, RefOr, Schema, Server, Type,
+        Components, Content, HeaderBuilder, InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, Paths, RefOr,
+        Response, Schema, Server, Type,
         schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
@@ -64,6 +65,14 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
                 });
             }
         }
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten().filter(|operation| operation.security.is_some()) {
+            for (status, response) in &mut operation.responses.responses {
+                if let RefOr::T(response) = response {
+                    add_headers(status, response);
+                }
+            }
+        }
         paths.insert(path.replace("{*", "{"), item);
     }
     document.paths = Paths::new();
@@ -76,6 +85,23 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .description(Some("Scopes: nameservice:read, nameservice:write, nameservice:admin"));
     components.security_schemes.insert(BEARER.into(), SecurityScheme::Http(scheme.build()).into());
     document
+}
+
+/// Describes the headers that answers of every operation have.
+fn add_headers(status: &str, response: &mut Response) {
+    let (name, kind, description) = match status {
+        "200" | "201" | "204" | "304" | "409" | "410" | "422" => (
+            "nameservice-position",
+            Type::Integer,
+            "The position of the change feed that the answer includes, if the \
+                service knows it without a further request",
+        ),
+        "503" => ("Retry-After", Type::Integer, "After how many seconds to try again"),
+        _ => return,
+    };
+    let schema = ObjectBuilder::new().schema_type(SchemaType::Type(kind)).build();
+    let header = HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build();
+    response.headers.entry(name.to_owned()).or_insert(RefOr::T(header));
 }
 
 /// Removes `null` from an optional body: the derive macro describes a body that may be left out as one that may be null.

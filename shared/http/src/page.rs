@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nameservice_model::{Cursor, Limit, MAX_ADDRESS_BYTES};
+use nameservice_model::{Cursor, InvalidCursor, Limit, MAX_ADDRESS_BYTES};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -32,6 +32,24 @@ pub fn prefix(asked: Option<String>) -> Result<Option<String>, Problem> {
 /// Reads a cursor that a client sends back.
 pub fn cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
     Ok(text.map(Cursor::decode).transpose()?)
+}
+
+/// Reads a cursor of a list: one of a snapshot or a search is another.
+pub fn list_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+    cursor_if(text, |cursor| cursor.position().is_none() && cursor.rank().is_none())
+}
+
+/// Reads a cursor of a search: one of a list or a snapshot is another.
+pub fn search_cursor(text: Option<&str>) -> Result<Option<Cursor>, Problem> {
+    cursor_if(text, |cursor| cursor.rank().is_some())
+}
+
+fn cursor_if(text: Option<&str>, is_right: impl Fn(&Cursor) -> bool) -> Result<Option<Cursor>, Problem> {
+    let cursor = cursor(text)?;
+    match cursor.as_ref().is_none_or(is_right) {
+        true => Ok(cursor),
+        false => Err(Problem::invalid_cursor(&InvalidCursor)),
+    }
 }
 
 /// Shows as many of the entries as fit one answer, and at least one. The cursor names the last entry shown; if all are

@@ -10,7 +10,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use nameservice_model::{Address, BoxError, ChangeFeed, ConcernKind, Error, InvalidCursor, Object, Record, RecordKind};
+use nameservice_model::{
+    Address, BoxError, ChangeFeed, ConcernKind, Error, InvalidCursor, MAX_WATERMARK, Object, Record, RecordKind,
+};
 use serde_json::{Value, json};
 
 use nameservice_api::{Invalid, InvalidKind, leases, transactions::OperationResult};
@@ -32,7 +34,13 @@ struct Inner {
     members: Object,
     headers: HeaderMap,
     failure: Option<BoxError>,
+    upstream: Option<ForUpstream>,
 }
+
+/// Marks the rejection of a write by the backend of a replica, in the extensions of the response: every check of the
+/// request has passed, and the write, which is about these records, can be forwarded to the upstream.
+#[derive(Clone, Debug)]
+pub struct ForUpstream(pub Vec<Address>);
 
 /// The failure behind an answer of 500 or 503, on its way to the only place that logs.
 #[derive(Clone, Debug)]
@@ -48,7 +56,8 @@ pub(crate) struct Rejected {
 impl Problem {
     fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let (members, headers) = (Object::new(), HeaderMap::new());
-        Self(Box::new(Inner { kind, detail: shortened(&detail.into()), members, headers, failure: None }))
+        let detail = shortened(&detail.into());
+        Self(Box::new(Inner { kind, detail, members, headers, failure: None, upstream: None }))
     }
 
     fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -190,6 +199,19 @@ impl Problem {
             Kind::Misdirected,
             format!("pages of {origin} cannot open a socket here: only those of this service can"),
         )
+    }
+
+    /// A page of another site sends a write, which its visitor's browser need not ask about first.
+    pub fn foreign_page(origin: &str) -> Self {
+        let detail =
+            format!("pages of {origin} may not write here: name their origin with --cors-origin, or use a token");
+        Self::new(Kind::Misdirected, detail)
+    }
+
+    /// A body that takes too long to arrive.
+    pub fn body_too_slow(seconds: u64) -> Self {
+        Self::new(Kind::RequestTimeout, format!("the body did not arrive within {seconds} seconds"))
+            .header(header::CONNECTION, HeaderValue::from_static("close"))
     }
 
     /// A request that should open a socket, and does not; `instead` says what to do.
@@ -393,9 +415,23 @@ impl Problem {
         Self::internal("the backend returned an outcome that this version does not know")
     }
 
+    /// The backend is that of a replica.
+    fn for_upstream(addresses: Vec<Address>) -> Self {
+        let mut problem = Self::new(Kind::Misdirected, "this is a replica: send writes to its upstream");
+        problem.0.upstream = Some(ForUpstream(addresses));
+        problem
+    }
+
     /// The store is unavailable.
     pub fn unavailable(failure: Error) -> Self {
-        Self::new(Kind::Unavailable, "cannot reach the store; nothing was written: try again")
+        // This is the answer to reads and writes, and also if the store answered, but not in time.
+        let detail = "the store cannot be reached, or did not finish in time; a write was not applied: try again";
+        Self::new(Kind::Unavailable, detail).header(header::RETRY_AFTER, RETRY_AFTER).caused_by(failure)
+    }
+
+    /// The upstream of a replica cannot be reached.
+    pub fn upstream_unavailable(failure: Error) -> Self {
+        Self::new(Kind::Unavailable, "cannot reach the upstream of this replica; nothing was written: try again")
             .header(header::RETRY_AFTER, RETRY_AFTER)
             .caused_by(failure)
     }
@@ -415,11 +451,21 @@ impl From<Error> for Problem {
             Error::Unavailable { .. } => Self::unavailable(error),
             Error::IdempotencyKeyReused { .. } => Self::new(
                 Kind::IdempotencyKeyReused,
-                "nothing was written: repeat a key only with the same method, path and body, and use a new one otherwise",
+                "nothing was written: repeat a key only with the same method, path, query and body, and use a new one otherwise",
             ),
             Error::Unsupported { capability, reason } => {
                 Self::new(Kind::Unsupported, reason).member("capability", capability.as_str())
             }
+            Error::LimitReached { counter } => {
+                // The revision of an index begins again with an advance of the index.
+                let ended_by = match counter {
+                    "rev" => "a push with a greater `t`, a reset or a purge ends that",
+                    _ => "a purge ends that",
+                };
+                let detail = format!("nothing was written: `{counter}` is {MAX_WATERMARK} and cannot grow; {ended_by}");
+                Self::new(Kind::LimitReached, detail).member("counter", counter)
+            }
+            Error::ReadOnly { addresses, .. } => Self::for_upstream(addresses),
             Error::TooLarge => {
                 Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")
             }
@@ -455,11 +501,14 @@ impl IntoResponse for Problem {
             _ => document.detail.clone(),
         };
         let rejected = Rejected { slug: self.kind().slug(), detail };
-        let Inner { headers, failure, .. } = *self.0;
+        let Inner { headers, failure, upstream, .. } = *self.0;
         let content_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let body = json!(document).to_string();
         let mut response = (status, [content_type], headers, body).into_response();
         response.extensions_mut().insert(rejected);
+        if let Some(upstream) = upstream {
+            response.extensions_mut().insert(upstream);
+        }
         if let Some(failure) = failure {
             response.extensions_mut().insert(Failure(Arc::new(failure)));
         }
@@ -506,6 +555,18 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_that_cannot_grow_names_what_ends_that() {
+        for (counter, end) in [
+            ("status_v", " a purge ends that"),
+            ("lease_token", " a purge ends that"),
+            ("rev", "`t`, a reset or a purge ends that"),
+        ] {
+            let detail = Problem::from(Error::LimitReached { counter }).document().detail;
+            assert!(detail.ends_with(end), "{detail}");
+        }
+    }
+
+    #[test]
     fn errors_of_the_store_get_their_status() {
         let unavailable = Error::Unavailable { operation: "get", source: None };
         let unknown = Error::OutcomeUnknown { operation: "push", source: None };
@@ -513,6 +574,7 @@ mod tests {
             (unavailable, Kind::Unavailable),
             (unknown, Kind::OutcomeUnknown),
             (Error::TooLarge, Kind::PayloadTooLarge),
+            (Error::LimitReached { counter: "status_v" }, Kind::LimitReached),
             (Error::Unsupported { capability: Capability::Transactions, reason: "x".into() }, Kind::Unsupported),
         ] {
             let problem = Problem::from(error);

@@ -7,18 +7,19 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use crate::problem::Kind;
 
 /// The rejections of any route that authenticates its caller and reads the store.
-pub const READS: &[Kind] = &[Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
+pub const READS: &[Kind] =
+    &[Kind::InvalidIdempotencyKey, Kind::Unauthorized, Kind::InsufficientScope, Kind::Internal, Kind::Unavailable];
 /// Further rejections of a route that writes.
 pub const WRITES: &[Kind] = &[
-    Kind::InvalidIdempotencyKey,
     Kind::IdempotencyKeyReused,
     Kind::AddressNotCovered,
     Kind::PayloadTooLarge,
+    Kind::LimitReached,
     Kind::OutcomeUnknown,
     Kind::Unsupported,
 ];
 /// Further rejections of a route with a body.
-pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::UnsupportedMediaType];
+pub const TAKES_BODY: &[Kind] = &[Kind::InvalidBody, Kind::RequestTimeout, Kind::UnsupportedMediaType];
 
 /// Declares the `Rejections` of a handler, for its `responses`: the sets it names, and kinds of its own. A crate with
 /// several handlers names each: `rejections!(ReadRejections: READS; …)`.

@@ -1,6 +1,6 @@
 //! The layers that every request passes, whatever its route.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -13,6 +13,7 @@ use axum::{
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use nameservice_model::{ChangeFeed, chain};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
@@ -24,6 +25,9 @@ use crate::{
 
 /// The largest body that is accepted, in bytes.
 pub const MAX_BODY_BYTES: usize = 256 * 1024;
+
+/// How long a body may take to arrive.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The header that identifies a request, in its answer and in the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -65,36 +69,53 @@ pub(crate) struct Received {
 }
 
 /// All in one layer, since each layer of a router costs every request several allocations.
-async fn answer(State(feed): State<Arc<dyn ChangeFeed>>, mut request: Request, next: Next) -> Response {
+async fn answer(State(feed): State<Arc<dyn ChangeFeed>>, request: Request, next: Next) -> Response {
+    identified(request, async |request| {
+        let positioned = Positioned::begin(&*feed, request.method()).await;
+        let mut response = receive(request, next).await;
+        positioned.end(&*feed, &mut response).await;
+        response
+    })
+    .await
+}
+
+/// Answers a request under its id, which the answer and the log have: what failed is logged, and a panic becomes a 500.
+pub async fn identified(mut request: Request, answer: impl AsyncFnOnce(Request) -> Response) -> Response {
     let id = request_id(request.headers());
     // A stream that continues after this has returned logs under the same id.
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let positioned = Positioned::begin(&*feed, &method).await;
-    let answered = AssertUnwindSafe(receive(request, next)).catch_unwind().await;
+    let answered = AssertUnwindSafe(answer(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(panicked);
     if let Some(Failure(failure)) = response.extensions_mut().remove() {
         let (status, path) = (response.status().as_u16(), uri.path());
         let request_id = id.to_str().unwrap_or_default();
         tracing::error!(request_id, %method, path, status, error = chain(failure.as_ref().as_ref()), "failed");
     }
-    positioned.end(&*feed, &mut response).await;
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }
 
 async fn receive(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return Problem::body_too_large(MAX_BODY_BYTES).into_response();
-        }
-        // The client has disconnected, or has sent something that is not an HTTP body.
-        Err(_) => return Problem::invalid_body("", "the body could not be read").into_response(),
+    let body = match whole_body(body).await {
+        Ok(body) => body,
+        Err(problem) => return problem.into_response(),
     };
     parts.extensions.insert(Received { uri: parts.uri.clone(), body });
     next.run(Request::from_parts(parts, Body::empty())).await
+}
+
+/// Reads a body of at most [`MAX_BODY_BYTES`], which must arrive within [`BODY_TIMEOUT`].
+pub async fn whole_body(body: Body) -> Result<Bytes, Problem> {
+    let read = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect());
+    match read.await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::body_too_large(MAX_BODY_BYTES)),
+        // The client has disconnected, or has sent something that is not an HTTP body.
+        Ok(Err(_)) => Err(Problem::invalid_body("", "the body could not be read")),
+        Err(_) => Err(Problem::body_too_slow(BODY_TIMEOUT.as_secs())),
+    }
 }
 
 fn request_id(headers: &HeaderMap) -> HeaderValue {
@@ -164,6 +185,14 @@ mod tests {
             assert!(response.headers().contains_key(REQUEST_ID), "{slug}");
             assert!(body.contains(slug) && !body.contains("secret"), "{body}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_is_not_waited_for() {
+        let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        let (response, body) = ask(request("PUT", "/v1/heads/a").body(body).unwrap()).await;
+        assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+        assert!(body.contains("request-timeout") && body.contains("30 seconds"), "{body}");
     }
 
     #[tokio::test]

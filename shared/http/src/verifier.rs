@@ -8,6 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     errors::ErrorKind,
@@ -17,7 +18,11 @@ use nameservice_model::{BoxError, Object, chain};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{key_source::KeySource, problem::Problem, signatures};
+use crate::{
+    key_source::{KeySource, NO_KEYS},
+    problem::Problem,
+    signatures,
+};
 
 /// How far apart the clocks of issuer and service may be, in seconds.
 const LEEWAY: u64 = 5;
@@ -72,17 +77,18 @@ impl Verifier {
     /// Takes the keys of a JSON Web Key Set that can verify RS256, ES256 or EdDSA, and ignores others. Tokens must be of
     /// this issuer (`iss`), and for this audience (`aud`, or `client_id` in a token without one).
     pub fn from_jwks(json: &str, issuer: Required, audience: Required) -> Result<Self, InvalidKeys> {
-        Ok(Self::new(keys(json)?, None, issuer, audience))
+        Ok(Self::new(some_keys(keys(json)?)?, None, issuer, audience))
     }
 
     /// Does the same from a source, which is read again when it changes and, at limited intervals, when a token names an
-    /// unknown key. If a changed key set cannot be used, that is logged, and the previous keys stay.
+    /// unknown key. If a changed key set cannot be used, that is logged, and the previous keys stay; one that is empty, or
+    /// that was deleted, is a set without keys.
     pub async fn from_source(
         source: Arc<dyn KeySource>,
         issuer: Required,
         audience: Required,
     ) -> Result<Self, InvalidKeys> {
-        let keys = read(source.as_ref()).await?;
+        let keys = some_keys(read(source.as_ref()).await?)?;
         Ok(Self::new(keys, Some(source), issuer, audience))
     }
 
@@ -110,6 +116,7 @@ async fn read(source: &dyn KeySource) -> Result<Vec<Key>, InvalidKeys> {
 
 fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
     let invalid = |reason: &str, source: Option<BoxError>| InvalidKeys { reason: reason.into(), source };
+    let json = if json.trim().is_empty() { NO_KEYS } else { json };
     let set: JwkSet = serde_json::from_str(json).map_err(|error| invalid("it is not a JWKS", Some(error.into())))?;
     let keys = set
         .keys
@@ -120,8 +127,13 @@ fn keys(json: &str) -> Result<Vec<Key>, InvalidKeys> {
             Ok(Key { id: jwk.common.key_id.clone(), algorithm, key })
         })
         .collect::<Result<Vec<_>, InvalidKeys>>()?;
+    Ok(keys)
+}
+
+/// A key set with keys, as one must have to begin with.
+fn some_keys(keys: Vec<Key>) -> Result<Vec<Key>, InvalidKeys> {
     match keys.is_empty() {
-        true => Err(invalid("it has no key for RS256, ES256 or EdDSA", None)),
+        true => Err(InvalidKeys { reason: "it has no key for RS256, ES256 or EdDSA".into(), source: None }),
         false => Ok(keys),
     }
 }
@@ -167,7 +179,10 @@ impl Jwks {
     async fn read_again(&self, source: &dyn KeySource) {
         match read(source).await {
             Ok(keys) => {
-                tracing::info!(?source, keys = keys.len(), "the key set was read again");
+                match keys.is_empty() {
+                    true => tracing::warn!(?source, "the key set has no keys any more: no token is valid"),
+                    false => tracing::info!(?source, keys = keys.len(), "the key set was read again"),
+                }
                 *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
             }
             Err(error) => {
@@ -237,6 +252,9 @@ impl Verify for Jwks {
     async fn claims(&self, token: &str) -> Result<Object, Problem> {
         let header = decode_header(token)
             .map_err(|_| Problem::invalid_token("the token is not a JWT, or its algorithm is not supported"))?;
+        if has_critical(token) {
+            return Err(Problem::invalid_token("the token has critical headers, which this service does not support"));
+        }
         let id = header.kid.as_deref();
         let unknown = || Problem::invalid_token("the token is signed with an unknown key");
         let keys = self.keys_with(id).await.ok_or_else(unknown)?;
@@ -252,6 +270,13 @@ impl Verify for Jwks {
             self.read_again(source.source.as_ref()).await;
         }
     }
+}
+
+/// Whether the header of a token names extensions that whoever does not know them must reject (RFC 7515, 4.1.11).
+fn has_critical(token: &str) -> bool {
+    let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
+    let header = header.and_then(|header| serde_json::from_slice::<Object>(&header).ok());
+    header.is_none_or(|header| header.contains_key("crit"))
 }
 
 fn sentence(kind: &ErrorKind) -> String {
@@ -381,6 +406,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_token_with_critical_headers_does_not() {
+        let good = token(Algorithm::EdDSA, "d", &key(Algorithm::EdDSA, 7), &claims());
+        let (_, rest) = good.split_once('.').unwrap();
+        let header = json!({"alg": "EdDSA", "kid": "d", "crit": ["exp2"], "exp2": 1}).to_string();
+        let encoded = URL_SAFE_NO_PAD.encode(header);
+        let problem = verifier().claims(&format!("{encoded}.{rest}")).await.unwrap_err();
+        assert!(problem.document().detail.contains("critical"), "{}", problem.document().detail);
+    }
+
+    #[tokio::test]
     async fn a_token_out_of_its_time_or_place_does_not() {
         let now = get_current_timestamp();
         for (name, value) in [
@@ -437,7 +472,19 @@ mod tests {
         assert!(verifier.claims(&signed("old")).await.is_err());
         fs::write(&path, "{").unwrap();
         assert!(verifier.claims(&signed("new")).await.is_ok());
-        assert!(from(path).await.is_err());
+        assert!(from(path.clone()).await.is_err());
+        // An emptied set has no keys, and neither has one that was deleted.
+        for empty in [Some(r#"{"keys": []}"#), Some(""), None] {
+            fs::write(&path, set("new")).unwrap();
+            verifier.reload().await;
+            assert!(verifier.claims(&signed("new")).await.is_ok());
+            match empty {
+                Some(empty) => fs::write(&path, empty).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+            verifier.reload().await;
+            assert!(verifier.claims(&signed("new")).await.is_err(), "{empty:?}");
+        }
         assert!(from(directory.path().join("nowhere")).await.is_err());
     }
 }

@@ -3,7 +3,7 @@ use std::convert::Infallible;
 use nameservice_model::{
     BoxError, BranchCreated, Committed, Created, Dropped, Error as BackendError, InvalidAddress, InvalidContentId,
     InvalidGlob, InvalidLimit, InvalidPayload, InvalidSearch, Leased, Protection, Published, Purged, PushOutcome,
-    Released, Reset, Restored, Retracted,
+    Released, Reset, Restored, Retracted, ShownUrl,
 };
 
 use crate::{InvalidPlace, Place};
@@ -193,6 +193,9 @@ rejections! {
 
 /// Returns a function that converts a backend's own error to one that names the place.
 pub(crate) fn cannot_open<E: Into<BoxError>>(place: &Place) -> impl Fn(E) -> Error {
-    let place = place.to_string();
+    let place = match place {
+        Place::Service(url) => ShownUrl(url).to_string(),
+        place => place.to_string(),
+    };
     move |source| Error::Connect { place: place.clone(), source: source.into() }
 }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use nameservice_client::Retries;
+use nameservice_model::ShownUrl;
 use nameservice_sync::{ReplicaBackend, ReplicaState};
 
 use crate::{Error, Nameservice, Result};
@@ -55,7 +56,7 @@ impl StartReplica {
         self
     }
 
-    /// Sets how long after its first attempt a request to the service, such as a write, may be repeated: 20 seconds by default.
+    /// Sets how long a request to the service, such as a write, may take with all its attempts: 20 seconds by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
@@ -63,7 +64,8 @@ impl StartReplica {
 
     /// Starts it. The first snapshot is read afterwards: [`Replica::ready`] waits for it.
     pub async fn start(self) -> Result<Replica> {
-        let failed = |source: nameservice_model::BoxError| Error::Connect { place: self.url.clone(), source };
+        let failed =
+            |source: nameservice_model::BoxError| Error::Connect { place: ShownUrl(&self.url).to_string(), source };
         let mut client = nameservice_client::Client::builder(&self.url);
         if let Some(token) = &self.token {
             client = client.token(token.clone());
@@ -109,8 +111,8 @@ impl Replica {
         self.replica.names().view().position()
     }
 
-    /// Returns how long ago anything was last received from the service. Reads are at most this old, apart from changes in
-    /// transit. `None` if nothing was received since the start.
+    /// Returns how long ago the service was last heard from while everything known of it was applied. Reads are at most
+    /// this old, apart from changes in transit. `None` if that was not so since the start.
     pub fn age(&self) -> Option<Duration> {
         self.replica.age()
     }

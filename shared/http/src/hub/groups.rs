@@ -94,8 +94,6 @@ impl Member {
 struct Group {
     interest: Arc<Interest>,
     members: HashMap<Id, Arc<Member>>,
-    /// The entries that matched in this round.
-    matched: Vec<Arc<Entry>>,
 }
 
 /// All readers.
@@ -103,11 +101,15 @@ struct Group {
 pub(super) struct Groups {
     by_interest: HashMap<Arc<Interest>, Id>,
     groups: HashMap<Id, Group>,
-    exact: HashMap<String, Vec<Id>>,
-    prefix: HashMap<String, Vec<Id>>,
-    /// The lengths of the prefixes, and how many there are of each.
-    lengths: BTreeMap<usize, usize>,
     members: usize,
+    /// The groups that the index lacks, and those that it has and that are gone.
+    unindexed: HashMap<Id, Unindexed>,
+}
+
+#[derive(Debug)]
+enum Unindexed {
+    New(Arc<Interest>),
+    Gone,
 }
 
 impl Groups {
@@ -121,10 +123,12 @@ impl Groups {
 
     /// Adds a reader, and returns how to remove it.
     pub(super) fn add(&mut self, interest: &Arc<Interest>, member: Arc<Member>) -> (Id, Id) {
-        let group = match self.by_interest.get(interest) {
-            Some(group) => *group,
-            None => self.add_group(interest.clone()),
-        };
+        let group = *self.by_interest.entry(interest.clone()).or_insert_with(|| {
+            let id = next_id();
+            self.groups.insert(id, Group { interest: interest.clone(), members: HashMap::new() });
+            self.unindexed.insert(id, Unindexed::New(interest.clone()));
+            id
+        });
         let id = next_id();
         if let Some(found) = self.groups.get_mut(&group) {
             found.members.insert(id, member);
@@ -138,79 +142,31 @@ impl Groups {
         if found.members.remove(&member).is_some() {
             self.members -= 1;
         }
-        if found.members.is_empty() {
-            self.remove_group(group);
-        }
-    }
-
-    fn add_group(&mut self, interest: Arc<Interest>) -> Id {
-        let id = next_id();
-        for key in interest.keys() {
-            let (index, text) = match key {
-                Key::Exact(text) => (&mut self.exact, text),
-                Key::Prefix(text) => {
-                    *self.lengths.entry(text.len()).or_default() += 1;
-                    (&mut self.prefix, text)
-                }
-            };
-            index.entry(text.to_owned()).or_default().push(id);
-        }
-        self.by_interest.insert(interest.clone(), id);
-        self.groups.insert(id, Group { interest, members: HashMap::new(), matched: Vec::new() });
-        id
-    }
-
-    fn remove_group(&mut self, id: Id) {
-        let Some(group) = self.groups.remove(&id) else { return };
-        self.by_interest.remove(&group.interest);
-        for key in group.interest.keys() {
-            let (index, text) = match key {
-                Key::Exact(text) => (&mut self.exact, text),
-                Key::Prefix(text) => {
-                    if let Some(count) = self.lengths.get_mut(&text.len()) {
-                        *count -= 1;
-                        if *count == 0 {
-                            self.lengths.remove(&text.len());
-                        }
-                    }
-                    (&mut self.prefix, text)
-                }
-            };
-            if let Some(ids) = index.get_mut(text) {
-                // Only one entry, since a group may be under a key twice.
-                if let Some(at) = ids.iter().position(|found| *found == id) {
-                    ids.swap_remove(at);
-                }
-                if ids.is_empty() {
-                    index.remove(text);
-                }
+        shrink(&mut found.members);
+        if found.members.is_empty()
+            && let Some(gone) = self.groups.remove(&group)
+        {
+            self.by_interest.remove(&gone.interest);
+            if !matches!(self.unindexed.remove(&group), Some(Unindexed::New(_))) {
+                self.unindexed.insert(group, Unindexed::Gone);
             }
+            shrink(&mut self.groups);
+            shrink(&mut self.by_interest);
+            shrink(&mut self.unindexed);
         }
     }
 
-    /// Hands changes to the readers that take them, and returns how many those were.
-    pub(super) fn distribute(&mut self, entries: &[Arc<Entry>]) -> usize {
-        let mut touched = Vec::new();
-        for entry in entries {
-            let address = entry.change.address.as_str();
-            let by_prefix = self.lengths.keys().filter_map(|length| self.prefix.get(address.get(..*length)?));
-            for id in self.exact.get(address).into_iter().chain(by_prefix).flatten() {
-                let Some(group) = self.groups.get_mut(id) else { continue };
-                let is_there = group.matched.last().is_some_and(|last| Arc::ptr_eq(last, entry));
-                if !is_there && group.interest.takes(&entry.change) {
-                    if group.matched.is_empty() {
-                        touched.push(*id);
-                    }
-                    group.matched.push(entry.clone());
-                }
-            }
-        }
+    /// Takes what an index must be updated with.
+    pub(super) fn unindexed(&mut self) -> Updates {
+        Updates(std::mem::take(&mut self.unindexed))
+    }
+
+    /// Hands batches to the members of their groups, and returns how many readers were reached.
+    pub(super) fn hand_out(&self, matched: &[(Id, Vec<Arc<Batch>>)]) -> usize {
         let mut reached = 0;
-        for id in touched {
-            let Some(group) = self.groups.get_mut(&id) else { continue };
-            for batch in batches(std::mem::take(&mut group.matched)) {
-                group.members.values().for_each(|member| member.put(&batch));
-            }
+        for (id, batches) in matched {
+            let Some(group) = self.groups.get(id) else { continue };
+            batches.iter().for_each(|batch| group.members.values().for_each(|member| member.put(batch)));
             reached += group.members.len();
         }
         reached
@@ -225,6 +181,106 @@ impl Groups {
                 .filter(|member| is_over(member.retry_for))
                 .for_each(|member| member.end(end.clone()));
         }
+    }
+}
+
+/// Groups that came and went since an index was updated.
+#[derive(Debug)]
+pub(super) struct Updates(HashMap<Id, Unindexed>);
+
+/// The groups by the keys of their interests. The hub's task alone uses it, so nobody waits while changes are matched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    interests: HashMap<Id, Arc<Interest>>,
+    exact: HashMap<String, Vec<Id>>,
+    prefix: HashMap<String, Vec<Id>>,
+    /// The lengths of the prefixes, and how many there are of each.
+    lengths: BTreeMap<usize, usize>,
+    patterns: usize,
+}
+
+impl Index {
+    pub(super) fn update(&mut self, updates: Updates) {
+        for (id, update) in updates.0 {
+            match update {
+                Unindexed::New(interest) => self.add(id, interest),
+                Unindexed::Gone => self.remove(id),
+            }
+        }
+        shrink(&mut self.interests);
+        shrink(&mut self.exact);
+        shrink(&mut self.prefix);
+    }
+
+    fn add(&mut self, id: Id, interest: Arc<Interest>) {
+        for key in interest.keys() {
+            let (index, text) = match key {
+                Key::Exact(text) => (&mut self.exact, text),
+                Key::Prefix(text) => {
+                    *self.lengths.entry(text.len()).or_default() += 1;
+                    (&mut self.prefix, text)
+                }
+            };
+            index.entry(text.to_owned()).or_default().push(id);
+        }
+        self.patterns += interest.patterns();
+        self.interests.insert(id, interest);
+    }
+
+    fn remove(&mut self, id: Id) {
+        let Some(interest) = self.interests.remove(&id) else { return };
+        self.patterns -= interest.patterns();
+        for key in interest.keys() {
+            let (index, text) = match key {
+                Key::Exact(text) => (&mut self.exact, text),
+                Key::Prefix(text) => {
+                    if let Some(count) = self.lengths.get_mut(&text.len()) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.lengths.remove(&text.len());
+                        }
+                    }
+                    (&mut self.prefix, text)
+                }
+            };
+            if let Some(ids) = index.get_mut(text) {
+                ids.retain(|found| *found != id);
+                if ids.is_empty() {
+                    index.remove(text);
+                }
+            }
+        }
+    }
+
+    /// At most how many patterns are matched with a change.
+    pub(super) fn patterns(&self) -> usize {
+        self.patterns
+    }
+
+    /// Returns what each group is sent, and how many times an interest was compared with a change.
+    pub(super) fn matched(&self, entries: &[Arc<Entry>]) -> (Vec<Sent>, usize) {
+        let (mut matched, mut compared) = (HashMap::<Id, Vec<Arc<Entry>>>::new(), 0);
+        for entry in entries {
+            let address = entry.change.address.as_str();
+            let by_prefix = self.lengths.keys().filter_map(|length| self.prefix.get(address.get(..*length)?));
+            for id in self.exact.get(address).into_iter().chain(by_prefix).flatten() {
+                compared += 1;
+                if self.interests.get(id).is_some_and(|interest| interest.takes(&entry.change)) {
+                    matched.entry(*id).or_default().push(entry.clone());
+                }
+            }
+        }
+        (matched.into_iter().map(|(id, entries)| (id, batches(entries))).collect(), compared)
+    }
+}
+
+/// A group, and the batches that it is sent.
+pub(super) type Sent = (Id, Vec<Arc<Batch>>);
+
+/// Returns memory that is no longer needed.
+fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 64 && map.len() < map.capacity() / 4 {
+        map.shrink_to_fit();
     }
 }
 

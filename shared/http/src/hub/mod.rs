@@ -27,8 +27,8 @@ use tokio::{
 };
 
 use crate::{
-    filter::Interest,
-    hub::groups::{Groups, Member, batches},
+    filter::{Interest, apart},
+    hub::groups::{Groups, Index, Member, batches},
     problem::{Problem, ProblemDocument},
     shapes::changes,
 };
@@ -143,7 +143,10 @@ struct Inner {
 struct State {
     groups: Groups,
     is_running: bool,
+    /// The last changes that were read.
     recent: VecDeque<Arc<Entry>>,
+    /// Everything up to here was read. It is being matched while it is beyond the position.
+    read_to: u64,
 }
 
 impl std::fmt::Debug for Hub {
@@ -165,20 +168,21 @@ impl Hub {
         let member = Arc::new(Member::new(retry_for));
         if !state.is_running {
             state.is_running = true;
+            state.read_to = after;
             self.0.position.store(after, Ordering::Release);
             tokio::spawn(run(self.0.clone()));
         }
-        if after < self.0.position.load(Ordering::Acquire) {
+        let mut missed = Vec::new();
+        if after < state.read_to {
             let begins = state.recent.front().map(|first| first.change.position);
             if begins.is_none_or(|begins| after + 1 < begins) {
                 return Joined::Behind;
             }
-            let missed = state.recent.iter().filter(|entry| entry.change.position > after);
-            let missed = missed.filter(|entry| interest.takes(&entry.change)).cloned().collect();
-            batches(missed).iter().for_each(|batch| member.put(batch));
+            missed.extend(state.recent.iter().filter(|entry| entry.change.position > after).cloned());
         }
         let place = state.groups.add(interest, member.clone());
-        Joined::Yes(Subscription { hub: self.clone(), member, place, after })
+        let (hub, interest, ready) = (self.clone(), interest.clone(), VecDeque::new());
+        Joined::Yes(Subscription { hub, member, place, after, interest, missed, seen: after, ready })
     }
 
     /// Returns how many readers are subscribed.
@@ -194,11 +198,32 @@ pub struct Subscription {
     member: Arc<Member>,
     place: (u64, u64),
     after: u64,
+    interest: Arc<Interest>,
+    /// What the hub read before the reader joined, and the reader has not read.
+    missed: Vec<Arc<Entry>>,
+    /// The end of that, once it is known which part of it is for the reader.
+    seen: u64,
+    /// That part.
+    ready: VecDeque<Arc<Batch>>,
 }
 
 impl Subscription {
     /// Waits for the next batch. Cancel safe: nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Result<Arc<Batch>, End> {
+        if let Some(last) = self.missed.last().map(|last| last.change.position) {
+            let marked = self.interest.marked(self.missed.clone(), |entry| &entry.change).await;
+            // The reader reads the feed again.
+            let marked = marked.map_err(|_| End::Lagging)?;
+            self.ready =
+                batches(marked.into_iter().filter_map(|(entry, taken)| taken.then_some(entry)).collect()).into();
+            self.missed = Vec::new();
+            self.seen = self.seen.max(last);
+        }
+        if let Some(batch) = self.ready.pop_front() {
+            self.after = self.after.max(batch.entries.last().map_or(0, |last| last.change.position));
+            return Ok(batch);
+        }
+        self.after = self.after.max(self.seen);
         loop {
             match self.member.take() {
                 Some(Ok(batch)) => {
@@ -225,7 +250,8 @@ impl Subscription {
     pub fn position(&self) -> u64 {
         // In this order: what the hub handed out before it moved its position is in the queue.
         let position = self.hub.0.position.load(Ordering::Acquire);
-        if self.member.is_waiting() { self.after.max(position) } else { self.after }
+        let is_waiting = self.missed.is_empty() && self.ready.is_empty() && self.member.is_waiting();
+        if is_waiting { self.after.max(position) } else { self.after }
     }
 }
 
@@ -257,24 +283,35 @@ impl Inner {
         is_over
     }
 
-    /// Hands out the changes that follow the position, and returns how many readers were reached.
-    fn hand_out(&self, changes: Vec<Change>) -> usize {
-        let Some(last) = changes.last().map(|last| last.position) else { return 0 };
-        let entries: Vec<_> = changes.into_iter().map(|change| Arc::new(change.into())).collect();
-        let mut state = self.state();
-        let reached = state.groups.distribute(&entries);
-        state.recent.extend(entries);
-        let surplus = state.recent.len().saturating_sub(KEPT);
-        state.recent.drain(..surplus);
+    /// Hands out the changes that follow the position, and returns how many readers were reached. They are matched without
+    /// the lock: who joins meanwhile finds them among the recent ones.
+    async fn hand_out(&self, index: &mut Arc<Index>, changes: Vec<Change>) -> Result<usize> {
+        let Some(last) = changes.last().map(|last| last.position) else { return Ok(0) };
+        let entries: Vec<Arc<Entry>> = changes.into_iter().map(|change| Arc::new(change.into())).collect();
+        {
+            let mut state = self.state();
+            Arc::make_mut(index).update(state.groups.unindexed());
+            // They are read twice if they could not be matched.
+            let read_to = state.read_to;
+            state.recent.extend(entries.iter().filter(|entry| entry.change.position > read_to).cloned());
+            let surplus = state.recent.len().saturating_sub(KEPT);
+            state.recent.drain(..surplus);
+            state.read_to = read_to.max(last);
+        }
+        let (work, matching) = (index.patterns() * entries.len(), index.clone());
+        let (matched, _) = apart(work, move || matching.matched(&entries)).await?;
+        let state = self.state();
+        let reached = state.groups.hand_out(&matched);
         self.position.store(last, Ordering::Release);
-        reached
+        Ok(reached)
     }
 }
 
 async fn run(hub: Arc<Inner>) {
     let mut failing: Option<(Instant, Duration)> = None;
+    let mut index = Arc::new(Index::default());
     while !hub.is_over() {
-        match round(&hub).await {
+        match round(&hub, &mut index).await {
             Ok(()) => {
                 if failing.take().is_some() {
                     tracing::info!("the change feed answers again");
@@ -300,7 +337,7 @@ async fn run(hub: Arc<Inner>) {
 }
 
 /// Reads and hands out the next changes, or waits for them.
-async fn round(hub: &Inner) -> Result<(), Error> {
+async fn round(hub: &Inner, index: &mut Arc<Index>) -> Result<(), Error> {
     let position = hub.position.load(Ordering::Acquire);
     let begun = Instant::now();
     match hub.feed.changes(position, PAGE).await? {
@@ -308,14 +345,22 @@ async fn round(hub: &Inner) -> Result<(), Error> {
             let mut state = hub.state();
             state.groups.end(&End::Gone { oldest }, |_| true);
             state.groups = Groups::default();
+            // They may be of another feed than what follows.
+            state.recent = VecDeque::new();
+            *index = Arc::default();
         }
-        Run::Changes(changes) if changes.is_empty() => tokio::select! {
-            waited = hub.feed.wait(position, WAIT) => waited?,
-            () = hub.idle.notified() => {}
-        },
+        Run::Changes(changes) if changes.is_empty() => {
+            // Readers that have left are not kept until the next change.
+            let updates = hub.state().groups.unindexed();
+            Arc::make_mut(index).update(updates);
+            tokio::select! {
+                waited = hub.feed.wait(position, WAIT) => waited?,
+                () = hub.idle.notified() => {}
+            }
+        }
         Run::Changes(changes) => {
             let read = begun.elapsed();
-            let reached = u32::try_from(hub.hand_out(changes)).unwrap_or(u32::MAX);
+            let reached = u32::try_from(hub.hand_out(index, changes).await?).unwrap_or(u32::MAX);
             let rest = (REST_FOR_EACH * reached).max(read * REST_FOR_READING).min(MAX_REST);
             if rest >= MIN_REST {
                 sleep(rest).await;

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::filter::{Filter, Visible};
+use crate::filter::{Filter, MAX_PATTERNS, Named, Visible};
 
 /// A feed in memory that counts who asks for what.
 #[derive(Default)]
@@ -189,7 +189,7 @@ async fn who_may_see_little_is_not_asked_about_the_rest() {
     let (feed, hub) = hub();
     let globs = vec![AddressGlob::parse("mine/*").unwrap()];
     let listed = Address::parse("listed").unwrap();
-    let visible = Visible::Only { globs, addresses: vec![listed] };
+    let visible = Visible::Only(Named::new(globs, [listed]));
     let interest = Arc::new(Interest::new(Filter::new(&[], None, Vec::new()).unwrap(), visible, String::new()));
     let mut reader = join(&hub, &interest, 0);
     for address in ["theirs", "mine/a", "listed", "listed:dev"] {
@@ -283,4 +283,54 @@ async fn what_has_expired_ends_those_who_wait_and_those_who_come_later_begin_ane
     // The first one is still there.
     let mut next = join(&hub, &interest, 2);
     assert_eq!(take(&mut next, 3).await, [3]);
+}
+
+#[test]
+fn a_change_is_compared_once_with_each_interest_however_many_patterns_it_has() {
+    let (mut groups, mut index) = (Groups::default(), Index::default());
+    let patterns: Vec<_> = (0..MAX_PATTERNS).map(|n| format!("*{n}x")).collect();
+    let patterns: Vec<_> = patterns.iter().map(String::as_str).collect();
+    let interests = [of(&patterns), of(&["a*", "ab*", "*b", "ab:main"]), of(&["ab", "ab", "a*", "a?"]), of(&["c*"])];
+    let member = || Arc::new(Member::new(Duration::ZERO));
+    let places: Vec<_> = (0..100).map(|n| groups.add(&interests[n % 4], member())).collect();
+    index.update(groups.unindexed());
+    let feed = Memory::default();
+    for address in ["ab", "b", "c"] {
+        feed.push(address, 10);
+    }
+    let entries: Vec<Arc<Entry>> =
+        feed.changes.lock().unwrap().iter().cloned().map(|change| Arc::new(change.into())).collect();
+    let (matched, compared) = index.matched(&entries);
+    // Three interests may hold `ab`; two may hold `b`; three may hold `c`.
+    assert_eq!((matched.len(), compared), (3, 3 + 2 + 3));
+    assert_eq!(groups.hand_out(&matched), 75);
+    for place in places {
+        groups.remove(place);
+    }
+    index.update(groups.unindexed());
+    assert!(groups.is_empty());
+    assert_eq!((index.patterns(), index.matched(&entries).1), (0, 0));
+}
+
+#[tokio::test]
+async fn more_than_a_hundred_patterns_are_rejected_and_many_are_matched_apart() {
+    let patterns: Vec<_> = (0..=MAX_PATTERNS).map(|n| format!("*{n}x*")).collect();
+    let problem = Filter::new(&patterns, None, Vec::new()).unwrap_err();
+    assert!(problem.document().detail.contains("at most 100 times"), "{}", problem.document().detail);
+    let globs: Vec<_> = patterns.iter().skip(1).map(String::as_str).chain(["*7y:*"]).skip(1).collect();
+    let (feed, hub) = hub();
+    let mut readers: Vec<_> = (0..3).map(|_| join(&hub, &of(&globs), 0)).collect();
+    for address in ["a", "a7y", "b"] {
+        feed.push(address, 10);
+    }
+    for reader in &mut readers {
+        assert_eq!(take(reader, 2).await, [2]);
+    }
+    // One that joins late is sent it, too, and no reader twice.
+    let mut late = join(&hub, &of(&globs), 1);
+    assert_eq!(take(&mut late, 2).await, [2]);
+    let last = feed.push("c7y", 10);
+    for reader in readers.iter_mut().chain([&mut late]) {
+        assert_eq!(take(reader, last).await, [last]);
+    }
 }
