@@ -4,6 +4,7 @@ import base64
 import hashlib
 import itertools
 import json
+import os
 import threading
 import uuid
 
@@ -136,6 +137,57 @@ def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
         through(names, bad, attempts=2).head_push(address, {"expected": UNBORN, "new": head(1)})
 
 
+@pytest.mark.parametrize(
+    ("status", "slug", "is_certain"),
+    [
+        (404, "unknown-record", True),
+        (409, "conflict", True),
+        (409, "limit-reached", True),
+        (410, "retracted", True),
+        (422, "idempotency-key-reused", True),
+        (400, "invalid-body", False),
+        (401, "unauthorized", False),
+        (403, "insufficient-scope", False),
+        (403, "address-not-covered", False),
+        (404, "not-found", False),
+        (405, "method-not-allowed", False),
+        (408, "request-timeout", False),
+        (413, "payload-too-large", False),
+        (415, "unsupported-media-type", False),
+        (501, "unsupported", False),
+        # Of something in front of the service.
+        (401, None, False),
+        (404, None, False),
+        (409, None, False),
+        (410, None, False),
+        (422, None, False),
+    ],
+)
+def test_after_a_lost_attempt_only_a_decision_of_the_service_is_certain(names, status, slug, is_certain):
+    problem = {"message": "no"}
+    if slug:
+        problem = {"type": f"https://nameservice.dev/problems/{slug}", "status": status, "detail": "d"}
+
+    def outcome(*, lost):
+        sent = []
+
+        def answer(request):
+            sent.append(request)
+            if lost and len(sent) == 1:
+                raise httpx.ReadError("cut", request=request)
+            return httpx.Response(status, json=problem)
+
+        with pytest.raises(NameserviceError) as rejected:
+            through(names, httpx.MockTransport(answer)).head_push("mydb", {"expected": UNBORN, "new": head(1)})
+        return rejected.value
+
+    assert not isinstance(outcome(lost=False), OutcomeUnknown)
+    after = outcome(lost=True)
+    assert isinstance(after, OutcomeUnknown) != is_certain
+    assert after.kind == (slug if is_certain else "outcome-unknown")
+    assert after.status == status
+
+
 def test_a_service_that_is_unavailable_has_written_nothing(names, address):
     problem = {"type": "https://nameservice.dev/problems/unavailable", "status": 503, "detail": "later"}
     with pytest.raises(Unavailable):
@@ -255,6 +307,54 @@ def test_a_lease_is_held_inside_the_block_and_released_after_it(names, address):
         assert names.index_push(address, {"new": head(1), "lease": lease.claim})["status"] == "updated"
         lease.check()
     assert names.record_get(address)["status"]["payload"]["state"] == "ready"
+
+
+@pytest.mark.parametrize("shares_client", [True, False])
+def test_of_many_threads_without_holders_of_their_own_one_holds_a_lease(names, address, shares_client):
+    begin, end = threading.Barrier(9), threading.Barrier(9)
+    tokens, rejected = [], []
+
+    def take():
+        client = names if shares_client else Nameservice(names._url)
+        lease = client.lease(address, "index_lock")
+        begin.wait()
+        try:
+            with lease:
+                tokens.append(lease.token)
+                end.wait()
+        except LeaseHeld as held:
+            rejected.append(held.lease["holder"])
+            end.wait()
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    end.wait()
+    for thread in threads:
+        thread.join()
+    assert (len(tokens), len(rejected)) == (1, 7)
+    assert len(set(rejected)) == 1
+
+
+def test_default_holders_are_all_different_on_every_system(names, address, monkeypatch):
+    # As on Windows, and as in two containers that have one host name and one process each.
+    monkeypatch.delattr(os, "uname")
+    monkeypatch.setattr("platform.node", lambda: "host")
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    holders = [names.lease(address, "index_lock").claim["holder"] for _ in range(100)]
+    assert len(set(holders)) == 100
+    assert all(holder.startswith("host-1-") for holder in holders)
+
+
+def test_a_number_of_any_size_is_written_as_it_was_read(names, address):
+    numbers = [2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63, 2**64 - 1, 8293847239847239847, 1e-7, 0]
+    names.config_push(address, {"expected": {"v": 0}, "new": {"payload": {"numbers": numbers}}})
+    config = names.record_get(address)["config"]
+    assert config["payload"] == {"numbers": numbers}
+    payload = {**config["payload"], "changed": True}
+    names.config_push(address, {"expected": {"v": config["v"]}, "new": {"payload": payload}})
+    assert names.record_get(address)["config"]["payload"] == {"numbers": numbers, "changed": True}
 
 
 def test_a_lease_is_refreshed_while_the_block_runs(names, address):

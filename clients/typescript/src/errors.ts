@@ -1,3 +1,4 @@
+import { parse } from "./json.js";
 import type { components } from "./schema.js";
 
 type Schemas = components["schemas"];
@@ -120,7 +121,7 @@ export function errorOf(status: number, problem: Problem): NameserviceError {
 export async function errorFrom(response: Response): Promise<NameserviceError> {
   const text = await response.text();
   try {
-    const problem: unknown = JSON.parse(text);
+    const problem = parse(text);
     if (problem !== null && typeof problem === "object") return errorOf(response.status, problem as Problem);
   } catch {
     // Not JSON: an answer of something in front of the service.

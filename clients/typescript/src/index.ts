@@ -13,11 +13,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import createClient, { type Client } from "openapi-fetch";
 import { Conflict, errorFrom, errorOf, NameserviceError, LeaseLost, UnknownRecord, type Problem } from "./errors.js";
+import { parse, stringify } from "./json.js";
 import { Lease, type LeaseOptions } from "./lease.js";
 import type { components, operations, paths } from "./schema.js";
 import { backoff, repeating, TEMPORARY } from "./transport.js";
 
 export * from "./errors.js";
+export { JsonNumber, parse, stringify } from "./json.js";
 export { Lease, type LeaseOptions } from "./lease.js";
 export type { components, operations, paths } from "./schema.js";
 
@@ -34,6 +36,8 @@ export interface NameserviceOptions {
   eventsUrl?: string;
   /** The maximum number of attempts of a request; 6 by default. */
   attempts?: number;
+  /** How many seconds one attempt may take; 35 by default. An event stream may take any time. */
+  timeout?: number;
   /** Sends a request, instead of the global `fetch`. */
   fetch?: (request: Request) => Promise<Response>;
 }
@@ -49,6 +53,9 @@ export type EventOptions = NonNullable<operations["change_stream"]["parameters"]
  * `api` has every operation by its path, typed (openapi-fetch); a rejection throws a `NameserviceError`. Writes carry an
  * `Idempotency-Key` and are repeated under it while their outcome is unknown, so that a lost answer is neither applied twice nor
  * reported as a conflict with itself.
+ *
+ * No number of a payload is changed: an integer beyond ±(2^53 - 1) is a `bigint`, and any other number that no double equals is a
+ * `JsonNumber`. Both are written as they were read; `JSON.stringify` throws on them, `stringify` does not.
  */
 export class Nameservice {
   readonly api: Client<paths>;
@@ -61,9 +68,10 @@ export class Nameservice {
     this.#eventsUrl = (options.eventsUrl ?? url).replace(/\/+$/, "");
     this.#token = options.token ?? process.env["NAMESERVICE_TOKEN"];
     this.#send = options.fetch ?? fetch;
-    const send = repeating(this.#send, options.attempts ?? 6, this.#token);
+    const { attempts = 6, timeout = 35 } = options;
+    const send = repeating(this.#send, { base: url, attempts, timeout, token: this.#token });
     // An address comes last in a path and may contain any character, so it is escaped.
-    this.api = createClient<paths>({ baseUrl: url, fetch: send });
+    this.api = createClient<paths>({ baseUrl: url, fetch: send, bodySerializer: stringify });
   }
 
   /** Returns a record with all its concerns. */
@@ -161,7 +169,7 @@ export class Nameservice {
       try {
         for await (const event of this.#stream({ ...filters, after: position }, seen, signal)) {
           failures = 0;
-          const data = event.event ? (JSON.parse(event.data) as unknown) : undefined;
+          const data = event.event ? parse(event.data) : undefined;
           if (event.event === "expired") throw errorOf(410, { ...(data as Problem), type: "/expired", detail: "the position has expired" });
           if (event.event === "error") throw errorOf((data as Problem).status ?? 500, data as Problem);
           if (event.event === "change") {

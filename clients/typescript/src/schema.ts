@@ -1071,8 +1071,6 @@ export interface components {
             /** @enum {string} */
             status: "conflict";
         };
-        /** @description A record as Fluree knows it. */
-        FlureeRecord: components["schemas"]["FlureeLedger"] | components["schemas"]["FlureeGraphSource"];
         /** @description Where a ref points: `{id: null, t: 0}` while it points nowhere. */
         FlureeRef: {
             /** @description The commit or index root. */
@@ -1877,13 +1875,15 @@ export interface operations {
             /** @description A stream of events */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "text/event-stream": components["schemas"]["FlureeEvent"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-address`: The text is not an address */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid; `invalid-address`: The text is not an address */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -1913,6 +1913,8 @@ export interface operations {
             /** @description `expired`: The feed no longer holds what follows the position; `position-ahead`: The position is beyond the end of the feed */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1931,6 +1933,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `feed-unavailable`: The change feed is not available */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1961,6 +1965,8 @@ export interface operations {
             /** @description The stored value; for `init`, whether it was created */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2003,18 +2009,31 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Nothing was written */
-            409: {
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FlureePushAnswer"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value */
+            409: {
+                headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2042,6 +2061,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2069,6 +2090,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2089,10 +2112,21 @@ export interface operations {
             /** @description All records */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["FlureeSnapshot"];
+                };
+            };
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description `unauthorized`: A valid token is required */
@@ -2134,6 +2168,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2157,16 +2193,18 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The record */
+            /** @description The ledger */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FlureeRecord"];
+                    "application/json": components["schemas"]["FlureeLedger"];
                 };
             };
-            /** @description `invalid-address`: The text is not an address */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-address`: The text is not an address */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2214,6 +2252,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2243,6 +2283,8 @@ export interface operations {
                 headers: {
                     /** @description Where the record is */
                     Location?: string;
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2285,9 +2327,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `already-exists`: A record with this address exists; `unborn-source`: The source has no commit to branch from */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `already-exists`: A record with this address exists; `unborn-source`: The source has no commit to branch from */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2315,6 +2368,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2342,6 +2397,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2373,13 +2430,15 @@ export interface operations {
             /** @description A page of branches */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Branches"];
                 };
             };
-            /** @description `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2427,6 +2486,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2456,6 +2517,8 @@ export interface operations {
             /** @description It is gone */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2498,9 +2561,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch; `protected`: The record is protected */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2519,6 +2584,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2546,6 +2613,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2594,13 +2663,15 @@ export interface operations {
             /** @description What follows the position */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Changes"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2630,6 +2701,8 @@ export interface operations {
             /** @description `expired`: The feed no longer holds what follows the position; `position-ahead`: The position is beyond the end of the feed */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2648,6 +2721,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `feed-unavailable`: The change feed is not available */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2672,13 +2747,15 @@ export interface operations {
             /** @description What has moved */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description `invalid-body`: The body is not valid for this operation; `invalid-address`: The text is not an address */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-body`: The body is not valid for this operation; `invalid-address`: The text is not an address */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -2698,6 +2775,15 @@ export interface operations {
             };
             /** @description `insufficient-scope`: The token does not allow this operation */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2735,6 +2821,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2768,6 +2856,8 @@ export interface operations {
             /** @description What was done, and the stored value */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2810,9 +2900,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2822,6 +2923,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2849,6 +2952,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2876,6 +2981,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2996,13 +3103,15 @@ export interface operations {
             /** @description A stream of events, each with a change */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "text/event-stream": components["schemas"]["Change"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-address`: The text is not an address */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid; `invalid-address`: The text is not an address */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3032,6 +3141,8 @@ export interface operations {
             /** @description `expired`: The feed no longer holds what follows the position; `position-ahead`: The position is beyond the end of the feed */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3050,6 +3161,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `feed-unavailable`: The change feed is not available */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3083,6 +3196,8 @@ export interface operations {
             /** @description The graph source, changed */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3094,6 +3209,8 @@ export interface operations {
                 headers: {
                     /** @description Where the record is */
                     Location?: string;
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3136,9 +3253,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3148,6 +3276,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3175,6 +3305,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `missing-dependencies`: Dependencies do not exist or are retracted */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3202,6 +3334,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3235,6 +3369,8 @@ export interface operations {
             /** @description What was done, and the stored value */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3277,9 +3413,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3289,6 +3436,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3316,6 +3465,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3343,6 +3494,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3421,13 +3574,15 @@ export interface operations {
             /** @description A page of its changes */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["History"];
                 };
             };
-            /** @description `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3475,6 +3630,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `feed-unavailable`: The change feed is not available */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3508,6 +3665,8 @@ export interface operations {
             /** @description What was done, and the stored value */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3550,9 +3709,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3562,6 +3732,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3589,6 +3761,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3616,6 +3790,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3652,6 +3828,8 @@ export interface operations {
             /** @description The lease is held */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3694,9 +3872,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `lease-held`: Another holder has a lease on the record; `lease-lost`: The lease is not held under this token */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `lease-held`: Another holder has a lease on the record; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3706,6 +3895,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3733,6 +3924,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3760,6 +3953,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3799,6 +3994,8 @@ export interface operations {
             /** @description The lease is free */
             204: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -3839,9 +4036,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its greatest value; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3851,6 +4050,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3869,6 +4070,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3896,6 +4099,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3925,6 +4130,8 @@ export interface operations {
                 headers: {
                     /** @description Where the record is */
                     Location?: string;
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3967,9 +4174,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `already-exists`: A record with this address exists */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `already-exists`: A record with this address exists */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3997,6 +4215,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4024,6 +4244,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4077,6 +4299,8 @@ export interface operations {
             /** @description Whether it is protected now */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     /** @description Present if it was so already */
                     "nameservice-unchanged"?: string;
                     [name: string]: unknown;
@@ -4121,6 +4345,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value */
+            409: {
+                headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `payload-too-large`: The payload is larger than the limit */
             413: {
                 headers: {
@@ -4142,6 +4386,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4169,6 +4415,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4215,13 +4463,15 @@ export interface operations {
             /** @description A page of records */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Page_Listed"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4260,6 +4510,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4321,11 +4573,13 @@ export interface operations {
             /** @description One of the tags in `If-None-Match` is still right */
             304: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-address`: The text is not an address; `invalid-parameter`: A query parameter is not valid */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4373,6 +4627,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4402,6 +4658,8 @@ export interface operations {
             /** @description It is gone */
             204: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4442,9 +4700,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4463,6 +4723,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4490,6 +4752,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4523,6 +4787,8 @@ export interface operations {
             /** @description The record as it is now */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4565,9 +4831,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `wrong-kind`: The record is of another kind; `protected`: The record is protected */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `wrong-kind`: The record is of another kind; `protected`: The record is protected */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4577,6 +4854,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4604,6 +4883,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4631,6 +4912,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4660,6 +4943,8 @@ export interface operations {
             /** @description The record, live */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     /** @description Present if it was live already */
                     "nameservice-unchanged"?: string;
                     [name: string]: unknown;
@@ -4704,6 +4989,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `limit-reached`: A counter is at its greatest value */
+            409: {
+                headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `payload-too-large`: The payload is larger than the limit */
             413: {
                 headers: {
@@ -4716,6 +5012,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4743,6 +5041,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4776,6 +5076,8 @@ export interface operations {
             /** @description The record, retracted */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     /** @description Present if it was retracted already */
                     "nameservice-unchanged"?: string;
                     [name: string]: unknown;
@@ -4820,9 +5122,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `has-dependents`: Other records depend on the record; `protected`: The record is protected */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4850,6 +5163,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4877,6 +5192,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4918,13 +5235,15 @@ export interface operations {
             /** @description A page of hits, the best first */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Hits"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4972,6 +5291,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5006,13 +5327,15 @@ export interface operations {
             /** @description A page of the snapshot */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["SnapshotPage"];
                 };
             };
-            /** @description `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
+            /** @description `invalid-idempotency-key`: The Idempotency-Key cannot be used; `invalid-parameter`: A query parameter is not valid; `invalid-cursor`: The cursor is not one that this service returned */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5051,6 +5374,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `not-yet`: The data is older than requested */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5084,6 +5409,8 @@ export interface operations {
             /** @description What was done, and the stored value */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5126,9 +5453,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5138,6 +5476,8 @@ export interface operations {
             /** @description `retracted`: The record is retracted */
             410: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5165,6 +5505,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5192,6 +5534,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5219,6 +5563,8 @@ export interface operations {
             /** @description All were applied */
             200: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5261,9 +5607,20 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `transaction-refused`: The transaction was not applied */
+            /** @description `request-timeout`: The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `limit-reached`: A counter is at its greatest value; `transaction-refused`: The transaction was not applied */
             409: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5291,6 +5648,8 @@ export interface operations {
             /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
             422: {
                 headers: {
+                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
+                    "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5318,6 +5677,8 @@ export interface operations {
             /** @description `unavailable`: The service is temporarily unavailable; `outcome-unknown`: It is unknown whether the write was applied */
             503: {
                 headers: {
+                    /** @description After how many seconds to try again */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {

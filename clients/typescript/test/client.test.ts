@@ -6,6 +6,7 @@ import {
   AlreadyExists,
   Conflict,
   HasDependents,
+  JsonNumber,
   LeaseHeld,
   LeaseLost,
   Nameservice,
@@ -16,6 +17,8 @@ import {
   TransactionRejected,
   Unavailable,
   UnknownRecord,
+  parse,
+  stringify,
   type Change,
   type Head,
   type Lease,
@@ -124,6 +127,38 @@ test("a gateway that fails leaves a write unknown", async () => {
   const address = await ledger();
   const { send } = cutting(2, { before: true, answer: () => new Response("Bad Gateway", { status: 502 }) });
   await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, attempts: 2 }), address, UNBORN, 1), OutcomeUnknown);
+});
+
+test("after a lost attempt only a decision of the service is certain", async () => {
+  const outcome = async (status: number, body: object, isLost: boolean) => {
+    let sent = 0;
+    const send = async () => {
+      if (isLost && sent++ === 0) throw new TypeError("cut");
+      return Response.json(body, { status });
+    };
+    return pushHead(new Nameservice({ url: URL, fetch: send }), "mydb", UNBORN, 1).then(
+      () => assert.fail("it succeeded"),
+      (error: unknown) => error,
+    );
+  };
+  const problem = (slug: string, status: number) => ({ type: `https://nameservice.dev/problems/${slug}`, status, detail: "d" });
+  const decisions = [[404, "unknown-record"], [409, "conflict"], [409, "limit-reached"], [410, "retracted"], [422, "idempotency-key-reused"]] as const;
+  for (const [status, slug] of decisions) {
+    const error = await outcome(status, problem(slug, status), true);
+    assert(error instanceof NameserviceError && !(error instanceof OutcomeUnknown) && error.kind === slug, slug);
+  }
+  const early = [
+    [400, "invalid-body"], [401, "unauthorized"], [403, "insufficient-scope"], [403, "address-not-covered"], [404, "not-found"],
+    [405, "method-not-allowed"], [408, "request-timeout"], [413, "payload-too-large"], [415, "unsupported-media-type"], [501, "unsupported"],
+  ] as const;
+  for (const [status, slug] of early) {
+    const error = await outcome(status, problem(slug, status), true);
+    assert(error instanceof OutcomeUnknown && error.kind === "outcome-unknown" && error.status === status, slug);
+    assert(!((await outcome(status, problem(slug, status), false)) instanceof OutcomeUnknown), slug);
+  }
+  for (const status of [400, 401, 403, 404, 409, 410, 413, 422]) {
+    assert((await outcome(status, { message: "no" }, true)) instanceof OutcomeUnknown, String(status));
+  }
 });
 
 test("a service that is unavailable has written nothing", async () => {
@@ -282,4 +317,138 @@ test("a transaction moves all or none", async () => {
     return true;
   });
   assert.deepEqual((await names.record(one)).head, UNBORN);
+});
+
+/** Texts of numbers, and what they are read as. */
+const NUMBERS: [string, string][] = [
+  ...["0", "-0", "1", "-1", "1.5", "2147483648", "9007199254740991", "-9007199254740991", "0.1", "1e-7", "5e-324"].map((text) => [text, "number"]),
+  ...["9007199254740992", "9007199254740993", "-9007199254740993", "8293847239847239847", "9223372036854775807", "9223372036854775808"].map((text) => [text, "bigint"]),
+  ...["18446744073709551616", "123456789012345678901234567890123456789"].map((text) => [text, "bigint"]),
+  ...["1e400", "-1e400", "1e-400", "0.12345678901234567890123456789", "9007199254740993.5", "1E400"].map((text) => [text, "object"]),
+] as [string, string][];
+
+test("every number of a payload is written as it was read", async () => {
+  for (const [number, kind] of NUMBERS) {
+    const payload = `{"id":${number},"list":[1,{"__proto__":${number}},"${number}"]}`;
+    assert.equal(stringify(parse(payload)), payload);
+    assert.equal(typeof parse(number), kind, number);
+    // Through every way in which a payload comes and goes.
+    const sent: string[] = [];
+    const answers = [
+      `{"address":"a:main","config":{"v":1,"payload":${payload}}}`,
+      `{"type":"/conflict","status":409,"actual":{"v":1,"payload":${payload}}}`,
+      `{"status":"updated"}`,
+    ];
+    const answer = async (request: Request) => {
+      if (request.method !== "GET") sent.push(await request.text());
+      const body = answers.shift()!;
+      const status = body.includes('"status":409') ? 409 : 200;
+      return new Response(body, { status, headers: { "content-type": "application/json; charset=utf-8" } });
+    };
+    const service = new Nameservice({ url: URL, fetch: answer });
+    const read = (await service.record("a")).config!;
+    const push = (stored: typeof read) => {
+      const body = { expected: { v: stored.v }, new: { payload: { ...stored.payload!, changed: true } } };
+      return service.api.PUT("/v1/configs/{address}", { params: { path: { address: "a" } }, body });
+    };
+    await assert.rejects(push(read), (error) => {
+      assert(error instanceof Conflict);
+      return stringify(error.actual) === `{"v":1,"payload":${payload}}`;
+    });
+    await push(read);
+    const wanted = `{"expected":{"v":1},"new":{"payload":{${payload.slice(1, -1)},"changed":true}}}`;
+    assert.deepEqual(sent, [wanted, wanted]);
+    const event = `event: change\nid: 8\ndata: {"position":8,"payload":${payload}}\n\n`;
+    const stream = new Nameservice({ url: URL, fetch: async () => new Response(event) });
+    for await (const change of stream.events({ after: 7 })) {
+      assert.equal(stringify(change.payload), payload);
+      break;
+    }
+  }
+  // Other texts of one number are that number.
+  for (const [text, number] of [["1.0", 1], ["1e2", 100], ["1E-7", 1e-7], ["0e0", 0], ["0.10", 0.1]] as const) assert.equal(parse(text), number);
+  for (const text of ["", "{", "01", "1e", "[9007199254740993,]", "NaN"]) assert.throws(() => parse(text), SyntaxError);
+  for (const odd of ["x", "", "1,2", "NaN"]) assert.throws(() => new JsonNumber(odd));
+  for (const none of [Infinity, NaN]) assert.throws(() => stringify({ none }), TypeError);
+  assert.throws(() => JSON.stringify(parse("[1e400]")), TypeError);
+  assert.equal(stringify({ a: undefined, b: [undefined], c: new Date(0), d: "x\u0000" }), '{"b":[null],"c":"1970-01-01T00:00:00.000Z","d":"x\\u0000"}');
+});
+
+test("an id that no double holds survives a change of the config beside it", async () => {
+  const address = await ledger();
+  const url = `${URL}/v1/configs/${address}`;
+  const stored = async () => (await fetch(`${URL}/v1/records/${address}`)).text();
+  const body = '{"expected":{"v":0},"new":{"payload":{"snapshot":8293847239847239847}}}';
+  await fetch(url, { method: "PUT", headers: { "content-type": "application/json" }, body });
+  const { config } = await names.record(address);
+  assert.equal(config?.payload?.["snapshot"], 8293847239847239847n);
+  const changed = { expected: { v: 1 }, new: { payload: { ...config?.payload, other: 1 } } };
+  await names.api.PUT("/v1/configs/{address}", { params: { path: { address } }, body: changed });
+  assert.match(await stored(), /"snapshot":8293847239847239847[,}]/);
+});
+
+test("an answer that breaks off in its body is asked for again, and applied once", async () => {
+  const address = await ledger();
+  let cuts = 2;
+  const send = async (request: Request) => {
+    const response = await fetch(request);
+    if (cuts-- <= 0) return response;
+    await response.arrayBuffer();
+    const broken = new ReadableStream({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode('{"status":'));
+        controller.error(new TypeError("terminated"));
+      },
+    });
+    return new Response(broken, { status: response.status, headers: { "content-type": "application/json" } });
+  };
+  const { data } = await pushHead(new Nameservice({ url: URL, fetch: send }), address, UNBORN, 1);
+  assert.equal(data?.status, "updated");
+  assert.equal(data?.replayed, true);
+});
+
+test("a service that accepts and never answers is given up, and asked again", async () => {
+  const address = await ledger();
+  let silent = 2;
+  const send = (request: Request) => {
+    if (silent-- <= 0) return fetch(request);
+    return new Promise<Response>((_, reject) => request.signal.addEventListener("abort", () => reject(request.signal.reason as Error)));
+  };
+  const service = new Nameservice({ url: URL, fetch: send, timeout: 0.05 });
+  // Timers of a signal do not keep the process.
+  const alive = setInterval(() => undefined, 1000);
+  try {
+    const { data } = await pushHead(service, address, UNBORN, 1);
+    assert.equal(data?.status, "updated");
+  } finally {
+    clearInterval(alive);
+  }
+});
+
+test("writes of Fluree's routes are sent once, however the service's URL is written", async () => {
+  for (const base of ["https://example.com", "HTTPS://Example.COM:443/", "https://example.com/a/../b"]) {
+    let sent = 0;
+    const send = async () => {
+      sent += 1;
+      throw new TypeError("cut");
+    };
+    const service = new Nameservice({ url: base, fetch: send });
+    await assert.rejects(service.api.POST("/fluree/nameservice/refs/{address}", { params: { path: { address: "mydb/init" } } }));
+    assert.equal(sent, 1, base);
+  }
+});
+
+test("writes are repeated whatever the path of the service is", async () => {
+  for (const base of ["https://example.com/fluree/names", "https://example.com/a/fluree", "https://fluree/fluree/"]) {
+    const sent: Request[] = [];
+    const send = async (request: Request) => {
+      sent.push(request);
+      if (sent.length === 1) throw new TypeError("cut");
+      return Response.json({ status: "updated" });
+    };
+    await pushHead(new Nameservice({ url: base, fetch: send }), "mydb", UNBORN, 1);
+    assert.equal(sent.length, 2, base);
+    assert.equal(new Set(sent.map((request) => request.headers.get("idempotency-key"))).size, 1);
+    assert(sent[0]!.headers.get("idempotency-key"));
+  }
 });

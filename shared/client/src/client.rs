@@ -1,27 +1,22 @@
-use std::{
-    fmt, io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 
-use backon::{ExponentialBuilder, Retryable as _};
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use futures_util::Stream;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response::Parts};
 use http_body_util::BodyExt as _;
 use nameservice_api::{ProblemDocument, UNCHANGED};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Body, Http, Request, RequestError, Transport, TransportError};
 
 /// A little longer than the 30 seconds that API Gateway waits for a function.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
+/// What a transport gets beyond the time limit of an attempt, to report by itself whether anything was sent.
+const GRACE: Duration = Duration::from_millis(250);
 /// Longer than any stream of events lasts.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(3600);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -38,7 +33,8 @@ pub struct Retries {
     pub min_delay: Duration,
     /// The longest delay.
     pub max_delay: Duration,
-    /// How long after the first attempt another may begin; zero for one attempt only.
+    /// How long a call may take, with all its attempts: connections, answers and delays. What the service is asked to
+    /// wait is added. Zero for one attempt only, which has the time limit of an attempt.
     pub deadline: Duration,
 }
 
@@ -46,13 +42,9 @@ impl Retries {
     /// One attempt.
     pub const NONE: Self = Self { min_delay: Duration::ZERO, max_delay: Duration::ZERO, deadline: Duration::ZERO };
 
-    fn backoff(self) -> ExponentialBuilder {
-        let backoff = ExponentialBuilder::default()
-            .with_jitter()
-            .with_min_delay(self.min_delay)
-            .with_max_delay(self.max_delay)
-            .with_total_delay(Some(self.deadline));
-        if self.deadline.is_zero() { backoff.with_max_times(0) } else { backoff.without_max_times() }
+    fn delays(self) -> impl Iterator<Item = Duration> {
+        let backoff = ExponentialBuilder::default().with_jitter().without_max_times();
+        backoff.with_min_delay(self.min_delay).with_max_delay(self.max_delay).build()
     }
 }
 
@@ -105,7 +97,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the time limit of one attempt, 35 seconds by default.
+    /// Sets the time limit of one attempt, 35 seconds by default. Calls that are repeated and ask for no wait also limit an
+    /// attempt to half of their deadline, so that a connection that has died is replaced in time.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -140,6 +133,8 @@ pub(crate) struct Repeated<T> {
     pub(crate) status: Option<StatusCode>,
     /// Whether the answer says that nothing was changed.
     pub(crate) unchanged: bool,
+    /// How old what was read may be, if the answer says it.
+    pub(crate) age: Option<Duration>,
     /// Whether an attempt before the last may have been applied.
     pub(crate) maybe_applied: bool,
 }
@@ -172,49 +167,82 @@ impl Client {
 
     /// Sends a request until it is answered, or the deadline has passed.
     pub(crate) async fn repeat<T: DeserializeOwned>(&self, request: &Request) -> Repeated<T> {
-        let unknown = AtomicBool::new(false);
-        let attempt = || async { self.once(request).await };
-        let answer = attempt
-            .retry(self.0.retries.backoff())
-            .when(RequestError::is_transient)
-            .notify(|error: &RequestError, delay| {
-                unknown.fetch_or(error.may_be_applied(), Ordering::Relaxed);
-                tracing::debug!(%error, ?delay, "repeating a request");
-            })
-            .await;
-        let maybe_applied = unknown.into_inner();
-        let (status, unchanged, answer) = match answer {
-            Ok((status, unchanged, answer)) => (Some(status), unchanged, Ok(answer)),
-            Err(error) => (None, false, Err(error)),
+        let Retries { deadline, .. } = self.0.retries;
+        let is_repeated = !deadline.is_zero();
+        let limit = if is_repeated { deadline } else { self.0.timeout };
+        let until = Instant::now() + limit + request.wait;
+        let longest = match is_repeated && request.wait.is_zero() {
+            true => self.0.timeout.min(deadline / 2),
+            false => self.0.timeout.max(request.wait),
         };
+        let mut delays = self.0.retries.delays();
+        let mut maybe_applied = false;
+        let answer = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let answer = self.attempt(request, left.min(longest)).await;
+            let error = match answer {
+                Err(error) if is_repeated && error.is_transient() => error,
+                answer => break answer,
+            };
+            let delay = delays.next().unwrap_or_default();
+            if Instant::now() + delay >= until {
+                break Err(error);
+            }
+            maybe_applied |= error.may_be_applied();
+            tracing::debug!(%error, ?delay, "repeating a request");
+            sleep(delay).await;
+        };
+        let (status, headers, answer) = match answer {
+            Ok((head, answer)) => (Some(head.status), head.headers, Ok(answer)),
+            Err(error) => (None, HeaderMap::new(), Err(error)),
+        };
+        let unchanged = headers.contains_key(UNCHANGED);
+        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.parse().ok()).map(Duration::from_secs);
         let answer = match (answer, &request.idempotency_key) {
-            // An earlier attempt may have been applied, whatever became of the last.
-            (Err(error), Some(key)) if maybe_applied && error.is_transient() && !error.may_be_applied() => {
+            // An earlier attempt may have been applied, and the service has not looked for its key since.
+            (Err(error), Some(key)) if maybe_applied && !error.is_decision() && !error.may_be_applied() => {
                 Err(RequestError::OutcomeUnknown { idempotency_key: key.clone(), source: error.into() })
             }
             (answer, _) => answer,
         };
-        Repeated { answer, status, unchanged, maybe_applied }
+        Repeated { answer, status, unchanged, age, maybe_applied }
     }
 
-    async fn once<T: DeserializeOwned>(&self, request: &Request) -> Result<(StatusCode, bool, T), RequestError> {
-        let response = self.respond(request, self.0.timeout).await?;
-        let status = response.status();
-        let unchanged = response.headers().contains_key(UNCHANGED);
-        let body = response.into_body().collect().await;
+    /// Sends a request once, and reads its answer within this time.
+    async fn attempt<T: DeserializeOwned>(
+        &self,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<(Parts, T), RequestError> {
+        let answer = timeout(limit + GRACE, self.once(request, limit)).await;
+        answer.unwrap_or_else(|_| Err(lost(request, silent(limit))))
+    }
+
+    async fn once<T: DeserializeOwned>(&self, request: &Request, limit: Duration) -> Result<(Parts, T), RequestError> {
+        let response = self.respond(request, limit).await?;
+        let (head, body) = response.into_parts();
+        let status = head.status;
+        let body = body.collect().await;
         let body = body.map_err(|error| lost(request, TransportError::Lost(error)))?.to_bytes();
         if !status.is_success() {
             return Err(rejection(status, &body, request));
         }
         let body: &[u8] = if body.is_empty() { b"null" } else { &body };
         match serde_json::from_slice(body) {
-            Ok(answer) => Ok((status, unchanged, answer)),
+            Ok(answer) => Ok((head, answer)),
             Err(error) => Err(RequestError::BadAnswer(error.into())),
         }
     }
 
-    /// Opens a stream of events, which the service may end at any time.
+    /// Opens a stream of events, which the service may end at any time. Its headers must arrive within the time limit of
+    /// an attempt.
     pub async fn events(&self, request: &Request) -> Result<Events, RequestError> {
+        let limit = self.0.timeout;
+        let opened = timeout(limit, self.open_events(request)).await;
+        opened.unwrap_or_else(|_| Err(lost(request, silent(limit))))
+    }
+
+    async fn open_events(&self, request: &Request) -> Result<Events, RequestError> {
         let response = self.respond(request, STREAM_TIMEOUT).await?;
         let status = response.status();
         if status.is_success() {
@@ -260,6 +288,11 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Returns the error for an answer that did not come in time.
+fn silent(limit: Duration) -> TransportError {
+    TransportError::Lost(format!("nothing was received for {limit:?}").into())
 }
 
 /// Returns the error for a request that was not answered.

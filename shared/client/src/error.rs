@@ -78,6 +78,17 @@ impl RequestError {
         matches!(self, Self::OutcomeUnknown { .. }) || self.problem() == Some(ProblemKind::OutcomeUnknown)
     }
 
+    /// Whether the service has decided on the write after it looked for its key: had an earlier attempt been applied, it
+    /// would have answered as at first. What is answered before (a token, the size of a body) proves nothing about that attempt.
+    pub(crate) fn is_decision(&self) -> bool {
+        match self {
+            Self::Problem(problem) => {
+                matches!(problem.status, 409 | 410 | 422) || problem.kind() == Some(ProblemKind::UnknownRecord)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the key was used for another request before.
     fn is_key_reused(&self) -> bool {
         matches!(self, Self::Problem(problem) if problem.type_uri.ends_with("/idempotency-key-reused"))
@@ -97,6 +108,11 @@ impl RequestError {
         match self.problem() {
             _ if self.may_be_applied() => Error::OutcomeUnknown { operation, source: Some(self.into()) },
             Some(ProblemKind::PayloadTooLarge) => Error::TooLarge,
+            Some(ProblemKind::LimitReached) => {
+                let counter = self.member::<String>("counter").unwrap_or_default();
+                let known = ["status_v", "config_v", "rev", "lease_token"].into_iter().find(|name| *name == counter);
+                Error::LimitReached { counter: known.unwrap_or("a counter") }
+            }
             Some(ProblemKind::Unsupported) => match self.member("capability") {
                 Some(capability) => Error::Unsupported { capability, reason: self.to_string() },
                 None => Error::Store { operation, source: self.into() },

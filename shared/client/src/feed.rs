@@ -35,6 +35,16 @@ impl RequestError {
 }
 
 impl Client {
+    /// Returns the position of the feed, and the age of the service's reads, if it is a replica of another one.
+    pub async fn position_and_age(&self) -> Result<(u64, Option<Duration>)> {
+        let request = Request::query_with("changes/compare", &Nothing { subscriptions: BTreeMap::new() });
+        let repeated = self.repeat::<Position>(&request).await;
+        match repeated.answer {
+            Ok(Position { position }) => Ok((position, repeated.age)),
+            Err(error) => Err(error.into_model("read the position of the feed")),
+        }
+    }
+
     pub(crate) async fn page(&self, request: &Request) -> Result<Result<(Vec<Change>, u64), u64>> {
         const OPERATION: &str = "read changes";
         match self.send::<changes::Changes>(request).await {
@@ -53,11 +63,7 @@ impl Client {
 #[async_trait]
 impl ChangeFeed for Client {
     async fn position(&self) -> Result<u64> {
-        let request = Request::query_with("changes/compare", &Nothing { subscriptions: BTreeMap::new() });
-        match self.send::<Position>(&request).await {
-            Ok(Position { position }) => Ok(position),
-            Err(error) => Err(error.into_model("read the position of the feed")),
-        }
+        Ok(self.position_and_age().await?.0)
     }
 
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {

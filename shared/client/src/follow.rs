@@ -8,15 +8,17 @@ use nameservice_api::changes;
 use nameservice_model::{AddressGlob, Change, ChangeFeed as _, ChangedPart, Error, RecordKind, Result, chain};
 use serde::Deserialize;
 use sse_stream::Sse;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{Client, Events, Request, RequestError, backend::MAX_PAGE, feed::unreadable, outcomes::invalid};
 
 const OPERATION: &str = "follow changes";
 /// The service writes at least every fifteen seconds.
 const SILENCE: Duration = Duration::from_secs(50);
-/// How long a poll waits for a change.
-const POLL_SECONDS: u64 = 20;
+/// How long a new stream may take from the connection to its first block, with which the service begins.
+const OPENING: Duration = Duration::from_secs(20);
+/// How long a poll waits for a change: as long as a stream may be silent.
+const POLL_SECONDS: u64 = 15;
 /// Delays before a stream is opened again: the shortest, and the longest.
 const MIN_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(5);
@@ -71,14 +73,24 @@ pub struct Follow {
     source: Source,
     backoff: backon::ExponentialBackoff,
     polled: std::collections::VecDeque<Change>,
+    /// Whether a stream was opened before.
+    was_open: bool,
     /// Called whenever something is received from the service.
-    on_contact: Option<Box<dyn Fn() + Send + Sync>>,
+    on_contact: Option<OnContact>,
 }
+
+type OnContact = Box<dyn Fn(Option<u64>) + Send + Sync>;
 
 enum Source {
     Closed,
-    Events(Events),
-    /// The service, or something in front of it, does not serve events.
+    Events {
+        events: Events,
+        /// When the next block must be here.
+        until: Instant,
+        /// Whether no block has arrived.
+        is_silent: bool,
+    },
+    /// Events are not served, or something on the way keeps them back. Until a poll fails.
     Polls,
 }
 
@@ -98,6 +110,7 @@ impl Client {
             source: Source::Closed,
             backoff: backoff(),
             polled: Default::default(),
+            was_open: false,
             on_contact: None,
         }
     }
@@ -114,16 +127,17 @@ struct Expired {
 }
 
 impl Follow {
-    /// Calls this whenever something is received from the service: an event, a heartbeat, an answer.
+    /// Calls this whenever something is received from the service: an event, a heartbeat, an answer, with the position
+    /// of the feed that it names. Before a stream is opened again, the service is asked for its position.
     #[must_use]
-    pub fn on_contact(mut self, call: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn on_contact(mut self, call: impl Fn(Option<u64>) + Send + Sync + 'static) -> Self {
         self.on_contact = Some(Box::new(call));
         self
     }
 
-    fn contact(&self) {
+    fn contact(&self, position: Option<u64>) {
         if let Some(call) = &self.on_contact {
-            call();
+            call(position);
         }
     }
 
@@ -143,18 +157,22 @@ impl Follow {
             let event = match &mut self.source {
                 Source::Closed => self.open().await?,
                 Source::Polls => self.poll().await?,
-                Source::Events(events) => match timeout(SILENCE, events.next()).await {
-                    Ok(Some(Ok(event))) => self.read(event)?,
-                    Ok(Some(Err(error))) => {
-                        tracing::debug!(error = %chain(&error), "the stream of changes broke off");
-                        self.close().await
+                Source::Events { events, until, is_silent } => {
+                    let is_silent = *is_silent;
+                    match timeout_at(*until, events.next()).await {
+                        Ok(Some(Ok(event))) => self.read(event)?,
+                        Ok(Some(Err(error))) => {
+                            tracing::debug!(error = %chain(&error), "the stream of changes broke off");
+                            self.close().await
+                        }
+                        Ok(None) => self.close().await,
+                        Err(_) if is_silent => self.fall_back().await?,
+                        Err(_) => {
+                            tracing::debug!("the stream of changes has fallen silent");
+                            self.close().await
+                        }
                     }
-                    Ok(None) => self.close().await,
-                    Err(_) => {
-                        tracing::debug!("the stream of changes has fallen silent");
-                        self.close().await
-                    }
-                },
+                }
             };
             if let Some(event) = event {
                 return Ok(event);
@@ -169,13 +187,39 @@ impl Follow {
         None
     }
 
+    /// Continues with polls: the stream brought nothing, though the service begins each with a block, so something on the
+    /// way keeps back what it sends.
+    async fn fall_back(&mut self) -> Result<Option<Event>> {
+        tracing::debug!("a stream of changes brought nothing: changes are polled");
+        self.poll_from_here().await
+    }
+
+    async fn poll_from_here(&mut self) -> Result<Option<Event>> {
+        if self.after.is_none() {
+            self.after = match self.client.position().await {
+                Ok(position) => Some(position),
+                Err(Error::Unavailable { .. }) => return Ok(self.close().await),
+                Err(error) => return Err(error),
+            };
+        }
+        self.source = Source::Polls;
+        Ok(None)
+    }
+
     async fn open(&mut self) -> Result<Option<Event>> {
-        let request = self.filter.apply(Request::get("events")).resume(self.after);
-        match self.client.events(&request).await {
-            Ok(events) => {
-                self.contact();
-                self.source = Source::Events(events);
+        if self.was_open && self.on_contact.is_some() {
+            match self.client.position().await {
+                Ok(position) => self.contact(Some(position)),
+                Err(Error::Unavailable { .. }) => return Ok(self.close().await),
+                Err(error) => return Err(error),
             }
+        }
+        self.was_open = true;
+        let until = Instant::now() + OPENING;
+        let request = self.filter.apply(Request::get("events")).resume(self.after);
+        let Ok(opened) = timeout_at(until, self.client.events(&request)).await else { return self.fall_back().await };
+        match opened {
+            Ok(events) => self.source = Source::Events { events, until, is_silent: true },
             Err(error) if error.oldest().is_some() => return Ok(error.oldest().map(|oldest| self.skip_to(oldest))),
             Err(error) if error.is_transient() => {
                 tracing::debug!(error = %chain(&error), "the stream of changes cannot be opened");
@@ -184,10 +228,7 @@ impl Follow {
             Err(error)
                 if matches!(error, RequestError::BadAnswer(_)) || matches!(error.status(), Some(404 | 405 | 501)) =>
             {
-                if self.after.is_none() {
-                    self.after = Some(self.client.position().await?);
-                }
-                self.source = Source::Polls;
+                return self.poll_from_here().await;
             }
             Err(error) => return Err(error.into_model(OPERATION)),
         }
@@ -199,7 +240,8 @@ impl Follow {
         let request = request.query("limit", Some(MAX_PAGE)).query("wait", Some(POLL_SECONDS));
         match self.client.page(&request).await {
             Ok(Ok((found, position))) => {
-                self.contact();
+                self.backoff = backoff();
+                self.contact(Some(found.last().map_or(position, |change| change.position)));
                 if found.is_empty() {
                     self.after = Some(position);
                 }
@@ -207,16 +249,18 @@ impl Follow {
                 Ok(None)
             }
             Ok(Err(oldest)) => Ok(Some(self.skip_to(oldest))),
-            Err(Error::Unavailable { .. }) => {
-                sleep(self.backoff.next().unwrap_or(MAX_DELAY)).await;
-                Ok(None)
-            }
+            // The way to the service may be another one afterwards.
+            Err(Error::Unavailable { .. }) => Ok(self.close().await),
             Err(error) => Err(error),
         }
     }
 
     fn read(&mut self, event: Sse) -> Result<Option<Event>> {
-        self.contact();
+        let id: Option<u64> = event.id.as_deref().and_then(|id| id.parse().ok());
+        self.contact(id);
+        if let Source::Events { until, is_silent, .. } = &mut self.source {
+            (*until, *is_silent) = (Instant::now() + SILENCE, false);
+        }
         let data = event.data.as_deref().unwrap_or_default();
         let read = |error: serde_json::Error| unreadable(OPERATION, error);
         let found = match event.event.as_deref() {
@@ -237,8 +281,8 @@ impl Follow {
         };
         self.backoff = backoff();
         // Moved last, so that a change that was not returned is requested again.
-        if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
-            self.after = Some(id);
+        if id.is_some() {
+            self.after = id;
         }
         Ok(found)
     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use http::Method;
 use nameservice_model::{Address, Call};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -20,6 +22,8 @@ pub struct Request {
     /// Present on every write, so that it can be repeated.
     pub(crate) idempotency_key: Option<String>,
     pub(crate) last_event_id: Option<u64>,
+    /// How long the service is asked to wait before it answers.
+    pub(crate) wait: Duration,
 }
 
 impl Request {
@@ -32,6 +36,7 @@ impl Request {
             body: None,
             idempotency_key: None,
             last_event_id: None,
+            wait: Duration::ZERO,
         }
     }
 
@@ -65,10 +70,14 @@ impl Request {
         self
     }
 
-    /// Adds a query parameter, if there is a value.
+    /// Adds a query parameter, if there is a value. The seconds of `wait` extend the deadline of the request.
     #[must_use]
     pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Self {
-        self.query.extend(value.map(|value| (name, value.to_string())));
+        let Some(value) = value.map(|value| value.to_string()) else { return self };
+        if name == "wait" {
+            self.wait = Duration::from_secs(value.parse().unwrap_or(0));
+        }
+        self.query.push((name, value));
         self
     }
 

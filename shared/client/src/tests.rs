@@ -1,19 +1,23 @@
 //! The client over a scripted transport: what lost replies mean, and what is retried.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::{Response, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use nameservice_model::{
-    Address, AdminPublisher as _, Call, ContentId, Error, Head, HeadPush, LeaseClaim, LeaseName, LeasePublisher as _,
-    LeaseRequest, Leased, NameService as _, NewHead, Purged, PushOutcome, RefPublisher as _,
+    Address, AdminPublisher as _, BoxError, Call, ContentId, Error, Head, HeadPush, LeaseClaim, LeaseName,
+    LeasePublisher as _, LeaseRequest, Leased, NameService as _, NewHead, Purged, PushOutcome, RefPublisher as _,
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
 
-use crate::{Body, ChangeFilter, Client, Event, Transport, TransportError};
+use crate::{Body, ChangeFilter, Client, Event, Request, RequestError, Retries, Transport, TransportError};
 
 const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -23,6 +27,12 @@ enum Reply {
     Unreachable,
     Answer(u16, Value),
     Events(&'static str),
+    /// The request is accepted, and nothing comes.
+    Silence,
+    /// A reply after this many seconds.
+    Late(u64, Box<Self>),
+    /// Headers of this type and the beginning of a body, and nothing more.
+    Half(&'static str, &'static str),
 }
 
 /// A path, and the key that was sent with it.
@@ -48,7 +58,21 @@ impl Transport for Script {
         let kept = header("idempotency-key").or_else(|| header("last-event-id"));
         self.sent.lock().await.push((request.uri().to_string(), kept));
         let mut replies = self.replies.lock().await;
-        let (status, content_type, body) = match replies.pop_front().expect("no reply is left") {
+        let mut reply = replies.pop_front().expect("no reply is left");
+        if let Reply::Late(seconds, late) = reply {
+            sleep(Duration::from_secs(seconds)).await;
+            reply = *late;
+        }
+        let (status, content_type, body) = match reply {
+            Reply::Late(..) => panic!("late twice"),
+            Reply::Silence => pending().await,
+            Reply::Half(content_type, text) => {
+                // The frame type of `http-body` is only reachable through a body.
+                let frame = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync().frame().await;
+                let frames = stream::iter(frame.into_iter().collect::<Vec<Result<_, BoxError>>>());
+                let body = StreamBody::new(frames.chain(stream::pending())).boxed_unsync();
+                return Ok(Response::builder().header(header::CONTENT_TYPE, content_type).body(body).unwrap());
+            }
             Reply::Lost => return Err(TransportError::Lost("cut off".into())),
             Reply::Unreachable => {
                 replies.push_front(Reply::Unreachable);
@@ -140,6 +164,59 @@ async fn a_write_that_is_never_answered_is_unknown_and_one_that_was_never_sent_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_lost_attempt_only_a_decision_of_the_service_is_certain() {
+    let decisions = [
+        (404, "unknown-record"),
+        (409, "wrong-kind"),
+        (409, "limit-reached"),
+        (410, "retracted"),
+        (422, "idempotency-key-reused"),
+    ];
+    let before_the_key = [
+        (400, "invalid-body"),
+        (401, "unauthorized"),
+        (403, "insufficient-scope"),
+        (403, "address-not-covered"),
+        (404, "not-found"),
+        (405, "method-not-allowed"),
+        (408, "request-timeout"),
+        (413, "payload-too-large"),
+        (415, "unsupported-media-type"),
+        (500, "internal"),
+        (501, "unsupported"),
+    ];
+    let pushed = |replies: Vec<Reply>| async { client(replies).0.push_head(&Call::fresh(), &mydb(), &push(6)).await };
+    let is_unknown = |answer: &_| matches!(answer, Err(Error::OutcomeUnknown { .. }));
+    for (status, slug) in decisions {
+        let answer = pushed(vec![Reply::Lost, problem(status, slug, json!({}))]).await;
+        assert!(!is_unknown(&answer), "{slug}: {answer:?}");
+    }
+    for (status, slug) in before_the_key {
+        let answer = pushed(vec![Reply::Lost, problem(status, slug, json!({}))]).await;
+        assert!(is_unknown(&answer), "{slug}: {answer:?}");
+        let answer = pushed(vec![problem(status, slug, json!({}))]).await;
+        assert!(!is_unknown(&answer), "{slug} without a lost attempt: {answer:?}");
+    }
+    // Something in front of the service, which shows no problem, and an answer that is none.
+    for status in [301, 400, 401, 403, 404, 409, 410, 413, 422] {
+        let answer = pushed(vec![Reply::Lost, Reply::Answer(status, json!({ "message": "no" }))]).await;
+        assert!(is_unknown(&answer), "{status}: {answer:?}");
+    }
+    let answer = pushed(vec![Reply::Lost, Reply::Answer(200, json!("a page"))]).await;
+    assert!(is_unknown(&answer), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_on_a_connection_that_has_died_is_repeated_within_the_deadline() {
+    let updated = json!({"status": "updated", "value": {"id": ID, "t": 6}, "replayed": true});
+    let (client, script) = client([Reply::Silence, Reply::Answer(200, updated)]);
+    let outcome = client.push_head(&Call::fresh(), &mydb(), &push(6)).await.unwrap();
+    assert!(matches!(outcome, PushOutcome::Updated { .. }), "{outcome:?}");
+    let sent = script.sent.lock().await;
+    assert!(sent.len() == 2 && sent[0] == sent[1], "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn outcomes_are_no_errors() {
     let unknown = || problem(404, "unknown-record", json!({}));
     assert_eq!(client([unknown()]).0.lookup(&mydb()).await.unwrap(), None);
@@ -180,4 +257,94 @@ async fn a_follower_resumes_after_the_last_event_that_it_returned() {
     assert_eq!(follow.position(), Some(19));
     let resumed: Vec<_> = script.sent.lock().await.iter().map(|(_, id)| id.clone()).collect();
     assert_eq!(resumed, [None, Some("7".into()), Some("7".into()), Some("8".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_accepts_and_says_nothing_holds_a_call_no_longer_than_its_deadline() {
+    let half = || Reply::Half("application/json", "{\"status\":");
+    let late = |seconds| Reply::Late(seconds, Box::new(Reply::Lost));
+    let silent: [fn() -> Vec<Reply>; 2] =
+        [|| vec![Reply::Silence], || (0..9).map(|_| Reply::Late(6, Box::new(Reply::Lost))).collect()];
+    let scripts =
+        silent.iter().map(|script| script()).chain([vec![half()], vec![late(19), half()], vec![late(1), late(30)]]);
+    for (i, script) in scripts.enumerate() {
+        let begun = Instant::now();
+        let script = script.into_iter().chain([Reply::Silence, Reply::Silence]);
+        let answer = client(script).0.push_head(&Call::fresh(), &mydb(), &push(6)).await;
+        assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{i}: {answer:?}");
+        assert!(begun.elapsed() <= Duration::from_secs(21), "{i}: {:?}", begun.elapsed());
+    }
+    let begun = Instant::now();
+    let read = client([Reply::Silence, Reply::Silence]).0.lookup(&mydb()).await;
+    assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+    assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
+    // What the service is asked to wait is added, and an answer that comes within it counts.
+    let found = Reply::Late(30, Box::new(Reply::Answer(200, json!({ "position": 7 }))));
+    let answer = client([found]).0.send::<Value>(&Request::get("changes").query("wait", Some(15))).await;
+    assert_eq!(answer.unwrap()["position"], 7);
+    // One attempt alone has the time limit of an attempt.
+    let script = Script { replies: Arc::new(Mutex::new([Reply::Silence].into())), ..Script::default() };
+    let one = Client::over(script).retries(Retries::NONE).timeout(Duration::from_secs(5)).build().unwrap();
+    let begun = Instant::now();
+    let answer = one.send::<Value>(&Request::get("health")).await;
+    assert!(matches!(answer, Err(RequestError::NoAnswer(_))), "{answer:?}");
+    assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
+}
+
+fn changed(position: u64) -> Value {
+    json!({
+        "position": position, "address": "mydb:main", "kind": "ledger", "name": "mydb", "branch": "main",
+        "concern": "head", "change": "updated", "watermark": 3, "occurred_at": "2026-01-01T00:00:00Z",
+        "recorded_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn page(position: u64) -> Reply {
+    Reply::Answer(200, json!({ "changes": [changed(position)], "position": position }))
+}
+
+/// The positions that a follower returns, and the paths that it has asked for.
+async fn followed(replies: Vec<Reply>, count: usize) -> (Vec<u64>, Vec<String>) {
+    let (client, script) = client(replies);
+    let mut follow = client.follow(ChangeFilter::default(), Some(7));
+    let mut positions = Vec::new();
+    for _ in 0..count {
+        let Event::Change(change) = follow.next().await.unwrap() else { panic!("no change") };
+        positions.push(change.position);
+    }
+    let asked = script.sent.lock().await.iter().map(|(path, _)| path.split('?').next().unwrap().to_owned()).collect();
+    (positions, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_polls_after_a_stream_that_brought_nothing() {
+    let stream = "text/event-stream";
+    // No headers, headers alone, and the beginning of a block: the proxy keeps back the rest.
+    for kept_back in
+        [Reply::Silence, Reply::Half(stream, ""), Reply::Half(stream, ": op"), Reply::Late(60, Box::new(Reply::Lost))]
+    {
+        let begun = Instant::now();
+        let (positions, asked) = followed(vec![kept_back, page(8), page(9)], 2).await;
+        assert_eq!(positions, [8, 9]);
+        assert_eq!(asked, ["/v1/events", "/v1/changes", "/v1/changes"]);
+        assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+    }
+    // Where polls do not arrive either, the way may be another one afterwards.
+    let event = format!(": open\nid: 8\n\nid: 9\nevent: change\ndata: {}\n\n", changed(9));
+    let unavailable = || Reply::Late(0, Box::new(Reply::Silence));
+    let replies = vec![Reply::Silence, page(8), unavailable(), Reply::Events(event.leak())];
+    let (positions, asked) = followed(replies, 2).await;
+    assert_eq!((positions, asked.len()), (vec![8, 9], 4));
+    assert_eq!(asked[3], "/v1/events");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_falls_silent_is_opened_again_within_a_minute() {
+    let event = format!("id: 8\nevent: change\ndata: {}\n\n", changed(8));
+    let next = format!("id: 9\nevent: change\ndata: {}\n\n", changed(9));
+    let begun = Instant::now();
+    let replies = vec![Reply::Half("text/event-stream", event.leak()), Reply::Events(next.leak())];
+    let (positions, asked) = followed(replies, 2).await;
+    assert_eq!((positions, asked), (vec![8, 9], vec!["/v1/events".to_owned(), "/v1/events".to_owned()]));
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }

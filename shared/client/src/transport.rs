@@ -5,7 +5,8 @@ use std::{fmt, net::IpAddr, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
-use nameservice_model::{BoxError, chain};
+use nameservice_model::{BoxError, ShownUrl, chain};
+use percent_encoding::percent_decode_str;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
@@ -30,7 +31,7 @@ pub enum TransportError {
     /// Nothing was sent.
     #[error("cannot reach {url}")]
     Unreachable {
-        /// What was tried.
+        /// The service, without credentials.
         url: String,
         /// Why.
         #[source]
@@ -45,31 +46,58 @@ pub enum TransportError {
 }
 
 /// The transport over HTTP/1.1, with TLS by rustls.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Http {
     client: reqwest::Client,
     base: String,
+    shown: String,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("url", &self.shown).finish_non_exhaustive()
+    }
 }
 
 impl Http {
     /// Returns a transport to the service at this URL, which may end in a base path.
     pub fn new(url: &str) -> Result<Self, TransportError> {
         let client = http_client(url)?;
-        Ok(Self { client, base: url.trim_end_matches('/').to_owned() })
+        let base = url.trim_end_matches('/').to_owned();
+        let shown = ShownUrl(&base).to_string();
+        Ok(Self { client, base, shown })
     }
 
-    /// Returns the URL of the service, without a slash at the end.
+    /// Returns the URL of the service, without credentials and without a slash at the end.
     pub fn url(&self) -> &str {
-        &self.base
+        &self.shown
+    }
+
+    /// Returns the URL of a path below the base. URLs resolve dot segments, escaped or not, and take backslashes for
+    /// slashes, so that a path could leave the base, or name another route than the one that was checked.
+    fn below(&self, path: &http::Uri) -> Result<reqwest::Url, TransportError> {
+        let refused = || TransportError::Invalid("the path has segments that a URL resolves: `.`, `..` or `\\`".into());
+        let url = reqwest::Url::parse(&format!("{}{path}", self.base)).map_err(|_| refused())?;
+        let base = reqwest::Url::parse(&self.base).map_err(|_| refused())?;
+        let asked = format!("{}{}", base.path().trim_end_matches('/'), path.path());
+        let segments =
+            |path: &str| -> Vec<Vec<u8>> { path.split('/').map(|text| percent_decode_str(text).collect()).collect() };
+        if segments(&asked) == segments(url.path()) && url.origin() == base.origin() { Ok(url) } else { Err(refused()) }
     }
 }
 
 /// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy where the host is this machine.
 pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
-    let unusable = |reason: &str| TransportError::Invalid(format!("`{url}` cannot be used as a URL: {reason}"));
-    let parsed = reqwest::Url::parse(url).map_err(|error| unusable(&error.to_string()))?;
+    let unusable =
+        |reason: &str| TransportError::Invalid(format!("`{}` cannot be used as a URL: {reason}", ShownUrl(url)));
+    const SCHEME: &str = "it must begin with http:// or https://";
+    let parsed = reqwest::Url::parse(url).map_err(|error| match url.contains("://") {
+        true => unusable(&error.to_string()),
+        // The parser reports a relative URL.
+        false => unusable(SCHEME),
+    })?;
     if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(unusable("it must begin with http:// or https://"));
+        return Err(unusable(SCHEME));
     }
     // An error means that the embedding program has installed a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -94,7 +122,7 @@ pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
                 .with_no_client_auth(),
         );
     }
-    client.build().map_err(|error| unusable(&chain(&error)))
+    client.build().map_err(|error| unusable(&chain(&error.without_url())))
 }
 
 #[async_trait]
@@ -105,16 +133,85 @@ impl Transport for Http {
         timeout: Duration,
     ) -> Result<http::Response<Body>, TransportError> {
         let (parts, body) = request.into_parts();
-        let url = format!("{}{}", self.base, parts.uri);
+        let url = self.below(&parts.uri)?;
         let sent = self.client.request(parts.method, url).headers(parts.headers).body(body).timeout(timeout).send();
         let response: http::Response<reqwest::Body> = match sent.await {
             Ok(response) => response.into(),
             Err(error) if error.is_connect() => {
-                return Err(TransportError::Unreachable { url: self.base.clone(), source: error.into() });
+                return Err(TransportError::Unreachable {
+                    url: self.shown.clone(),
+                    source: error.without_url().into(),
+                });
             }
-            Err(error) if error.is_builder() => return Err(TransportError::Invalid(chain(&error))),
-            Err(error) => return Err(TransportError::Lost(error.into())),
+            Err(error) if error.is_builder() => return Err(TransportError::Invalid(chain(&error.without_url()))),
+            Err(error) => return Err(TransportError::Lost(error.without_url().into())),
         };
-        Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        Ok(response.map(|body| body.map_err(|error| BoxError::from(error.without_url())).boxed_unsync()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_never_leaves_the_base_and_names_the_route_that_it_shows() {
+        let http = Http::new("http://user:secret@127.0.0.1:1/base/").unwrap();
+        for path in [
+            "/v1/records/a/b:c",
+            "/v1/records/a%2Eb..c",
+            "/v1/records/gr%C3%B6%20x?cursor=../..",
+            "/",
+            "/v1/x/...",
+            "/v1//x",
+        ] {
+            let url = http.below(&path.parse().unwrap()).unwrap();
+            assert_eq!(url.as_str(), format!("http://user:secret@127.0.0.1:1/base{path}"));
+        }
+        for path in [
+            "/..",
+            "/.",
+            "/v1/records/..",
+            "/v1/records/.",
+            "/v1/records/../../..",
+            "/v1/records/%2e%2E/x",
+            "/v1/.%2e/x",
+            "/v1/%2e",
+            "/v1/records/a\\..\\b",
+            "/\\x",
+            "/v1/x/../../../base/v1/x",
+            "/v1/..?x",
+        ] {
+            // What is no URI cannot be sent either.
+            let Ok(uri) = path.parse() else { continue };
+            assert!(matches!(http.below(&uri), Err(TransportError::Invalid(_))), "{path}");
+        }
+        for base in ["http://127.0.0.1:1", "http://127.0.0.1:1/"] {
+            let http = Http::new(base).unwrap();
+            assert!(http.below(&"/v1/records/a".parse().unwrap()).is_ok());
+            assert!(http.below(&"/v1/records/..".parse().unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_says_which_it_needs() {
+        for url in ["localhost:8080", "127.0.0.1:8080", "example.com", "/path", "ftp://x"] {
+            let message = Http::new(url).unwrap_err().to_string();
+            assert!(message.ends_with("it must begin with http:// or https://"), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials_of_a_url_are_in_no_message() {
+        let said = |error: &TransportError| format!("{error:?} {}", chain(error));
+        let http = Http::new("http://user:secret@127.0.0.1:1/base").unwrap();
+        let request = http::Request::get("/v1/health").body(Bytes::new()).unwrap();
+        let unreachable = http.send(request, Duration::from_secs(5)).await.unwrap_err();
+        assert!(matches!(unreachable, TransportError::Unreachable { .. }));
+        let invalid = ["ftp://user:secret@x", "user:secret@x", "http://user:sec/ret@x", "http://user:secret@"];
+        let invalid = invalid.map(|url| Http::new(url).unwrap_err());
+        for text in invalid.iter().chain([&unreachable]).map(said).chain([format!("{http:?}"), http.url().to_owned()]) {
+            assert!(!text.contains("sec") && !text.contains("user"), "{text}");
+        }
     }
 }

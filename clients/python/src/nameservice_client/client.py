@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ from .operations import Operations
 Concern = Literal["meta", "head", "index", "status", "config"]
 # What may be transient: too many requests, and failures of the service or of something in front of it.
 TEMPORARY = {429, 500, 502, 503, 504}
+OUTCOME_UNKNOWN = "https://nameservice.dev/problems/outcome-unknown"
 
 
 class Nameservice(Operations):
@@ -111,10 +114,12 @@ class Nameservice(Operations):
     ) -> Lease:
         """Acquires a lease and keeps it, until the block ends or it is lost: `with names.lease("mydb", "index_lock") as lease`.
 
-        holder: by default a name of this process. wait: how many seconds to wait for another holder, at most 20. Raises
-        `LeaseHeld` if another holder has it.
+        holder: by default a name of this call: host, process and a random part, so that no two threads, and no two
+        containers of one host name, are the same holder. wait: how many seconds to wait for another holder, at most 20.
+        Raises `LeaseHeld` if another holder has it.
         """
-        return Lease(self, address, name, holder or f"{os.uname().nodename}-{os.getpid()}", ttl_seconds, target_t, wait)
+        holder = holder or f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
+        return Lease(self, address, name, holder, ttl_seconds, target_t, wait)
 
     # --- reading everything, and following changes ---
 
@@ -223,12 +228,24 @@ class Nameservice(Operations):
                 return response.json() if response.content else None
             last = _error(response)
             if response.status_code not in TEMPORARY or isinstance(last, NotYet):
+                if unknown and not _is_decision(last):
+                    break
                 raise last
             # Certainly not written. After anything else, such as the 502 of a gateway, the outcome is unknown.
             unknown = unknown or not (reads or response.status_code == 429 or last.kind == "unavailable")
         if unknown and not isinstance(last, OutcomeUnknown):
-            raise OutcomeUnknown(last.status, {**last.problem, "detail": f"the outcome is unknown: {last}"}) from last
+            problem = {**last.problem, "type": OUTCOME_UNKNOWN, "detail": f"the outcome is unknown: {last}"}
+            raise OutcomeUnknown(last.status, problem) from last
         raise last
+
+
+def _is_decision(error: NameserviceError) -> bool:
+    """Returns whether the service has decided on the write after it looked for its key.
+
+    Had an earlier attempt been applied, it would have answered as at first. What is answered before (a token, the size of
+    a body) proves nothing about that attempt.
+    """
+    return error.kind == "unknown-record" or (error.kind != "" and error.status in (409, 410, 422))
 
 
 def _query(query: Mapping[str, Any]) -> list[tuple[str, str | int | float | bool | None]]:

@@ -543,12 +543,6 @@ class FlureePushAnswerUpdated(TypedDict):
     status: Literal["updated"]
 
 
-FlureeRecord: TypeAlias = FlureeLedger | FlureeGraphSource
-"""
-A record as Fluree knows it.
-"""
-
-
 class FlureeRef(TypedDict):
     """
     Where a ref points: `{id: null, t: 0}` while it points nowhere.

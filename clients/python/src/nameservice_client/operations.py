@@ -37,12 +37,12 @@ class Operations:
         answer: models.FlureeSnapshot = self._call("GET", "/fluree/nameservice/snapshot", None, {}, {}, None)
         return answer
 
-    def fluree_record_get(self, address: str) -> models.FlureeRecord:
+    def fluree_record_get(self, address: str) -> models.FlureeLedger:
         """Get a ledger, as Fluree knows it.
 
         This returns ledgers only: graph sources are in `snapshot` and `events`.
         """
-        answer: models.FlureeRecord = self._call("GET", "/fluree/storage/ns/{address}", address, {}, {}, None)
+        answer: models.FlureeLedger = self._call("GET", "/fluree/storage/ns/{address}", address, {}, {}, None)
         return answer
 
     def branch_create(self, body: models.NewBranch, *, idempotency_key: str | None = None) -> models.Record:
