@@ -72,6 +72,8 @@ pub enum Signal {
     Quit,
     /// A request to terminate.
     Terminate,
+    /// Ctrl-Z. It is not forwarded: the group is stopped, and continued with this process.
+    Stop,
 }
 
 impl Signal {
@@ -82,6 +84,7 @@ impl Signal {
             Self::Interrupt => 2,
             Self::Quit => 3,
             Self::Terminate => 15,
+            Self::Stop => 20,
         }
     }
 }
@@ -103,10 +106,25 @@ mod system {
                 Signal::Interrupt => process::Signal::INT,
                 Signal::Quit => process::Signal::QUIT,
                 Signal::Terminate => process::Signal::TERM,
+                Signal::Stop => return self.pause(),
             };
             if let Some(group) = self.group {
                 let _ = kill_process_group(group, signal);
                 // A stopped process receives its signals only once it continues.
+                let _ = kill_process_group(group, process::Signal::CONT);
+            }
+        }
+
+        /// Stops the group until it is resumed.
+        pub fn pause(&mut self) {
+            if let Some(group) = self.group {
+                let _ = kill_process_group(group, process::Signal::STOP);
+            }
+        }
+
+        /// Continues the group.
+        pub fn resume(&mut self) {
+            if let Some(group) = self.group {
                 let _ = kill_process_group(group, process::Signal::CONT);
             }
         }
@@ -128,7 +146,7 @@ mod system {
 
     /// The signals to forward to the command. Once this listens, they no longer end this process.
     #[derive(Debug)]
-    pub struct Signals([(Signal, unix::Signal); 4]);
+    pub struct Signals([(Signal, unix::Signal); 5]);
 
     impl Signals {
         /// Begins to listen.
@@ -138,19 +156,26 @@ mod system {
                 (Signal::Interrupt, signal(SignalKind::interrupt())?),
                 (Signal::Quit, signal(SignalKind::quit())?),
                 (Signal::Terminate, signal(SignalKind::terminate())?),
+                (Signal::Stop, signal(SignalKind::from_raw(process::Signal::TSTP.as_raw()))?),
             ]))
         }
 
         /// Waits for the next signal.
         pub async fn next(&mut self) -> Signal {
-            let [(a, hang_up), (b, interrupt), (c, quit), (d, terminate)] = &mut self.0;
+            let [(a, hang_up), (b, interrupt), (c, quit), (d, terminate), (e, stop)] = &mut self.0;
             tokio::select! {
                 _ = hang_up.recv() => *a,
                 _ = interrupt.recv() => *b,
                 _ = quit.recv() => *c,
                 _ = terminate.recv() => *d,
+                _ = stop.recv() => *e,
             }
         }
+    }
+
+    /// Stops this process, as Ctrl-Z does where nothing listens for it. Returns once it is continued.
+    pub fn stop_this_process() {
+        let _ = process::kill_process(process::getpid(), process::Signal::STOP);
     }
 
     /// Returns the exit code of a command as a shell does: 128 plus the signal if one has ended it.
@@ -169,6 +194,12 @@ mod system {
         pub fn pass(&mut self, _signal: Signal) {
             let _ = self.child.start_kill();
         }
+
+        /// Nothing stops a command here.
+        pub fn pause(&mut self) {}
+
+        /// Nothing stops a command here.
+        pub fn resume(&mut self) {}
 
         pub(super) fn has_members(&self) -> bool {
             false
@@ -198,10 +229,13 @@ mod system {
         }
     }
 
+    /// Nothing stops this process.
+    pub fn stop_this_process() {}
+
     /// The exit code of a command.
     pub fn exit_code(status: ExitStatus) -> u8 {
         status.code().and_then(|code| code.try_into().ok()).unwrap_or(u8::MAX)
     }
 }
 
-pub use system::{Signals, exit_code};
+pub use system::{Signals, exit_code, stop_this_process};

@@ -13,6 +13,9 @@ use tower::ServiceExt as _;
 
 use crate::{failure::Failure, options::KeyArgs};
 
+/// The time limit of a request in this process, which cannot be lost: a command takes as long as it takes.
+const IN_PROCESS: Duration = Duration::from_secs(24 * 3600);
+
 /// A service in this process.
 #[derive(Debug)]
 struct InProcess {
@@ -39,7 +42,7 @@ pub fn remote(url: &str, token: Option<String>) -> Result<Client, Failure> {
 
 /// Returns a client of a service in this process.
 pub fn in_process(router: Router) -> Result<Client, Failure> {
-    Ok(Client::over(InProcess { router }).retries(Retries::NONE).build()?)
+    Ok(Client::over(InProcess { router }).retries(Retries::NONE).timeout(IN_PROCESS).build()?)
 }
 
 /// Returns a write to a path under `/v1/`, under the key of the command line or one of its own.

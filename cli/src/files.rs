@@ -28,6 +28,8 @@ const FOLLOWS: &str = "follows";
 pub struct Stored {
     /// The nameservice over them, which is its own change feed.
     pub names: Files,
+    /// The log of that feed, if it is kept.
+    pub(crate) feed: Option<Embedded>,
     place: nameservice::Place,
 }
 
@@ -39,15 +41,17 @@ impl Stored {
         feed: Option<PathBuf>,
         retention: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let mut options = Options::default();
+        let (mut options, mut log) = (Options::default(), None);
         if let Some(directory) = feed {
             let followed = place.to_string();
-            let log = tokio::task::spawn_blocking(move || open_feed(&directory, &followed, retention));
-            options = options.with_log(log.await.map_err(|error| OpenError::Thread(error.into()))??);
+            let opened = tokio::task::spawn_blocking(move || open_feed(&directory, &followed, retention));
+            let opened = opened.await.map_err(|error| OpenError::Thread(error.into()))??;
+            options = options.with_log(opened.clone());
+            log = Some(opened);
         }
         let names = nameservice::files(&place, missing == Missing::Create, options).await;
         let names = names.map_err(|error| Failure::Files(error.into()))?;
-        Ok(Self { names, place })
+        Ok(Self { names, feed: log, place })
     }
 
     /// Describes where they are.

@@ -2,15 +2,19 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
+use http::StatusCode;
 use http_body_util::BodyExt as _;
 use nameservice_client::{Http, Transport};
-use nameservice_http::{KeyFile, KeySource};
-use nameservice_model::BoxError;
+use nameservice_http::{KeyFile, KeySource, NO_KEYS};
+use nameservice_model::{BoxError, ShownUrl};
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -36,13 +40,21 @@ struct KeyUrl {
     transport: Http,
     path: String,
     fetched_at: Mutex<Instant>,
+    /// Whether it was ever there.
+    has_been: AtomicBool,
 }
 
 impl KeyUrl {
     fn new(url: &Url) -> Result<Self, BoxError> {
         let path = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         let transport = Http::new(&url.origin().ascii_serialization())?;
-        Ok(Self { url: url.clone(), transport, path, fetched_at: Mutex::new(Instant::now()) })
+        Ok(Self {
+            url: url.clone(),
+            transport,
+            path,
+            fetched_at: Mutex::new(Instant::now()),
+            has_been: AtomicBool::new(false),
+        })
     }
 
     fn touch(&self) {
@@ -52,7 +64,7 @@ impl KeyUrl {
 
 impl fmt::Debug for KeyUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.url.as_str())
+        write!(f, "{}", ShownUrl(self.url.as_str()))
     }
 }
 
@@ -64,6 +76,11 @@ impl KeySource for KeyUrl {
         let request =
             http::Request::get(&self.path).header(http::header::ACCEPT, "application/json").body(Default::default())?;
         let answer = self.transport.send(request, TIMEOUT).await?;
+        // A key set that was there, and was deleted, has no keys any more. A failure keeps the keys that are known.
+        if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE) && self.has_been.load(Ordering::Relaxed)
+        {
+            return Ok(NO_KEYS.to_owned());
+        }
         if !answer.status().is_success() {
             return Err(format!("the answer is {}", answer.status()).into());
         }
@@ -74,7 +91,9 @@ impl KeySource for KeyUrl {
                 return Err("the answer is larger than a key set".into());
             }
         }
-        Ok(String::from_utf8(json)?)
+        let json = String::from_utf8(json)?;
+        self.has_been.store(true, Ordering::Relaxed);
+        Ok(json)
     }
 
     fn is_due(&self) -> bool {
@@ -89,7 +108,7 @@ impl KeySource for KeyUrl {
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, http::StatusCode, routing::get};
+    use axum::{Router, routing::get};
     use tokio::net::TcpListener;
 
     use super::*;

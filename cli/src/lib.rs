@@ -9,6 +9,7 @@ pub mod base_path;
 pub mod child;
 pub mod client;
 pub mod commands;
+mod connections;
 pub mod consumer;
 mod dispatch;
 pub mod failure;

@@ -9,14 +9,18 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     http::{StatusCode, header},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::get,
 };
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use nameservice_http::App;
+use nameservice_http::{
+    App,
+    extract::{Allowed, Read},
+};
 use tokio::net::TcpListener;
 
 use crate::upstream::Upstream;
@@ -141,6 +145,12 @@ fn keep_up(recorder: &'static PrometheusHandle) {
     if let Err(error) = thread::Builder::new().name("metrics-upkeep".to_owned()).spawn(run) {
         tracing::warn!(%error, "durations are put into their buckets only when they are read");
     }
+}
+
+/// The same for callers who may read: for the listener of the service, which a proxy may make public.
+pub(crate) fn guarded(sampled: Sampled) -> Router {
+    let guard = async |_: Allowed<Read>, request: Request, next: Next| next.run(request).await;
+    router(sampled.clone()).layer(from_fn_with_state(sampled.app, guard))
 }
 
 /// Serves the metrics alone, at a listener of their own.

@@ -13,10 +13,9 @@ use std::{
 
 use axum::{
     extract::{FromRef as _, Request, State},
-    http::{Method, header},
+    http::{HeaderName, HeaderValue, Method, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
-    serve::ListenerExt as _,
 };
 use nameservice_client::Http;
 use nameservice_embedded::Options;
@@ -24,7 +23,7 @@ use nameservice_graphql::Writes;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{ChangeFeed, Error as StoreError, NameService};
+use nameservice_model::{ChangeFeed, Error as StoreError, NameService, ShownUrl};
 use nameservice_projector::records::InProcess;
 use nameservice_sync::Replica;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -32,6 +31,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::{
     archives::with_archive,
     base_path::{BasePath, below},
+    connections,
     consumer::{self, Nudge, Pace, Running},
     failure::Failure,
     files::{Missing, Stored},
@@ -65,7 +65,7 @@ pub struct Service {
     address: SocketAddr,
     base: Option<BasePath>,
     shutdown: Shutdown,
-    server: JoinHandle<io::Result<()>>,
+    server: JoinHandle<()>,
 }
 
 /// Binds an address, whose port may be 0. No request is answered before [`start`].
@@ -81,6 +81,11 @@ pub fn start(listener: TcpListener, app: App, nudge: Option<Nudge>) -> Result<Se
     start_with(listener, app, Settings { nudge, ..Settings::default() })
 }
 
+/// Starts the service of a replica, over the replica's records.
+pub fn start_replica(listener: TcpListener, app: App, upstream: Upstream) -> Result<Service, ServeError> {
+    start_with(listener, app, Settings { upstream: Some(upstream), ..Settings::default() })
+}
+
 /// The settings of a service.
 #[derive(Default)]
 struct Settings {
@@ -88,6 +93,10 @@ struct Settings {
     nudge: Option<Nudge>,
     /// Which web pages may use it.
     cors: Option<CorsLayer>,
+    /// Their origins.
+    origins: Vec<String>,
+    /// The limits of connections.
+    limits: connections::Limits,
     /// The path that it is served below.
     base_path: Option<BasePath>,
     /// What it is a replica of.
@@ -101,23 +110,21 @@ struct Settings {
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, base_path, upstream, unmeasured, traced, is_continued } = settings;
+    let Settings { nudge, cors, origins, limits, base_path, upstream, unmeasured, traced, is_continued } = settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
-    // Answers are small: waiting to fill packets would only delay them.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
     let shutdown = app.shutdown();
     let front = Front {
         // An open service must not be open to web pages by DNS rebinding: their requests carry another name as their host.
         is_local: app.is_open() && address.ip().is_loopback(),
+        // Whoever needs a token has to send it: pages of other sites have none.
+        trusted: app.is_open().then(|| origins.into()),
         nudge,
         shutdown: shutdown.clone(),
     };
-    // Callers that reach loopback may read the metrics; for others there is a separate listener.
+    // On loopback, for callers who may read; for others there is a separate listener.
     let sampled = || Sampled::new(app.clone(), upstream.clone());
-    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::router(sampled()));
+    let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::guarded(sampled()));
     let (names, feed) = (Arc::<dyn NameService>::from_ref(&app), Arc::<dyn ChangeFeed>::from_ref(&app));
     let writes = upstream.as_ref().map_or(Writes::Here, |upstream| Writes::At(upstream.url().to_owned()));
     let graphql = nameservice_graphql::router(Arc::new(InProcess::new(names, feed)), writes);
@@ -138,12 +145,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     if let Some(base_path) = base_path {
         router = below(base_path, router);
     }
-    let stopping = shutdown.clone();
-    let server = tokio::spawn(async move {
-        // Converted once: otherwise the router is converted for every connection, which keeps the result.
-        let router = router.into_make_service();
-        axum::serve(listener, router).with_graceful_shutdown(async move { stopping.begun().await }).await
-    });
+    let server = tokio::spawn(connections::serve(listener, router, limits, shutdown.clone()));
     Ok(Service { address, base, shutdown, server })
 }
 
@@ -153,16 +155,22 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
 struct Front {
     /// Whether only requests for a name of this machine are answered.
     is_local: bool,
+    /// The origins of pages that may write, if no token is needed for it; `None` if one is.
+    trusted: Option<Arc<[String]>>,
     nudge: Option<Nudge>,
     shutdown: Shutdown,
 }
 
 async fn receive(State(front): State<Front>, request: Request, next: Next) -> Response {
     if front.is_local
-        && let Some(host) = request.headers().get(header::HOST).and_then(|host| host.to_str().ok())
-        && !is_local(host)
+        && let Some(host) = hosts(&request).find(|host| !is_local(host))
     {
         return Problem::misdirected(host).into_response();
+    }
+    if let Some(trusted) = front.trusted.as_ref().filter(|_| !request.method().is_safe())
+        && let Some(origin) = foreign(&request, trusted)
+    {
+        return Problem::foreign_page(origin).into_response();
     }
     if request.method() == Method::GET {
         return until_the_service_stops(&front.shutdown, next.run(request)).await;
@@ -174,6 +182,30 @@ async fn receive(State(front): State<Front>, request: Request, next: Next) -> Re
         nudge.give();
     }
     response
+}
+
+/// What a request names as its host: HTTP/2 has it in `:authority`.
+fn hosts(request: &Request) -> impl Iterator<Item = &str> {
+    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    header.into_iter().chain(request.uri().authority().map(|authority| authority.as_str()))
+}
+
+/// The origin of the page that sends a request, if that page is of another site, and not one of those that may.
+fn foreign<'a>(request: &'a Request, trusted: &[String]) -> Option<&'a str> {
+    let text = |name| request.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("another site"));
+    let origin = text(header::ORIGIN);
+    if origin.is_some_and(|origin| trusted.iter().any(|trusted| trusted == "*" || trusted == origin)) {
+        return None;
+    }
+    // Browsers set this, and pages cannot.
+    match text(HeaderName::from_static("sec-fetch-site")) {
+        Some("same-origin" | "none") => None,
+        Some(_) => origin.or(Some("another site")),
+        None => origin.filter(|origin| {
+            let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+            !hosts(request).any(|host| host.eq_ignore_ascii_case(authority))
+        }),
+    }
 }
 
 /// Ends a read when the service stops: a reader that waits for changes would keep the service from stopping, and wait for
@@ -305,13 +337,14 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
     let is_continued = matches!(opened, Opened::Table(_));
-    let settings = Settings { nudge, cors, base_path, upstream: None, unmeasured, traced, is_continued };
+    let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
+    let settings =
+        Settings { nudge, cors, origins, limits, base_path, upstream: None, unmeasured, traced, is_continued };
     let service = start_with(listener, app, settings)?;
     // A service in the background may no longer have a stdout.
     let _ = output::print(&greeting(&args, &service, &opened));
 
-    stop.await;
-    output::note("stopping");
+    let ended = until(stop, opened.ended()).await;
     // In this order, so that every write that was answered is in the feed.
     service.stop().await;
     if let Some(metrics) = metrics {
@@ -325,7 +358,17 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     }
     // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
-    Ok(())
+    ended
+}
+
+/// Waits until the service has to stop, or cannot go on: then it fails, so that its supervisor restarts it.
+async fn until(stop: impl Future<Output = ()>, ended: impl Future<Output = String>) -> Result<(), Failure> {
+    let ended = tokio::select! {
+        () = stop => Ok(()),
+        reason = ended => Err(ServeError::Ended(reason).into()),
+    };
+    output::note("stopping");
+    ended
 }
 
 /// `nameservice serve --upstream`
@@ -362,19 +405,21 @@ async fn run_replica(
     let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
+    let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
+    let upstream_of = Some(upstream.clone());
     let settings =
-        Settings { cors, base_path, upstream: Some(upstream.clone()), unmeasured, traced, ..Settings::default() };
+        Settings { cors, origins, limits, base_path, upstream: upstream_of, unmeasured, traced, ..Settings::default() };
     let service = start_with(listener, app, settings)?;
-    let _ = output::print(&format!("Listening on {}, a replica of {url}. Ctrl-C stops it.", service.url()));
-    stop.await;
-    output::note("stopping");
+    let _ =
+        output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));
+    let ended = until(stop, upstream.ended()).await;
     service.stop().await;
     if let Some(metrics) = metrics {
         metrics.abort();
     }
     // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop((upstream, names))).await;
-    Ok(())
+    ended
 }
 
 /// Starts the consumer of the table's stream, if this process is to run it. The embedded backend needs none.
@@ -391,7 +436,8 @@ fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
 async fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
     match &args.jwks {
         Some(place) => {
-            let unusable = |source| ServeError::Keys { place: place.clone(), source };
+            let shown = if place.contains("://") { ShownUrl(place).to_string() } else { place.clone() };
+            let unusable = |source| ServeError::Keys { place: shown.clone(), source };
             // The command line requires one of each.
             let required = |exactly: &Option<String>| exactly.clone().map_or(Required::Any, Required::Exactly);
             let source = keys::source(place).map_err(unusable)?;
@@ -495,6 +541,41 @@ mod tests {
         for host in ["example.com", "localhost.example.com:8080", "192.168.0.1", "127.0.0.1.nip.io:80", "[::2]:1", ""] {
             assert!(!is_local(host), "{host}");
         }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_told_apart() {
+        let trusted = ["https://app.example".to_owned()];
+        let is_foreign = |headers: &[(&str, &str)]| {
+            let mut request = axum::http::Request::post("/v1/ledgers");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            foreign(&request.body(axum::body::Body::empty()).unwrap(), &trusted).is_some()
+        };
+        let host = ("host", "localhost:8080");
+        for own in [
+            &[host][..],
+            &[host, ("origin", "http://localhost:8080")],
+            &[host, ("origin", "http://proxy.example"), ("sec-fetch-site", "same-origin")],
+            &[host, ("sec-fetch-site", "none")],
+            &[host, ("origin", "https://app.example"), ("sec-fetch-site", "cross-site")],
+        ] {
+            assert!(!is_foreign(own), "{own:?}");
+        }
+        for other in [
+            &[host, ("origin", "https://evil.example")][..],
+            &[host, ("origin", "null")],
+            &[host, ("origin", "http://localhost:3000")],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("sec-fetch-site", "same-site"), ("origin", "http://localhost:8080")],
+            &[("origin", "https://evil.example")],
+        ] {
+            assert!(is_foreign(other), "{other:?}");
+        }
+        let http2 =
+            axum::http::Request::post("http://evil.example/v1/ledgers").body(axum::body::Body::empty()).unwrap();
+        assert_eq!(hosts(&http2).collect::<Vec<_>>(), ["evil.example"]);
     }
 
     fn args(line: &str) -> ServeArgs {

@@ -14,7 +14,7 @@ use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth, service};
-use nameservice_model::{Backend, Error as StoreError, NameService as _};
+use nameservice_model::{Backend, Error as StoreError, NameService as _, ShownUrl};
 use nameservice_store::{Store, TableReport, endpoint_client, sdk_client};
 
 use crate::{
@@ -240,6 +240,21 @@ impl Opened {
         }
     }
 
+    /// Completes when nothing can be written any more by this process, with the reason.
+    pub(crate) fn ended(&self) -> impl Future<Output = String> + Send + use<> {
+        let ended = match self {
+            Self::Embedded(Local { names, .. }) => Some(names.ended()),
+            Self::Files(stored) => stored.feed.as_ref().map(Embedded::ended),
+            Self::Table(_) => None,
+        };
+        async move {
+            match ended {
+                Some(ended) => ended.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Describes where the data is.
     pub fn describe(&self) -> String {
         match self {
@@ -293,7 +308,10 @@ impl Table {
             Place::Endpoint(url) => {
                 let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
                 if parsed.is_none() {
-                    return Err(Failure::Usage(format!("`{url}` is not a URL: it begins with http:// or https://")));
+                    return Err(Failure::Usage(format!(
+                        "`{}` is not a URL: it begins with http:// or https://",
+                        ShownUrl(url)
+                    )));
                 }
                 (endpoint_client(url), aws_sdk_dynamodbstreams::Client::new(&endpoint_config(url)))
             }
@@ -319,7 +337,7 @@ impl Table {
     /// Its name, and where it is.
     pub fn describe(&self) -> String {
         match &self.place {
-            Place::Endpoint(url) => format!("table {} at {url}", self.name),
+            Place::Endpoint(url) => format!("table {} at {}", self.name, ShownUrl(url)),
             _ => format!("table {} in AWS", self.name),
         }
     }

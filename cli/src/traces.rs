@@ -18,7 +18,7 @@ use axum::{
 use bytes::Bytes;
 use http::HeaderMap;
 use nameservice_http::CallOf;
-use nameservice_model::RequestId;
+use nameservice_model::{RequestId, ShownUrl};
 use opentelemetry::{
     Context, KeyValue,
     propagation::{Extractor, TextMapPropagator as _},
@@ -64,7 +64,7 @@ impl fmt::Debug for Traces {
 impl Traces {
     /// Returns the exporter to the collector at this URL. Nothing is sent before there is a span.
     pub fn to(url: &str) -> Result<Self, Failure> {
-        let unusable = |reason: String| Failure::Usage(format!("--otlp: `{url}` cannot be used: {reason}"));
+        let unusable = |reason: String| Failure::Usage(format!("--otlp: `{}` cannot be used: {reason}", ShownUrl(url)));
         let parsed = reqwest::Url::parse(url).map_err(|error| unusable(error.to_string()))?;
         let endpoint = match parsed.path() {
             "" | "/" => format!("{}{PATH}", url.trim_end_matches('/')),

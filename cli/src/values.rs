@@ -1,7 +1,7 @@
 //! Parsers for values of the command line.
 
 use std::{
-    fs,
+    fmt, fs,
     io::Read as _,
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -11,7 +11,11 @@ use jiff::{Span, SpanRelativeTo};
 use nameservice_api::requests::HeadValue;
 use nameservice_http::freshness::MAX_WAIT_SECONDS;
 use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Value, map::Entry};
 
 use crate::failure::Failure;
 
@@ -176,9 +180,74 @@ pub fn object(text: &str) -> Result<Object, Failure> {
         ("it", text.to_owned())
     };
     match serde_json::from_str(&json) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Unambiguous(Value::Object(object))) => Ok(object),
         Ok(_) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is another JSON value"))),
         Err(error) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is not JSON: {error}"))),
+    }
+}
+
+/// A JSON value in which no object has a member twice. The service rejects such members where it knows them, and a map
+/// would keep only the last one.
+struct Unambiguous(Value);
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UnambiguousVisitor).map(Self)
+    }
+}
+
+struct UnambiguousVisitor;
+
+impl<'de> Visitor<'de> for UnambiguousVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unambiguous(value)) = access.next_element()? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Object::new();
+        while let Some((name, Unambiguous(value))) = access.next_entry::<String, _>()? {
+            match members.entry(name) {
+                Entry::Vacant(entry) => drop(entry.insert(value)),
+                Entry::Occupied(entry) => {
+                    return Err(A::Error::custom(format_args!("duplicate member `{}`", entry.key())));
+                }
+            }
+        }
+        Ok(members.into())
     }
 }
 
@@ -264,6 +333,12 @@ mod tests {
         fs::write(file.path(), r#"{"a": 2}"#).unwrap();
         assert_eq!(object(&format!("@{}", file.path().display())).unwrap()["a"], 2);
         assert_eq!(object_in(&file.path().display().to_string()).unwrap()["a"], 2);
+        let all = r#"{"a": [null, true, -1, 18446744073709551615, 1.5, "ü", {"b": {}}], "c": {"a": 1}}"#;
+        assert_eq!(Value::Object(object(all).unwrap()), serde_json::from_str::<Value>(all).unwrap());
+        for text in [r#"{"a": 1, "a": 1}"#, r#"{"operations": [{"op": "x", "a": {"b": 1, "b": 2}}]}"#] {
+            let rejected = object(text).unwrap_err().to_string();
+            assert!(rejected.contains("duplicate member"), "{rejected}");
+        }
         for text in ["[]", "1", "{", "@/nowhere"] {
             assert!(matches!(object(text), Err(Failure::Usage(_))), "{text}");
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use nameservice::Place;
 use nameservice_archive::{Archived, Archiver};
+use nameservice_model::chain;
 use serde_json::json;
 
-use super::copy::To;
+use super::copy::{To, counted};
 use crate::{
     archives::open_archive,
     failure::Failure,
@@ -47,16 +48,28 @@ pub(crate) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: O
 }
 
 async fn archived(archiver: &Archiver, args: &ArchiveCommandArgs, output: Output) -> Result<(), Failure> {
-    print(caught_up(archiver, output).await?, &args.to, output)?;
+    let before = caught_up(archiver, output).await?;
+    print(before, &args.to, output)?;
     if !args.follow {
-        return Ok(());
+        return whole(before);
+    }
+    // A gap is recorded, and what follows it is still archived.
+    if let Err(gap) = whole(before) {
+        output::note(&chain(&gap));
     }
     tokio::select! {
         never = archiver.run(args.every) => match never {},
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch)?,
     }
     // Writes what was collected so far.
-    print(caught_up(archiver, output).await?, &args.to, output)
+    let after = caught_up(archiver, output).await?;
+    print(after, &args.to, output)?;
+    whole(before).and(whole(after))
+}
+
+/// Fails if changes were lost before they were archived.
+fn whole(archived: Archived) -> Result<(), Failure> {
+    Ok(archived.without_gap().map(drop).map_err(nameservice::Error::from)?)
 }
 
 async fn caught_up(archiver: &Archiver, output: Output) -> Result<Archived, Failure> {
@@ -66,17 +79,17 @@ async fn caught_up(archiver: &Archiver, output: Output) -> Result<Archived, Fail
 }
 
 fn print(archived: Archived, to: &Place, output: Output) -> Result<(), Failure> {
-    let Archived { position, changes, objects, lost, .. } = archived;
+    let Archived { position, changes, objects, lost, gap, .. } = archived;
     if output.is_json() {
-        let document = json!({"position": position, "changes": changes, "objects": objects, "lost": lost});
+        let mut document = json!({"position": position, "changes": changes, "objects": objects, "lost": lost});
+        if let Some((first, last)) = gap {
+            document["gap"] = json!({"first": first, "last": last});
+        }
         return output::print(&document.to_string());
     }
-    if lost > 0 {
-        output::note(&format!(
-            "{lost} positions had expired before they were archived: the archive records them as a gap"
-        ));
+    if lost > 0 && gap.is_none() {
+        output::note(&format!("the archive begins after {}, which had expired", counted(lost, "position")));
     }
-    let counted = |n: u64, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
     let (changes, objects) = (counted(changes, "change"), counted(objects, "object"));
-    output::print(&format!("{changes} archived in {objects}; {to} has everything up to position {position}"))
+    output::print(&format!("{changes} archived in {objects}; {to} ends at position {position}"))
 }

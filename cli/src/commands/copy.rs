@@ -248,16 +248,18 @@ async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failur
     let exported = nameservice_sync::export(&*from.source, &place, &|progress| show(&bar, total, progress)).await?;
     drop(bar);
     let answer = json!(exported);
-    let mut words = format!("wrote {} records to {place}", exported.records);
+    let mut words = format!("wrote {} to {place}", counted(exported.records, "record"));
     words.push_str(&list_words("could not be read", &exported.unreadable));
+    words.push_str(&list_words("written without the secrets of their configs", &exported.redacted));
     match place {
         // Stdout has the records.
         DumpPlace::Stream => output::note(&if output.is_json() { answer.to_string() } else { words }),
         DumpPlace::File(_) => output.answer(&answer, || words)?,
     }
-    match exported.unreadable.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Differs("some records could not be read".into())),
+    match (exported.unreadable.is_empty(), exported.redacted.is_empty()) {
+        (true, true) => Ok(()),
+        (false, _) => Err(Failure::Differs("some records could not be read".into())),
+        (true, false) => Err(Failure::Differs("the dump lacks secrets, so these records cannot be imported".into())),
     }
 }
 
@@ -318,10 +320,11 @@ fn print_mirrored(mirrored: &Mirrored, is_first: bool, output: Output) -> Result
     output::print(&words)
 }
 
-fn left(report: &Report) -> [(&'static str, &Records); 5] {
+fn left(report: &Report) -> [(&'static str, &Records); 6] {
     [
         ("newer at the target, left", &report.newer_there),
         ("different at the same watermark, left", &report.diverged),
+        ("not comparable without their secrets, their configs left", &report.unknown),
         ("still behind: copy again", &report.behind),
         ("could not be read", &report.unreadable),
         ("rejected by the target", &report.rejected),
@@ -337,7 +340,10 @@ fn report_words(report: &Report) -> String {
     for (outcome, records) in left(report) {
         words.push_str(&list_words(outcome, records));
     }
-    words.push_str(&list_words("keep addresses without a content id, in their config", &report.kept_addresses));
+    words.push_str(&list_words(
+        "keep addresses or other values of the older layout, in their config",
+        &report.kept_addresses,
+    ));
     words
 }
 
@@ -349,11 +355,17 @@ fn comparison_words(compared: &Comparison) -> String {
         ("newer at the first", &compared.older_there),
         ("newer at the second", &compared.newer_there),
         ("different at the same watermark", &compared.diverged),
+        ("not comparable without their secrets", &compared.unknown),
         ("could not be read", &compared.unreadable),
     ] {
         words.push_str(&list_words(outcome, records));
     }
     words
+}
+
+/// A number of things, in words.
+pub(super) fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// The number of records, and the first of them; empty if there are none.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use nameservice_api::changes::History;
-use nameservice_model::Address;
+use nameservice_model::{Address, is_redacted};
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,8 +76,8 @@ struct State(BTreeMap<&'static str, Known>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
-    /// The value; null if there is none.
-    Value(Value),
+    /// The value, and the position of the change that stored it; null if there is none.
+    Value(Value, Option<u64>),
     /// The watermark of a value that was too large for the feed.
     Omitted(Value),
     /// The last change before the position is no longer in the feed. The watermark, if the next change shows it.
@@ -96,8 +96,8 @@ impl Known {
         let is_before = |change: &&Value| change["position"].as_u64().is_some_and(|at| at <= position);
         match (of_concern().rfind(is_before), of_concern().next()) {
             (Some(last), _) if last["payload_omitted"] == true => Self::Omitted(last["watermark"].clone()),
-            (Some(last), _) => Self::Value(valued(last)),
-            (None, Some(next)) if next["change"] == "created" => Self::Value(Value::Null),
+            (Some(last), _) => Self::Value(valued(last), last["position"].as_u64()),
+            (None, Some(next)) if next["change"] == "created" => Self::Value(Value::Null, None),
             (None, Some(next)) => Self::Expired(next.get("previous").cloned()),
             (None, None) => Self::Expired(None),
         }
@@ -106,7 +106,7 @@ impl Known {
     /// The value, or a placeholder for one that is not known.
     fn shown(&self) -> Value {
         match self {
-            Self::Value(value) => value.clone(),
+            Self::Value(value, _) => value.clone(),
             Self::Omitted(watermark) => json!(format!("(too large for the feed, at {watermark})")),
             Self::Expired(Some(watermark)) => json!(format!("(no longer in the feed, at {watermark})")),
             Self::Expired(None) => json!("(no longer in the feed)"),
@@ -139,6 +139,11 @@ fn differences(before: &State, after: &State) -> Vec<Value> {
             let (before, after) = (left.get(path), right.get(path));
             if before != after {
                 found.push(json!({"concern": concern, "path": path, "before": before, "after": after}));
+            } else if after.is_some_and(is_redacted) {
+                // Different secrets look the same in the feed.
+                let hidden =
+                    json!({"concern": concern, "path": path, "before": before, "after": after, "unknown": true});
+                found.push(hidden);
             }
         }
     }
@@ -166,7 +171,8 @@ fn words_of(difference: &Value) -> String {
     };
     let (concern, path) = (output::text(&difference["concern"]), output::text(&difference["path"]));
     let dot = if path.is_empty() { "" } else { "." };
-    format!("  {concern}{dot}{path}: {} -> {}", side("before"), side("after"))
+    let doubt = if difference["unknown"] == true { " (secret: it may have changed)" } else { "" };
+    format!("  {concern}{dot}{path}: {} -> {}{doubt}", side("before"), side("after"))
 }
 
 #[cfg(test)]
@@ -202,6 +208,20 @@ mod tests {
                 "  status.v: 1 -> 2",
             ]
         );
+    }
+
+    #[test]
+    fn secrets_are_not_taken_for_the_same() {
+        let secret = |position, watermark, k: u8| {
+            let payload = json!({"password": "[redacted]", "k": k});
+            change(position, "config", "updated", watermark, payload)
+        };
+        let changes = [secret(1, 1, 1), secret(2, 2, 1), secret(3, 2, 2)];
+        assert_eq!(found(&changes, 1, 1), [""; 0]);
+        let doubtful = "  config.payload.password: [redacted] -> [redacted] (secret: it may have changed)";
+        assert_eq!(found(&changes, 1, 2), [doubtful, "  config.v: 1 -> 2"]);
+        // Purged and created again: the same watermark.
+        assert_eq!(found(&changes, 2, 3), ["  config.payload.k: 1 -> 2", doubtful]);
     }
 
     #[test]

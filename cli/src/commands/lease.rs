@@ -29,7 +29,7 @@ use tokio::{
 
 use super::leases::lease_of;
 use crate::{
-    child::{self, Running, Signals},
+    child::{self, Running, Signal, Signals},
     client::{Request, write},
     failure::Failure,
     options::KeyArgs,
@@ -50,6 +50,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(800);
 const MARGIN: Duration = Duration::from_millis(20);
 /// How long the program waits for the release at its end: the lease expires anyway.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// After this time the timers of a process that was continued have noticed what has passed.
+const CONTINUED: Duration = Duration::from_millis(20);
+/// How long a signal waits for the answer to a request for a lease.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// How many times setting a status is attempted if others change it meanwhile.
 const MAX_STATUS_PUSHES: usize = 5;
 
@@ -178,11 +182,28 @@ async fn acquire(
     loop {
         let asked = Instant::now();
         let wanted = ask(address, &Wanted::new(request, None), &KeyArgs::default());
-        let again = match session.send::<Held>(wanted).await {
-            Ok(held) => {
-                let client = Arc::new(session.client.clone());
-                return Ok(LeaseKeeper::held(client, address.clone(), request.clone(), held.value.into(), asked));
+        let keeper = |held: Held| {
+            LeaseKeeper::held(Arc::new(session.client.clone()), address.clone(), request.clone(), held.into(), asked)
+        };
+        let mut asking = std::pin::pin!(session.send::<Held>(wanted));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut asking => break answer,
+                signal = signals.next() => match signal {
+                    Signal::Stop => child::stop_this_process(),
+                    signal => {
+                        // The lease may be granted all the same: then others need not wait for its expiry.
+                        if let Ok(Ok(held)) = timeout(LAST_ANSWER, asking).await {
+                            release(address, keeper(held.value)).await;
+                        }
+                        return Err(Failure::Ended(signal.exit_code()));
+                    }
+                },
             }
+        };
+        let again = match answer {
+            Ok(held) => return Ok(keeper(held.value)),
             Err(Failure::Rejected(problem)) if wait && problem.kind() == Some(ProblemKind::LeaseHeld) => {
                 let lease = problem.members.get("lease").and_then(|lease| Lease::deserialize(lease).ok());
                 if !noted {
@@ -196,7 +217,10 @@ async fn acquire(
         };
         tokio::select! {
             () = sleep(again) => {}
-            signal = signals.next() => return Err(Failure::Ended(signal.exit_code())),
+            signal = signals.next() => match signal {
+                Signal::Stop => child::stop_this_process(),
+                signal => return Err(Failure::Ended(signal.exit_code())),
+            },
         }
     }
 }
@@ -216,6 +240,7 @@ async fn watch(
     signals: &mut Signals,
 ) -> Result<Result<std::process::ExitStatus, LeaseLost>, Failure> {
     let mut noted = false;
+    let check = keeper.check();
     let kept = keeper.keep(|error| {
         if !noted {
             output::note(&format!("the lease of {address} is not refreshed: {}", chain(&error)));
@@ -228,7 +253,22 @@ async fn watch(
             biased;
             status = running.wait() => return status.map(Ok).map_err(Failure::Watch),
             lost = &mut kept => return Ok(Err(lost)),
-            signal = signals.next() => running.pass(signal),
+            signal = signals.next() => match signal {
+                // The command is stopped first, so that it does not run on under a lease that nobody refreshes.
+                Signal::Stop => {
+                    running.pause();
+                    child::stop_this_process();
+                    // Continued: if the lease has expired meanwhile, the command does not continue under it.
+                    tokio::select! {
+                        biased;
+                        lost = &mut kept => return Ok(Err(lost)),
+                        () = sleep(CONTINUED) => {}
+                    }
+                    check.notify_one();
+                    running.resume();
+                }
+                signal => running.pass(signal),
+            },
         }
     }
 }

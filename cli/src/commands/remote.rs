@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use nameservice::Place;
+use nameservice_model::ShownUrl;
 use nameservice_sync::{
     remotes::{self, MoveOptions, Moved, Remote, Remotes, Tracking},
     report::Records,
 };
 use serde_json::json;
 
-use super::copy::{To, list_words};
+use super::copy::{To, counted, list_words};
 use crate::{
     failure::Failure,
     files::Missing,
@@ -96,17 +97,21 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
                 ));
             }
             list.add(&name, Remote { url: place.to_string(), prefix, token_env })?;
-            output.answer(&json!({"added": name}), || format!("added {name}: {place}"))
+            output.answer(&json!({"added": name}), || format!("added {name}: {}", ShownUrl(&place.to_string())))
         }
         RemoteCommand::Remove { name } => {
             let removed = list.remove(&name)?;
             Tracking::of(&directory)?.forget(&name)?;
-            output.answer(&json!({"removed": name}), || format!("removed {name}: {}", removed.url))
+            output.answer(&json!({"removed": name}), || format!("removed {name}: {}", ShownUrl(&removed.url)))
         }
-        RemoteCommand::List => output.answer(&json!({"remotes": list.all()}), || match list.all().is_empty() {
-            true => "no remotes".to_owned(),
-            false => list.all().iter().map(|(name, remote)| format!("{name}  {}\n", remote.url)).collect(),
-        }),
+        RemoteCommand::List => {
+            let mut all = list.all().clone();
+            all.values_mut().for_each(|remote| remote.url = ShownUrl(&remote.url).to_string());
+            output.answer(&json!({"remotes": all}), || match all.is_empty() {
+                true => "no remotes".to_owned(),
+                false => all.iter().map(|(name, remote)| format!("{name}  {}\n", remote.url)).collect(),
+            })
+        }
         RemoteCommand::Fetch { name } => {
             let remote = list.get(&name)?;
             let there = open(remote).await?;
@@ -118,8 +123,12 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             there.close().await;
             let fetched = fetched?;
             output.answer(&json!(fetched), || {
-                let mut words =
-                    format!("{} records, {} changed, {} gone", fetched.records, fetched.changed, fetched.gone);
+                let mut words = format!(
+                    "{}, {} changed, {} gone",
+                    counted(fetched.records, "record"),
+                    fetched.changed,
+                    fetched.gone
+                );
                 words.push_str(&list_words("could not be read", &fetched.unreadable));
                 words
             })
@@ -191,7 +200,10 @@ async fn open(remote: &Remote) -> Result<To, Failure> {
     let token = match &remote.token_env {
         None => None,
         Some(variable) => Some(std::env::var(variable).map_err(|_| {
-            Failure::Usage(format!("the token for {} is expected in the environment variable {variable}", remote.url))
+            Failure::Usage(format!(
+                "the token for {} is expected in the environment variable {variable}",
+                ShownUrl(&remote.url)
+            ))
         })?),
     };
     To::open(&place, Missing::Reject, token).await
@@ -208,11 +220,12 @@ fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {
 fn words(verb: &str, moved: &Moved) -> String {
     let mut words = format!("{} up to date", moved.up_to_date);
     let verb = if moved.dry_run { format!("would be {verb}") } else { verb.to_owned() };
-    let lists: [(&str, &Records); 7] = [
+    let lists: [(&str, &Records); 8] = [
         (&verb, &moved.moved),
         ("behind the remote", &moved.behind),
         ("ahead of the remote", &moved.ahead),
         ("diverged: nothing of them was written", &moved.diverged),
+        ("not comparable without their secrets, their configs left", &moved.unknown),
         ("changed on the other side meanwhile: fetch again", &moved.overtaken),
         ("purged on one side, left on the other", &moved.purged),
         ("rejected", &moved.rejected),

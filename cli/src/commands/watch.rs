@@ -249,6 +249,8 @@ impl Watching<'_> {
 pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
     let mut after = args.after.unwrap_or_default();
     let mut found = Found::new(args.format.wanted(session.output)?);
+    // Writes go on meanwhile: what comes after this position is not waited for.
+    let end = position(session).await?;
     loop {
         let request = filtered(Request::get("changes"), &args.filter);
         let page = session.send::<Changes>(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
@@ -259,15 +261,30 @@ pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
                 after = gone(&failure).unwrap_or_default().saturating_sub(1);
                 continue;
             }
+            (Err(failure), Some(_)) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
+                let oldest = gone(&failure).unwrap_or_default();
+                return Err(Failure::BeyondEnd { position: after.saturating_add(1), oldest });
+            }
             (Err(failure), _) => return Err(failure),
         };
         let more = found.take(&page.json, &page.changes)?;
         let position = page.position;
-        if position <= after && !more {
-            return found.finish(|changes| json!({"changes": changes, "position": position}));
+        if position >= end || (position <= after && !more) {
+            return found.finish(Some(position));
         }
         after = position;
     }
+}
+
+/// Returns the position of the feed.
+async fn position(session: &Session) -> Result<u64, Failure> {
+    #[derive(Deserialize)]
+    struct Compared {
+        position: u64,
+    }
+    // A comparison of nothing reads nothing else.
+    let request = Request::query_with("changes/compare", &json!({"subscriptions": {}}));
+    Ok(session.send::<Compared>(request).await?.position)
 }
 
 pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
@@ -290,22 +307,21 @@ pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
                 true => after = Some(position),
                 false => before = Some(position),
             },
-            _ => return found.finish(|changes| json!({"changes": changes})),
+            _ => return found.finish(None),
         }
     }
 }
 
-/// The changes that were found: printed at once, or kept for a single document.
+/// The changes that were found: each is printed as it comes, also within a single document.
 struct Found {
     format: Format,
     entries: Entries,
-    kept: Vec<Value>,
     is_none: bool,
 }
 
 impl Found {
     fn new(format: Format) -> Self {
-        Self { format, entries: Entries::new(format, CHANGES), kept: Vec::new(), is_none: true }
+        Self { format, entries: Entries::new(format, CHANGES), is_none: true }
     }
 
     fn is_none(&self) -> bool {
@@ -315,10 +331,16 @@ impl Found {
     /// Takes a page. True if there were any changes in it.
     fn take(&mut self, page: &Value, changes: &[Change]) -> Result<bool, Failure> {
         let any = !changes.is_empty();
+        let is_first = self.is_none;
         self.is_none &= !any;
         let entries = page["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
         match self.format {
-            Format::Json => self.kept.extend(entries.iter().cloned()),
+            Format::Json if any => {
+                let lines: Vec<String> = entries.iter().map(Value::to_string).collect();
+                let begin = if is_first { BEGIN } else { "," };
+                output::print(&format!("{begin}{}", lines.join("\n,")))?;
+            }
+            Format::Json => {}
             Format::Table if any => {
                 output::print(&changes.iter().map(output::change).collect::<Vec<_>>().join("\n"))?;
             }
@@ -330,14 +352,19 @@ impl Found {
         Ok(any)
     }
 
-    /// Prints the document, if the format is a single one.
-    fn finish(self, document: impl FnOnce(Vec<Value>) -> Value) -> Result<(), Failure> {
-        match self.format {
-            Format::Json => output::print(&format!("{:#}", document(self.kept))),
-            _ => Ok(()),
+    /// Prints the end of the document, if the format is a single one.
+    fn finish(self, position: Option<u64>) -> Result<(), Failure> {
+        if self.format != Format::Json {
+            return Ok(());
         }
+        let begin = if self.is_none { BEGIN } else { "" };
+        let position = position.map(|position| format!(", \"position\": {position}")).unwrap_or_default();
+        output::print(&format!("{begin}]{position}}}"))
     }
 }
+
+/// How a document of changes begins.
+const BEGIN: &str = "{\"changes\": [\n";
 
 fn filtered(request: Request, filter: &FilterArgs) -> Request {
     let kind = filter.kind.map(|kind| match kind {

@@ -52,6 +52,9 @@ pub struct ServeArgs {
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
+    /// How many connections are open at most; further ones are answered 503 and closed
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
     /// Require this bearer token, which may do everything: for development
     #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_DEV_TOKEN", hide_env_values = true, conflicts_with_all = ["jwks", "insecure"])]
     pub dev_token: Option<String>,

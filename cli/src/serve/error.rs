@@ -1,10 +1,10 @@
-//! Why the service does not start.
+//! Why the service does not start, or has ended.
 
 use std::{io, net::SocketAddr};
 
 use nameservice_model::BoxError;
 
-/// Why the service did not start.
+/// Why the service did not start, or has ended by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -35,6 +35,9 @@ pub enum ServeError {
         #[source]
         source: BoxError,
     },
+    /// The service can no longer write to its log.
+    #[error("the service has ended, so that its supervisor restarts it: {0}")]
+    Ended(String),
     /// The system does not let this process handle signals.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),

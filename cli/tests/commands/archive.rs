@@ -158,5 +158,5 @@ fn an_archive_that_follows_writes_what_it_has_gathered_when_it_is_interrupted() 
     assert_eq!(process.wait().unwrap().code(), Some(0));
     let (_, whole, _) = run(&target, "changes --json");
     let end = positions(&whole).len();
-    assert!(rest.contains(&format!("up to position {end}\n")), "{rest}");
+    assert!(rest.contains(&format!("ends at position {end}\n")), "{rest}");
 }

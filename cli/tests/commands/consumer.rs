@@ -12,7 +12,7 @@ use nameservice_model::{
     Address, Call, Change, ChangeFeed as _, ContentId, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
 };
 
-use super::{ID, engine::Engine};
+use super::{ID, OTHER, engine::Engine, feed::Watch, run, start_in_process};
 
 /// A table, and the engine that it is in.
 struct Made {
@@ -223,4 +223,54 @@ async fn a_missing_stream_is_named_by_a_process_that_leaves_it_to_another_consum
     complete.feed.set_outage(Some("an earlier reason".into()));
     assert!(!consumer::name_missing_stream(&complete.source, &complete.feed).await);
     assert_eq!(complete.feed.outage(), None);
+}
+
+/// Newer changes may expire before older ones: if the retention was lowered, for example.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_in_the_feed_is_passed_by_watch_and_named_by_archive() {
+    use aws_sdk_dynamodb::types::AttributeValue;
+    let table = table().await;
+    let mydb = create(&table, "mydb").await;
+    // A segment for each push: positions 1 and 2, 3, 4, 5 and 6.
+    consume(&table).stop().await;
+    for t in 1..=3 {
+        push_heads(&table, &mydb, t..=t).await;
+        consume(&table).stop().await;
+    }
+    let last = HeadPush::monotonic(NewHead::new(ContentId::parse(OTHER).unwrap(), 4).unwrap());
+    assert!(table.store.push_head(&Call::fresh(), &mydb, &last).await.unwrap().is_updated());
+    consume(&table).stop().await;
+    assert_eq!(table.feed.position().await.unwrap(), 6);
+    for lost in [4, 5] {
+        let update = table.source.tables.update_item().table_name(table.feed.table());
+        let update = update.key("id", AttributeValue::S(nameservice_feed::FEED_ID.into()));
+        let update = update.key("position", AttributeValue::S(format!("{lost:020}")));
+        let update = update.update_expression("SET #ttl = :past").expression_attribute_names("#ttl", "ttl");
+        update.expression_attribute_values(":past", AttributeValue::N("1000".into())).send().await.unwrap();
+    }
+    let engine = table._engine.url().to_owned();
+    let service = start_in_process(Place::Endpoint(engine.clone()), super::Auth::Open).await;
+    let url = service.url();
+    let looked = tokio::task::spawn_blocking(move || {
+        let watch = Watch::start(&url, "--from start");
+        let lines = watch.until(OTHER);
+        let positions: Vec<_> = lines.iter().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect();
+        assert_eq!(positions, ["1", "2", "3", "6"], "each once: {lines:?}");
+        // A reader that asks for a lost position learns where to continue; one after it reads on.
+        let (code, _, stderr) = run(&["--url", &url], "changes --after 3");
+        assert!(code != 0 && stderr.contains('6'), "{code} {stderr}");
+        assert_eq!(run(&["--url", &url], "changes --after 5").0, 0);
+        let name = format!("nameservice-{}", uuid::Uuid::new_v4());
+        let directory = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir().unwrap();
+        let archive = format!("archive file://{}", directory.path().display());
+        let target = ["--url", url.as_str()];
+        let (code, stdout, stderr) = run(&target, &archive);
+        assert_eq!(code, 1, "{stdout} {stderr}");
+        assert!(stderr.contains("lost positions 4 to 5") && stdout.contains("ends at position 6"), "{stdout} {stderr}");
+        let (code, stdout, stderr) = run(&target, &archive);
+        assert_eq!(code, 0, "the gap is recorded: {stderr}");
+        assert!(stdout.contains("0 changes archived") && !stdout.contains("everything"), "{stdout}");
+    });
+    looked.await.unwrap();
+    service.stop().await;
 }

@@ -175,7 +175,7 @@ fn changes_and_history_print_what_the_feed_holds() {
     assert_eq!(of("history mydb --oldest-first --limit 3"), [1, 2, 5]);
     assert_eq!(of("history mydb --concern status --after 2"), [6]);
     assert_eq!(run(&target, "history nowhere").0, 4);
-    assert_eq!(run(&target, "changes --after 7").0, 6);
+    assert_eq!(run(&target, "changes --after 7").0, 8);
     let (_, stdout, _) = run(&["--json", "--url", &service.url], "history mydb --concern head");
     let reported: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(reported["changes"][0]["payload"], json!({"id": ID, "t": 1}));
@@ -327,4 +327,43 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
         // One push per round may have been applied without an answer.
         assert!(reported.len() <= acknowledged.len() + 3, "{address}: {reported:?} for {acknowledged:?}");
     }
+}
+
+/// Writes go on while changes are read: what there was at the beginning is printed, and the command ends.
+#[test]
+fn changes_and_archives_end_beside_a_continuous_writer() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let directory = tempfile::tempdir().unwrap();
+    let service = spawn_serve(directory.path());
+    let (url, stop) = (service.url.as_str(), AtomicBool::new(false));
+    assert_eq!(run(&["--url", url], "create mydb").0, 0);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut n = 0_u64;
+                while !stop.load(SeqCst) {
+                    n += 1;
+                    let body = json!({"new": {"id": OTHER, "t": 4 * n + writer}}).to_string();
+                    super::replica::ask(url, "PUT", "/v1/heads/mydb", &body);
+                }
+            });
+        }
+        let archive = format!("archive file://{}", directory.path().join("archive").display());
+        let ended = [
+            run(&["--url", url, "--json"], "changes"),
+            run(&["--url", url], "changes"),
+            run(&["--url", url], &archive),
+        ];
+        stop.store(true, SeqCst);
+        assert!(ended.iter().all(|(code, ..)| *code == 0), "{ended:?}");
+        let document: Value = serde_json::from_str(&ended[0].1).unwrap();
+        let changes = document["changes"].as_array().unwrap();
+        assert!(changes.len() as u64 <= document["position"].as_u64().unwrap() && !changes.is_empty());
+    });
+    let (code, _, stderr) = run(&["--url", url], "changes --after 99999999");
+    assert!(code == 8 && stderr.contains("beyond the end"), "{code} {stderr}");
+    let (code, stdout, _) = run(&["--url", url, "--json"], "changes --prefix none");
+    let document: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(code == 0 && document["changes"] == json!([]), "{stdout}");
 }

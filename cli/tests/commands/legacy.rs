@@ -379,3 +379,37 @@ fn an_older_place_that_cannot_be_used_is_named() {
     }
     assert!(!gone.exists());
 }
+
+/// Rows whose keys have no branch are one record under one name everywhere.
+#[test]
+fn a_row_without_a_branch_has_one_name_everywhere() {
+    let engine = Engine::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = endpoint_client(engine.url());
+    let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
+    runtime.block_on(async {
+        table(&client, "old-names", "ledger_alias").await;
+        let row = |key: &str| json!({"ledger_alias": key, "commit_address": ID, "commit_t": 7, "status": "ready"});
+        let mut named = row("an-alias");
+        named["ledger_name"] = json!("named");
+        named["branch"] = json!("dev");
+        put(&client, "old-names", &[row("plain"), row("tenant/plain"), named]).await;
+    });
+    let service = serve(&engine, &format!("v1:old-names?endpoint={endpoint}"));
+    let all = ["named:dev", "plain:main", "tenant/plain:main"];
+    for query in ["records?limit=10", "records?limit=10&view=full", "snapshot?limit=10"] {
+        let mut shown = listed(&service, query);
+        shown.sort();
+        assert_eq!(shown, all, "{query}");
+    }
+    for address in ["plain", "plain:main", "tenant/plain", "named:dev"] {
+        assert_eq!(record(&service, address)["head"]["t"], 7, "{address}");
+    }
+    for address in all {
+        assert_eq!(advance(&service, address), Some(8), "{address}");
+        assert_eq!(record(&service, address)["head"]["t"], 8, "{address}");
+    }
+    let mut shown = listed(&service, "records?limit=10");
+    shown.sort();
+    assert_eq!(shown, all);
+}

@@ -502,6 +502,72 @@ mod leases {
         });
     }
 
+    /// A service that accepts a request for a lease and never answers.
+    #[test]
+    fn signals_end_the_wait_for_a_lease_at_any_moment() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        for (name, code) in [("-TERM", 143), ("-INT", 130)] {
+            let process = hold(&url, "--holder one --wait", "echo up");
+            let (_asking, _) = silent.accept().unwrap();
+            signal(&process, name);
+            assert_eq!(finished(process).0.code(), Some(code), "{name}");
+        }
+        with_service(|url| {
+            let mut first = hold(url, "--holder first", "echo up; exec sleep 60");
+            first_line(&mut first);
+            let mut second = hold(url, "--holder second --wait", "echo up");
+            let mut waiting = String::new();
+            BufReader::new(second.stderr.as_mut().unwrap()).read_line(&mut waiting).unwrap();
+            signal(&second, "-TERM");
+            assert_eq!(finished(second).0.code(), Some(143), "{waiting}");
+            signal(&first, "-TERM");
+            finished(first);
+            assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
+        });
+    }
+
+    /// Ctrl-Z stops the command with the program that keeps its lease, and `fg` continues it only under the lease.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_command_is_stopped_and_continued_with_the_program_that_keeps_its_lease() {
+        let is_stopped = |id: &str| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('T'))
+        };
+        let stop = move |process: &Child, id: &str| {
+            signal(process, "-TSTP");
+            let until = Instant::now() + std::time::Duration::from_secs(20);
+            while !(is_stopped(id) && is_stopped(&process.id().to_string())) {
+                assert!(Instant::now() < until, "it runs on");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        };
+        with_service(move |url| {
+            let shell = "trap 'exit 5' USR1; trap 'exit 6' TERM; echo $$; while :; do sleep 0.02; done";
+            // Continued in time.
+            let mut process = hold(url, "--holder first --ttl 60", shell);
+            let (id, _stdout) = first_line(&mut process);
+            stop(&process, &id);
+            signal(&process, "-CONT");
+            assert!(Command::new("kill").args(["-USR1", &id]).status().unwrap().success());
+            assert_eq!(finished(process).0.code(), Some(5));
+            // Continued after its lease has gone to another.
+            let mut process = hold(url, "--holder first --ttl 1", shell);
+            let (id, _stdout) = first_line(&mut process);
+            stop(&process, &id);
+            let mut second = hold(url, "--holder second --ttl 60 --wait", "echo up; exec sleep 60");
+            first_line(&mut second);
+            assert!(is_stopped(&id));
+            signal(&process, "-CONT");
+            let (status, stderr) = finished(process);
+            assert_eq!(status.code(), Some(3), "{stderr}");
+            assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
+            signal(&second, "-TERM");
+            finished(second);
+        });
+    }
+
     #[test]
     fn a_command_ends_when_the_service_is_gone_for_as_long_as_the_lease_lasts() {
         let directory = tempfile::tempdir().unwrap();

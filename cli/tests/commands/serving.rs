@@ -53,6 +53,37 @@ fn the_commands_of_the_banner_work_as_printed_below_a_path_and_with_a_token() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_service_that_can_no_longer_write_ends_and_what_it_has_answered_is_there_when_it_starts_again() {
+    let directory = tempfile::tempdir().unwrap();
+    // A file cannot grow beyond a limit: a write to the log fails, other than on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 400; exec \"$0\" serve --listen 127.0.0.1:0 --data \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited]).arg(env!("CARGO_BIN_EXE_nameservice")).arg(directory.path());
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(',');
+    let (mut created, mut codes) = (Vec::new(), Vec::new());
+    while codes.last().is_none_or(|code| *code == 0) && codes.len() < 200 {
+        let name = format!("a{}", codes.len());
+        let (code, _, _) = run(&["--url", url], &format!("create {name}"));
+        created.extend((code == 0).then_some(name));
+        codes.push(code);
+    }
+    let status = process.wait().unwrap();
+    let mut said = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("so that its supervisor restarts it"), "{said}");
+    assert!(!created.is_empty());
+    let data = directory.path().to_str().unwrap();
+    for name in created {
+        assert_eq!(run(&["--data", data], &format!("show {name}")).0, 0, "{name}");
+    }
+}
+
+#[test]
 fn a_bad_base_path_or_two_ways_to_recognise_callers_are_bad_usage() {
     for line in [
         "serve --base-path names",

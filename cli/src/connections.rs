@@ -1,0 +1,466 @@
+//! Connections of clients: how many there are, and how long each may keep the service waiting.
+
+use std::{
+    collections::HashMap,
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, HttpBody},
+};
+use bytes::Bytes;
+use hyper::{
+    Request, Version,
+    body::{Frame, Incoming, SizeHint},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use nameservice_http::Shutdown;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpListener,
+    sync::Semaphore,
+    time::{Instant, Sleep, interval_at, sleep},
+};
+use tower::{Service as _, ServiceExt as _};
+
+/// What a connection that exceeds the limit is answered.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-type: application/problem+json\r\ncontent-length: 186\r\n\r\n\
+    {\"type\":\"https://nameservice.dev/problems/unavailable\",\"title\":\"The service is temporarily unavailable\",\
+    \"status\":503,\"detail\":\"all connections are in use (--max-connections): try again\"}";
+/// How long to wait after a connection could not be accepted, since descriptors are used up.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The bytes of an answer that are given to an HTTP/2 stream at once. A shorter answer is given whole, and not watched.
+const PART: usize = 16 * 1024;
+/// The bytes that wait in an HTTP/2 stream for its client to take them.
+const STREAM_BUFFER: usize = 64 * 1024;
+
+/// The limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How many are open at most.
+    max: u32,
+    /// How long the headers of a request may take, from the begin of the connection or the end of the previous answer.
+    headers: Duration,
+    /// How long a client may take none of what is written to it.
+    write: Duration,
+    /// How many requests of one connection are answered at the same time, over HTTP/2.
+    streams: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max: 10_000, headers: Duration::from_secs(75), write: Duration::from_secs(30), streams: 32 }
+    }
+}
+
+impl Limits {
+    /// Sets how many connections are open at most.
+    pub(crate) const fn with_max(mut self, max: u32) -> Self {
+        self.max = max;
+        self
+    }
+}
+
+/// Serves a router until the shutdown begins, and then waits for the answers that are being sent.
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: Shutdown) {
+    let slots = Arc::new(Semaphore::new(limits.max as usize));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(limits.streams);
+    builder.http2().max_send_buf_size(STREAM_BUFFER);
+    builder.http2().keep_alive_interval(limits.headers).keep_alive_timeout(limits.write);
+    let builder = Arc::new(builder);
+    // Converted once: otherwise the router is converted for every connection, which keeps the result.
+    let mut routers = router.into_make_service();
+    let mut stopping = pin!(shutdown.begun());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stopping => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) if is_of_the_connection(&error) => continue,
+            Err(error) => {
+                tracing::error!(%error, "no connection can be accepted; trying again");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(slot) = slots.clone().try_acquire_owned() else {
+            // As much as fits the socket: a rejected client delays nobody.
+            let _ = stream.try_write(FULL);
+            continue;
+        };
+        // Answers are small: waiting to fill packets would only delay them.
+        let _ = stream.set_nodelay(true);
+        let router = match routers.call(()).await {
+            Ok(router) => router,
+            Err(never) => match never {},
+        };
+        let (builder, shutdown) = (builder.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            let (stalls, has_asked) = (Stalls::default(), Arc::new(AtomicBool::new(false)));
+            let service = service_fn(|request: Request<Incoming>| {
+                has_asked.store(true, Ordering::Relaxed);
+                let stalls = (request.version() == Version::HTTP_2).then(|| stalls.clone());
+                let answered = router.clone().oneshot(request.map(Body::new));
+                async move {
+                    let response = answered.await;
+                    match stalls {
+                        Some(stalls) => response.map(|response| response.map(|body| stalls.watch(body))),
+                        None => response,
+                    }
+                }
+            });
+            let stream = TokioIo::new(Deadlined::new(stream, limits.write));
+            let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service));
+            let mut stopping = pin!(shutdown.begun());
+            let mut is_stopping = false;
+            // The version of HTTP is not known before the first bytes: until then no limit of HTTP/1 or HTTP/2 holds.
+            let mut first = pin!(sleep(limits.headers));
+            let mut is_first = true;
+            let period = limits.write / 4;
+            let mut ticks = interval_at(Instant::now() + period, period);
+            loop {
+                tokio::select! {
+                    _ = connection.as_mut() => break,
+                    () = &mut stopping, if !is_stopping => {
+                        is_stopping = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    () = &mut first, if is_first => {
+                        is_first = false;
+                        if !has_asked.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                    _ = ticks.tick() => if stalls.longest() > limits.write {
+                        break;
+                    }
+                }
+            }
+            drop(slot);
+        });
+    }
+    drop(listener);
+    // All of them: every connection has ended.
+    let _ = slots.acquire_many(limits.max).await;
+}
+
+/// Whether accepting failed since the client has gone.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// The answers of an HTTP/2 connection that are waiting for their client to take what they have given, and since when.
+///
+/// The socket alone does not show it: a client can answer pings, and take nothing of a stream.
+#[derive(Clone, Default)]
+struct Stalls(Arc<Mutex<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    since: HashMap<u64, Instant>,
+}
+
+impl Stalls {
+    fn watch(self, body: Body) -> Body {
+        if HttpBody::size_hint(&body).upper().is_some_and(|bytes| bytes <= PART as u64) {
+            return body;
+        }
+        let mut waiting = self.waiting();
+        let id = waiting.next;
+        waiting.next += 1;
+        drop(waiting);
+        Body::new(Watched { body, left: Bytes::new(), id, stalls: self })
+    }
+
+    /// How long the one that waits longest has been waiting.
+    fn longest(&self) -> Duration {
+        self.waiting().since.values().min().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A body that gives small parts. It waits from giving one until it is asked for the next, which is when the client has
+/// room. One that is asked and has nothing does not wait: its client is healthy.
+struct Watched {
+    body: Body,
+    /// What is left of the last chunk.
+    left: Bytes,
+    id: u64,
+    stalls: Stalls,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        self.stalls.waiting().since.remove(&self.id);
+        if self.left.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.left = data,
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let bytes = self.left.len().min(PART);
+        let part = self.left.split_to(bytes);
+        self.stalls.waiting().since.insert(self.id, Instant::now());
+        Poll::Ready(Some(Ok(Frame::data(part))))
+    }
+
+    // The end is not announced with the last part: whether the client takes that is seen from the question for the next.
+
+    fn size_hint(&self) -> SizeHint {
+        let (left, body) = (self.left.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower().saturating_add(left));
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper.saturating_add(left));
+        }
+        hint
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.stalls.waiting().since.remove(&self.id);
+    }
+}
+
+/// A stream whose writes fail if the client takes nothing for too long. It applies to all writes: nothing else is
+/// asked while a socket is full.
+struct Deadlined<S> {
+    stream: S,
+    limit: Duration,
+    /// Set while a write is waiting.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Deadlined<S> {
+    const fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, waiting: None }
+    }
+
+    /// Passes on a result of the stream, and fails if it has been pending for too long.
+    fn within<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waiting = None;
+            return polled;
+        }
+        let limit = self.limit;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Deadlined<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlined<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.within(context, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.within(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        // A flush of a socket does nothing: it does not show that the client reads.
+        match polled {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            polled => self.within(context, polled),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.within(context, polled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use axum::{http::StatusCode, response::Response, routing::get};
+    use futures_util::stream;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+        time::timeout,
+    };
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Counts the bodies that exist.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    async fn start(limits: Limits) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+        let bodies = Arc::new(AtomicUsize::new(0));
+        let counted = bodies.clone();
+        let endless = async move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let body = stream::unfold(Counted(counted.clone()), async |counted| {
+                Some((Ok::<_, Infallible>(vec![0_u8; 64 * 1024]), counted))
+            });
+            Response::new(Body::from_stream(body))
+        };
+        let router = Router::new()
+            .route("/", get(async || StatusCode::OK))
+            .route("/endless", get(endless))
+            .route("/large", get(async || vec![0_u8; 1024 * 1024]));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, limits, Shutdown::default()));
+        (address, bodies)
+    }
+
+    async fn until(is_so: impl Fn() -> bool) {
+        let waiting = async {
+            while !is_so() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LONG, waiting).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off_though_its_answer_has_no_end() {
+        let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+        let (address, bodies) = start(limits).await;
+        let mut stalled = TcpStream::connect(address).await.unwrap();
+        stalled.write_all(b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        until(|| bodies.load(Ordering::SeqCst) == 1).await;
+        until(|| bodies.load(Ordering::SeqCst) == 0).await;
+    }
+
+    /// Asks over HTTP/2 with a client that reads the connection, and never gives a stream more room.
+    async fn ask_without_room(address: std::net::SocketAddr, path: &str) -> TcpStream {
+        let mut headers = vec![0x82, 0x86, 0x01, 1, b'a', 0x04, u8::try_from(path.len()).unwrap()];
+        headers.extend(path.as_bytes());
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+        sent.extend([0, 0, u8::try_from(headers.len()).unwrap(), 1, 0x05, 0, 0, 0, 1]);
+        sent.extend(headers);
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(&sent).await.unwrap();
+        client
+    }
+
+    #[tokio::test]
+    async fn an_http2_stream_whose_client_gives_no_room_ends_the_connection() {
+        let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+        let (address, bodies) = start(limits).await;
+        for path in ["/endless", "/large"] {
+            let mut stalled = ask_without_room(address, path).await;
+            let mut answer = Vec::new();
+            let _ = timeout(LONG, stalled.read_to_end(&mut answer)).await.unwrap();
+            assert!(answer.len() > 65_535, "the first window of {path} is used: {}", answer.len());
+        }
+        until(|| bodies.load(Ordering::SeqCst) == 0).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_complete_first_request_ends() {
+        let (address, _) = start(Limits { headers: Duration::from_millis(100), ..Limits::default() }).await;
+        for begin in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HT"] {
+            let mut silent = TcpStream::connect(address).await.unwrap();
+            silent.write_all(begin).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = timeout(LONG, silent.read_to_end(&mut answer)).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn headers_that_do_not_arrive_end_the_connection() {
+        let (address, _) = start(Limits { headers: Duration::from_millis(100), ..Limits::default() }).await;
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+        let mut answer = Vec::new();
+        timeout(LONG, slow.read_to_end(&mut answer)).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn more_connections_than_allowed_are_answered_and_closed_and_places_become_free() {
+        let (address, _) = start(Limits::default().with_max(1)).await;
+        let mut first = TcpStream::connect(address).await.unwrap();
+        first.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut part = [0; 12];
+        first.read_exact(&mut part).await.unwrap();
+        assert_eq!(&part, b"HTTP/1.1 200");
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut answer = String::new();
+        timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())),
+            "{answer}"
+        );
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+        drop(first);
+        let again = async {
+            loop {
+                let mut next = TcpStream::connect(address).await.unwrap();
+                if next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok()
+                    && next.read_exact(&mut part).await.is_ok()
+                    && &part == b"HTTP/1.1 200"
+                {
+                    break;
+                }
+            }
+        };
+        timeout(LONG, again).await.unwrap();
+    }
+}
