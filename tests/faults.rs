@@ -439,7 +439,7 @@ async fn statuses_and_configs_that_others_have_written_over_are_unknown_too() {
 }
 
 #[tokio::test]
-async fn a_lost_creation_that_was_purged_and_made_again_is_not_already_exists() {
+async fn a_lost_creation_that_was_purged_and_made_again_is_created_and_the_later_record_stays() {
     let table = Proxied::fresh().await;
     table.proxy.forget_tokens();
     let (db, store) = (at("mydb"), table.direct().clone());
@@ -454,8 +454,9 @@ async fn a_lost_creation_that_was_purged_and_made_again_is_not_already_exists() 
             }
         }),
     );
-    let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&new_head(3)), None).await;
-    assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "{outcome:?}");
+    let outcome = table.store.create_ledger(&Call::fresh(), &db, Some(&new_head(3)), None).await.unwrap();
+    assert!(matches!(&outcome, Created::Created(record) if record.head == Some(head(3))), "{outcome:?}");
+    assert_eq!(found(&table, &db).await.head, Some(Head::unborn()));
 }
 
 #[tokio::test]

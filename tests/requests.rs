@@ -192,12 +192,14 @@ async fn a_creation_is_one_transaction_whatever_comes_of_it() {
             sent(&table, store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None)).await;
         assert_one(&requests, "TransactWriteItems");
         let actions = requests[0].body["TransactItems"].as_array().unwrap();
-        assert_eq!(actions.len(), 6);
+        assert_eq!(actions.len(), 7);
         for action in &actions[..5] {
             assert_eq!(action["Put"]["ReturnValuesOnConditionCheckFailure"], json!("ALL_OLD"), "{action}");
         }
+        // The address does not remember the call.
+        assert_eq!(actions[5]["ConditionCheck"]["Key"]["sk"]["S"], json!("a-calls"));
         // Fluree's commit log has no row of an earlier life there.
-        assert_eq!(actions[5]["ConditionCheck"]["Key"]["sk"]["S"], json!(format!("commit#{:020}", 1)));
+        assert_eq!(actions[6]["ConditionCheck"]["Key"]["sk"]["S"], json!(format!("commit#{:020}", 1)));
         assert!(requests[0].body["ClientRequestToken"].is_string());
     }
     for (name, outcome) in [("other", updated(head(2))), ("mydb", conflict(head(1)))] {

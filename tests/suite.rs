@@ -4,6 +4,7 @@
 //! `NAMESERVICE_TEST_ENDPOINT` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod alike;
 mod archive;
 mod chaos;
 mod contract;
@@ -20,6 +21,7 @@ mod lease_keeper;
 mod model;
 mod projector;
 mod properties;
+mod replica_writes;
 mod replicas;
 mod requests;
 mod routes;

@@ -276,6 +276,17 @@ def every_form_writes(w):
     assert record["status"] == {"v": 2, "payload": {"state": "syncing", "progress": 0.5}}, record
     assert record["config"] == {"v": 2, "payload": {"index_threshold": 7}}, record
 
+    # A number that the browser's own cannot hold survives that a form reads, changes and writes it.
+    snapshot = 8293847239847239847
+    s.must("PUT", "configs/mydb", {"expected": {"v": 2}, "new": {"payload": {"snapshot": snapshot}}})
+    expect(page.locator("[data-test=mark-config]")).to_have_text("v 3")
+    push(page, "config")
+    config = dialog(page).get_by_label("Config")
+    config.fill(config.input_value().replace("snapshot", "renamed"))
+    submit(page, "Push config")
+    done(page)
+    assert s.record("mydb")["config"] == {"v": 4, "payload": {"renamed": snapshot}}, s.record("mydb")
+
     page.get_by_role("button", name="Branch …").click()
     dialog(page).get_by_label("Name of the branch").fill("dev")
     submit(page, "Create")

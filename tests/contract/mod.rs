@@ -8,6 +8,7 @@ mod feed;
 mod graph_source;
 mod head;
 mod index;
+mod keys;
 mod leases;
 pub(crate) mod lists;
 mod protection;

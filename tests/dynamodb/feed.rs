@@ -10,6 +10,7 @@ use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use jiff::Timestamp;
 use nameservice_feed::{Entry, FEED_ID, Feed, MAX_TRANSACTION};
+use nameservice_objects::object_store::{ObjectStore, memory::InMemory};
 use nameservice_store::Difference;
 use nameservice_tests::{prelude::*, rows::to_attribute};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -379,4 +380,141 @@ async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap
     assert!(shown.eq((1..).zip(given.iter().map(|entry| &entry.difference.payload)).take(changes.len())));
     assert!(changes.len() > 24, "a page of DynamoDB has 1 MB");
     assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>(), "delivered again");
+}
+
+/// Segments of two changes each: those whose bit is set are there, the others have expired, or were deleted.
+async fn with_holes(table: &Table, segments: u64, alive: u64, deleted: bool) -> Vec<Item> {
+    let mut taken = Vec::new();
+    for n in 0..segments {
+        let last = 2 * n + 2;
+        let is_alive = alive & (1 << n) != 0;
+        let ttl = if is_alive { 4_000_000_000 } else { 1_000 };
+        set(table, FEED_ID, &sort_key(last), "ttl", rows::n(ttl)).await;
+        if n + 1 == segments {
+            set(table, "counter#0", "-", "until", rows::n(ttl)).await;
+        }
+        if deleted && !is_alive {
+            taken.push(take(table, last).await);
+        }
+    }
+    taken
+}
+
+/// Newer changes may expire before older ones: if the retention was lowered, or consumers have different ones.
+#[tokio::test]
+async fn a_hole_of_any_shape_is_named_once_and_passed_by_every_reader() {
+    const SEGMENTS: u64 = 4;
+    const END: u64 = 2 * SEGMENTS;
+    let table = Table::fresh().await;
+    for n in 1..=i64::try_from(SEGMENTS).unwrap() {
+        append(&table.feed, &entries(2 * n - 1..=2 * n)).await;
+    }
+    for (alive, deleted) in (0..1 << SEGMENTS).map(|alive| (alive, alive % 3 == 0)) {
+        let what = format!("{alive:04b} {deleted}");
+        let taken = with_holes(&table, SEGMENTS, alive, deleted).await;
+        let is_alive = |position: u64| alive & (1 << ((position - 1) / 2)) != 0;
+        let kept: Vec<u64> = (1..=END).filter(|position| is_alive(*position)).collect();
+        let after_hole = |after: u64| (after + 1..=END).find(|position| is_alive(*position)).unwrap_or(END + 1);
+        // From both sides of a boundary, in pages that end on either.
+        for (begin, limit) in [(0, 3), (1, 100), (4, 1), (5, 2)] {
+            let (mut after, mut found, mut steps) = (begin, Vec::new(), 0);
+            while after < END {
+                match table.feed.changes(after, at_most(limit)).await.unwrap() {
+                    Run::Gone { oldest } => {
+                        assert_eq!(oldest, after_hole(after), "{what} after {after}");
+                        assert!(oldest > after + 1, "{what} after {after}");
+                        after = oldest - 1;
+                    }
+                    Run::Changes(changes) => {
+                        assert!(!changes.is_empty(), "{what} after {after}");
+                        found.extend(changes.iter().map(|change| change.position));
+                        after = changes.last().unwrap().position;
+                    }
+                }
+                steps += 1;
+                assert!(steps <= 2 * END, "{what} from {begin} never ends");
+            }
+            assert_eq!(found, kept.iter().copied().filter(|position| *position > begin).collect::<Vec<_>>(), "{what}");
+        }
+        // The library follows: each hole is reported to it once.
+        let names = nameservice::Nameservice::over(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone()));
+        let (mut changes, mut seen, mut holes) = (names.changes().after(0).follow().unwrap(), Vec::new(), 0);
+        let mut reached = 0;
+        while reached < END {
+            match changes.next().await.unwrap() {
+                nameservice::ChangeEvent::Change(change) => {
+                    reached = change.position;
+                    seen.push(reached);
+                }
+                nameservice::ChangeEvent::Gone { oldest } => {
+                    assert_eq!(oldest, after_hole(reached), "{what}");
+                    reached = oldest - 1;
+                    holes += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let starts = |position: &u64| !is_alive(*position) && (*position == 1 || is_alive(position - 1));
+        assert_eq!((&seen, holes), (&kept, (1..=END).filter(starts).count()), "{what}");
+        // An archive has what is there, records the rest, and reports a gap that is not before its beginning.
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let archive = nameservice_archive::Archive::new(store, "archive", "memory");
+        let archiver = nameservice_archive::Archiver::new(Arc::new(table.feed.clone()), archive.clone());
+        let archived = archiver.catch_up(None).await.unwrap();
+        assert_eq!((archived.position, archived.changes), (END, kept.len() as u64), "{what}");
+        assert_eq!(archived.lost, END - kept.len() as u64, "{what}");
+        let first_gap = (1..=END).filter(starts).find(|position| *position > 1);
+        let expected = first_gap.map(|first| (first, after_hole(first) - 1));
+        assert_eq!(archived.gap, expected, "{what}");
+        let error = archived.without_gap().err().map(|error| nameservice_model::chain(&error));
+        assert_eq!(error.is_some(), expected.is_some(), "{what} {error:?}");
+        if let (Some(error), Some((first, last))) = (error, expected) {
+            assert!(error.contains(&format!("{first} to {last}")), "{error}");
+        }
+        let again = archiver.catch_up(None).await.unwrap();
+        assert_eq!((again.position, again.objects, again.gap), (END, 0, None), "{what}");
+        for row in taken {
+            give(&table, row).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_does_not_go_back_however_far_behind_its_writer_is() {
+    use nameservice_feed::Checkpoint;
+    let table = Table::fresh().await;
+    let saved = async |stream: &str, passed: Option<&str>, finished: bool| {
+        let checkpoint = Checkpoint {
+            stream: stream.into(),
+            shard: "shard".into(),
+            passed: passed.map(str::to_owned),
+            finished,
+            saved_at: Timestamp::from_millisecond(1_700_000_000_000).unwrap(),
+        };
+        table.feed.set_checkpoint(&checkpoint).await.unwrap();
+        let stored = table.feed.checkpoints().await.unwrap().remove(0);
+        (stored.stream, stored.passed, stored.finished)
+    };
+    let is = |stream: &str, passed: Option<&str>, finished| (stream.to_owned(), passed.map(str::to_owned), finished);
+    assert_eq!(saved("s", None, false).await, is("s", None, false));
+    for (passed, stored) in
+        [("9", "9"), ("10", "10"), ("9", "10"), ("10", "10"), ("100000000000000000000000", "100000000000000000000000")]
+    {
+        assert_eq!(saved("s", Some(passed), false).await, is("s", Some(stored), false));
+    }
+    let last = "100000000000000000000000";
+    assert_eq!(saved("s", None, false).await, is("s", Some(last), false));
+    assert_eq!(saved("s", Some(last), true).await, is("s", Some(last), true));
+    // The other consumer has not reached the end of the shard.
+    assert_eq!(saved("s", Some("11"), false).await, is("s", Some(last), true));
+    assert_eq!(saved("s", Some(last), false).await, is("s", Some(last), true));
+    assert_eq!(saved("s", Some(last), true).await, is("s", Some(last), true));
+    // Another stream begins anew, even if its shard has the same id.
+    assert_eq!(saved("t", Some("5"), false).await, is("t", Some("5"), false));
+    // As an earlier release has left it.
+    let former = table.client.update_item().table_name(table.feed.table());
+    let former = former.set_key(Some(key("checkpoint#0", "shard"))).update_expression("REMOVE #a");
+    former.expression_attribute_names("#a", "progress").send().await.unwrap();
+    assert_eq!(saved("t", Some("4"), false).await, is("t", Some("4"), false));
+    assert_eq!(saved("t", Some("3"), false).await, is("t", Some("4"), false));
 }

@@ -55,6 +55,25 @@ async fn a_reset_of_a_protected_ledger_touches_neither_its_head_nor_flurees_log(
     let before = table.rows("mydb:main").await;
     table.proxy.take_operations();
     assert_eq!(table.store.reset_head(&Call::fresh(), &db, &to_head(3)).await.unwrap(), Reset::Protected);
-    assert_eq!(table.proxy.take_operations(), ["Query", "TransactWriteItems"]);
+    assert_eq!(table.proxy.take_operations(), ["Query"]);
     assert_eq!(table.rows("mydb:main").await, before);
+}
+
+/// However long the log is, each page that was deleted stays deleted, so that a repeated reset ends.
+#[tokio::test]
+async fn a_reset_that_is_cut_off_in_a_long_log_is_shorter_when_it_is_repeated() {
+    const ROWS: i64 = 1_200;
+    let table = Table::fresh().await.proxied().await;
+    let db = born(table.direct(), "mydb", ROWS).await;
+    table.put(&log(1..=ROWS)).await;
+    table.proxy.on("Query", Fault::none());
+    table.proxy.on("Query", Fault::answer(400, "AccessDeniedException"));
+    let call = Call::fresh();
+    assert!(table.store.reset_head(&call, &db, &to_head(3)).await.is_err());
+    let left = logged(&table).await;
+    assert!((100..ROWS as usize).contains(&left.len()), "{}", left.len());
+    assert_eq!(left.first().map(String::as_str), Some("commit#00000000000000000001"), "the newest are gone first");
+    assert_eq!(found(table.direct(), &db).await.head, Some(head(ROWS)), "not reset");
+    table.store.reset_head(&call, &db, &to_head(3)).await.unwrap().applied();
+    assert_eq!(logged(&table).await.len(), 3);
 }

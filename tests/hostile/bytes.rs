@@ -79,6 +79,9 @@ fn requests() -> Vec<(Method, &'static str, Value)> {
 /// Values that numbers, texts and objects are replaced with.
 fn strange() -> Vec<String> {
     let mut strange: Vec<String> = [
+        "2147483648",
+        "9007199254740991",
+        "9007199254740992",
         "9223372036854775807",
         "9223372036854775808",
         "-9223372036854775808",
@@ -127,7 +130,7 @@ fn strange() -> Vec<String> {
 }
 
 /// A JSON text with one of its values replaced.
-fn replaced(body: &Value, random: &mut StdRng) -> Vec<u8> {
+pub(crate) fn replaced(body: &Value, random: &mut StdRng) -> Vec<u8> {
     const MARK: &str = "\u{e000}here\u{e000}";
     let (mut pointer, mut at) = (String::new(), body);
     while random.random_bool(0.7) {

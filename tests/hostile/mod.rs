@@ -2,7 +2,7 @@
 //!
 //! `.ci/hostile` runs schemathesis over the whole document; `cargo fuzz` with the corpora of `fuzz/` tries bytes.
 
-mod bytes;
+pub(crate) mod bytes;
 mod found;
 mod wire;
 

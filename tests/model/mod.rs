@@ -5,7 +5,7 @@
 //! `PROPTEST_CASES` is the number of sequences. A failure prints the shortest sequence that still fails; its seed is kept
 //! in `failures.txt` beside this file and tried first in every later run.
 
-mod requests;
+pub(crate) mod requests;
 
 use std::{
     collections::BTreeMap,

@@ -6,24 +6,24 @@ use http::Method;
 use nameservice_tests::{cids::id_of, prelude::*};
 
 /// What every name begins with; each sequence replaces it by a prefix of its own.
-pub(super) const PREFIX: &str = "P.";
+pub(crate) const PREFIX: &str = "P.";
 const LEDGERS: [&str; 4] = ["P.a:main", "P.b:main", "P.a:dev", "P.a:exp"];
 const SOURCES: [&str; 2] = ["P.s:main", "P.t:main"];
 const CONCERNS: [&str; 4] = ["head", "index", "status", "config"];
 
-pub(super) fn addresses() -> impl Iterator<Item = &'static str> {
+pub(crate) fn addresses() -> impl Iterator<Item = &'static str> {
     LEDGERS.into_iter().chain(SOURCES)
 }
 
 /// Numbers from which a request is made. The last two decide about its repetition and its fault.
-pub(super) type Dice = [u8; 12];
+pub(crate) type Dice = [u8; 12];
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) body: Option<Value>,
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
 }
 
 impl Ask {
@@ -32,7 +32,7 @@ impl Ask {
     }
 
     /// Whether it leaves its identity in the items that it writes, and nothing else has to be read to repeat it.
-    pub(super) fn is_remembered(&self) -> bool {
+    pub(crate) fn is_remembered(&self) -> bool {
         ["/v1/heads/", "/v1/indexes/", "/v1/statuses/", "/v1/configs/", "/v1/leases/", "/v1/transactions"]
             .iter()
             .any(|path| self.path.starts_with(path))
@@ -59,11 +59,11 @@ impl Throw<'_> {
 
 /// What the records hold, as the embedded service shows it.
 #[derive(Default)]
-pub(super) struct Seen {
-    pub(super) records: BTreeMap<&'static str, Value>,
+pub(crate) struct Seen {
+    pub(crate) records: BTreeMap<&'static str, Value>,
     /// The last token of each record.
     tokens: BTreeMap<String, i64>,
-    pub(super) steps: usize,
+    pub(crate) steps: usize,
 }
 
 impl Seen {
@@ -90,7 +90,7 @@ impl Seen {
     }
 
     /// Notes what an answer says and no record shows.
-    pub(super) fn note(&mut self, ask: &Ask, answer: &Answer) {
+    pub(crate) fn note(&mut self, ask: &Ask, answer: &Answer) {
         if let (Some(address), Some(token)) = (ask.path.strip_prefix("/v1/leases/"), answer.body["token"].as_i64()) {
             self.tokens.insert(address.to_owned(), token);
         }
@@ -105,7 +105,7 @@ impl Seen {
     }
 
     /// The next request.
-    pub(super) fn ask(&self, dice: &Dice) -> Ask {
+    pub(crate) fn ask(&self, dice: &Dice) -> Ask {
         let mut throw = Throw { dice: &dice[..10], next: 0 };
         // Mostly common requests, and mostly to few records, so that requests collide.
         let mut kind = throw.below(64);

@@ -131,8 +131,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "an item remembers its last write alone",
         EXPRESSIONS,
-        "for pair in ids.windows(2) {",
-        "for pair in ids.windows(2).take(0) {",
+        "for (n, id) in ids.iter().enumerate() {",
+        "for (n, id) in ids.iter().enumerate().take(1) {",
         &["faults::", "routes::idempotency"],
     ),
     bug(
@@ -181,7 +181,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "tokens do not grow",
         LEASES,
-        "            acquire.add(ATTR_LEASE_TOKEN, 1);",
+        "            acquire.increment(ATTR_LEASE_TOKEN, 0);",
         "            acquire.add(ATTR_LEASE_TOKEN, 0);",
         &["leases::", "model::"],
     ),
@@ -310,7 +310,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a creation leaves the commit log of an earlier life",
         CREATION,
-        "            self.sweep_commits(operation, address, NO_COMMITS).await?;\n",
+        "            self.within(operation, attempts, self.sweep_commits(operation, address, NO_COMMITS)).await?;\n",
         "",
         &["dynamodb::create"],
     ),

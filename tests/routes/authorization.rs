@@ -67,8 +67,26 @@ pub(crate) fn token(more: Value) -> String {
     signed(Algorithm::EdDSA, "ed", 7, &claims(more))
 }
 
+/// A token that was valid once.
+pub(crate) fn expired() -> String {
+    token(json!({ "scope": "nameservice:admin", "exp": get_current_timestamp() - 60 }))
+}
+
+/// A token that another key has signed.
+pub(crate) fn foreign() -> String {
+    signed(Algorithm::EdDSA, "ed", 8, &claims(json!({ "scope": "nameservice:admin" })))
+}
+
 pub(crate) fn scope(scope: &str) -> String {
     token(json!({ "scope": scope }))
+}
+
+/// An admin's token that has expired, and one that is signed with another key.
+pub(crate) fn invalid() -> [String; 2] {
+    let mut expired = claims(json!({ "scope": "nameservice:admin" }));
+    let foreign = signed(Algorithm::EdDSA, "ed", 8, &expired);
+    expired["exp"] = json!(get_current_timestamp() - 60);
+    [signed(Algorithm::EdDSA, "ed", 7, &expired), foreign]
 }
 
 /// A token for some addresses.
@@ -85,7 +103,7 @@ pub(super) async fn get_as(service: &Service, token: &str, path: &str) -> Answer
 }
 
 /// Every operation with a token of its own, with a body that it takes where it takes one, by the scope that it needs.
-fn operations(address: &str) -> Vec<(&'static str, Method, String, Option<Value>)> {
+pub(crate) fn operations(address: &str) -> Vec<(&'static str, Method, String, Option<Value>)> {
     let (name, branch) = address.split_once(':').unwrap();
     let of = |scope, method: Method, path: &str, body| (scope, method, path.replace("{}", address), body);
     let status = json!({ "expected": { "v": 1 }, "new": { "payload": { "state": "x" } } });

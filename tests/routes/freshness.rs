@@ -8,7 +8,9 @@ use http_body_util::BodyExt as _;
 use nameservice_cli::routes;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::{App, Auth, service};
-use nameservice_model::{Address, Call, ChangeFeed, History, HistoryQuery, Limit, Publisher as _, Run};
+use nameservice_model::{
+    Address, Call, ChangeFeed, Cursor, History, HistoryQuery, Limit, Publisher as _, RecordKind, Run,
+};
 use nameservice_tests::pump::pump;
 use tower::ServiceExt as _;
 
@@ -132,4 +134,61 @@ async fn a_comparison_names_the_position_that_it_was_read_after_in_its_header_to
     let position = response.headers()["nameservice-position"].to_str().unwrap().to_owned();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(position, serde_json::from_slice::<Value>(&body).unwrap()["position"].to_string());
+}
+
+#[tokio::test]
+async fn what_can_never_be_fresh_enough_is_rejected_immediately() {
+    let service = Service::start().await;
+    source(&service, "search", &[]).await;
+    ledger(&service, "mydb").await;
+    for path in
+        ["/v1/records/search?min_t=1&wait=20", "/v1/records/mydb?min_t=-1", "/v1/records/mydb?min_t=9007199254740992"]
+    {
+        rejects(service.get(path).await, "invalid-parameter", "min_t");
+    }
+    rejects(service.get("/v1/records/mydb?min_v=-1&concern=status").await, "invalid-parameter", "min_v");
+    rejects(service.get("/v1/records?limit=%2B5").await, "invalid-parameter", "limit");
+    rejects(service.get("/v1/records?prefix=%FF").await, "invalid-parameter", "prefix");
+    service.get("/v1/records?prefix=%2B5").await.expect(200);
+    let cursor = service.get("/v1/records?limit=1").await.expect(200)["cursor"].as_str().unwrap().to_owned();
+    for path in ["/v1/snapshot?", "/v1/search?q=a&"] {
+        service.get(&format!("{path}cursor={cursor}")).await.problem(400, "invalid-cursor");
+    }
+    let cursor = service.get("/v1/snapshot?limit=1").await.expect(200)["cursor"].as_str().unwrap().to_owned();
+    for path in ["/v1/records?", "/v1/branches/mydb?", "/v1/search?q=a&"] {
+        service.get(&format!("{path}cursor={cursor}")).await.problem(400, "invalid-cursor");
+    }
+    let cursor = Cursor::after_hit(RecordKind::Ledger, "mydb:main", 1).encode();
+    for path in ["/v1/records?", "/v1/branches/mydb?", "/v1/snapshot?"] {
+        service.get(&format!("{path}cursor={cursor}")).await.problem(400, "invalid-cursor");
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_would_change_is_rejected_where_it_would() {
+    let service = Service::start().await;
+    ledger(&service, "mydb").await;
+    for (payload, field) in [
+        ("{\"a\": [1, 18446744073709551616]}", "a[1]"),
+        ("{\"a\": 1e-400}", "a"),
+        ("{\"a\": 1, \"a\": 2}", "a"),
+        ("{\"a\": 0.1234567890123456789012345678901234567890}", "a"),
+    ] {
+        let headers = [("content-type", "application/json")];
+        let config = format!("{{\"expected\": {{\"v\": 0}}, \"new\": {{\"payload\": {payload}}}}}");
+        let answer = raw(&service, &Method::PUT, "/v1/configs/mydb", &headers, config.as_bytes()).await;
+        rejects(answer, "invalid-body", &format!("new.payload.{field}"));
+        let source = format!("{{\"source_type\": \"f:X\", \"config\": {payload}}}");
+        let answer = raw(&service, &Method::PUT, "/v1/graph-sources/x", &headers, source.as_bytes()).await;
+        rejects(answer, "invalid-body", &format!("config.{field}"));
+    }
+    // Configs of graph sources have the limits of all payloads.
+    let mut deep = json!(1);
+    for _ in 0..40 {
+        deep = json!({ "a": deep });
+    }
+    for config in [deep, json!({ "a": { "": 1 } }), json!({ "a": 1e126 })] {
+        let source = json!({ "source_type": "f:X", "config": config });
+        service.put("/v1/graph-sources/x", source).await.problem(400, "invalid-body");
+    }
 }

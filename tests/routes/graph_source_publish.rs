@@ -12,13 +12,13 @@ async fn a_graph_source_is_created_once_and_reconfigured_afterwards() {
     for name in ["a", "b"] {
         ledger(&service, name).await;
     }
-    let mut new = body(json!({ "k1": 1.2, "": "opaque" }));
+    let mut new = body(json!({ "k1": 1.2, "any": "opaque" }));
     new["dependencies"] = json!(["a", "b:main"]);
     let answer = service.put(SEARCH, new).await;
     assert_eq!(answer.header("location"), Some("/v1/records/search:main"));
     let record = answer.expect(201);
     assert_eq!(record["dependencies"], json!(["a:main", "b:main"]));
-    assert_eq!(record["config"], json!({ "v": 1, "payload": { "k1": 1.2, "": "opaque" } }));
+    assert_eq!(record["config"], json!({ "v": 1, "payload": { "k1": 1.2, "any": "opaque" } }));
     service.put("/v1/indexes/search", json!({ "new": root(1) })).await.expect(200);
 
     let answer = service.put(SEARCH, body(json!({ "k1": 2 }))).await;

@@ -32,7 +32,7 @@ async fn a_push_replaces_just_the_head_it_expects() {
     }
     assert_eq!(push(commit(3), commit(4)).await.expect(200)["value"], commit(4));
     assert_eq!(push(commit(3), commit(4)).await.expect(200)["replayed"], json!(true));
-    let latest = json!({ "id": cid(1).as_str(), "t": i64::MAX });
+    let latest = json!({ "id": cid(1).as_str(), "t": (1_i64 << 53) - 1 });
     assert_eq!(push(commit(4), latest.clone()).await.expect(200)["value"], latest);
 }
 

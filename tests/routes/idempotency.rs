@@ -111,13 +111,13 @@ async fn a_creation_that_is_repeated_under_its_key_is_answered_as_created() {
 }
 
 #[tokio::test]
-async fn a_creation_that_is_repeated_after_a_purge_never_claims_a_record_that_is_not_there() {
+async fn a_creation_that_is_repeated_after_a_purge_is_answered_as_created_and_creates_nothing() {
     let service = Service::start().await;
     let create = async || keyed(&service, "key-1", Method::POST, "/v1/ledgers", json!({ "address": "mydb" })).await;
-    create().await.expect(201);
-    service.delete("/v1/records/mydb").await.expect(204);
     let created = create().await.expect(201);
-    assert_eq!(timeless(created), timeless(shown(&service, "mydb").await));
+    service.delete("/v1/records/mydb").await.expect(204);
+    assert_eq!(timeless(create().await.expect(201)), timeless(created));
+    service.get("/v1/records/mydb").await.problem(404, "unknown-record");
 }
 
 #[tokio::test]
@@ -152,4 +152,24 @@ async fn a_key_that_cannot_be_used_is_rejected_before_anything_is_done() {
     let longest = "k".repeat(128);
     let pushed = keyed_put(&service, &longest, path, body).await.expect(200);
     assert_eq!(pushed["status"], "updated");
+}
+
+#[tokio::test]
+async fn the_query_is_part_of_what_a_key_stands_for() {
+    let service = Service::start().await;
+    ledger(&service, "mydb").await;
+    let take = async |holder: &str| {
+        let body = json!({ "name": "index_lock", "holder": holder });
+        service.put("/v1/leases/mydb", body).await.expect(200)["token"].clone()
+    };
+    let release = async |holder: &str, token: &Value| {
+        let path = format!("/v1/leases/mydb?name=index_lock&holder={holder}&token={token}");
+        service.send(Method::DELETE, &path, &[("idempotency-key", "one")], None).await
+    };
+    let first = take("a").await;
+    release("a", &first).await.expect(204);
+    let second = take("b").await;
+    release("b", &second).await.problem(422, "idempotency-key-reused");
+    let status = shown(&service, "mydb").await["status"]["payload"].clone();
+    assert_eq!(status["index_lock"]["holder"], "b", "{status}");
 }

@@ -30,7 +30,11 @@ fn catalog(address: &str) -> (String, Value) {
 #[tokio::test]
 async fn a_hit_says_what_it_is_and_where_the_words_were_found() {
     let service = InProcess::new();
-    let (path, body) = catalog("lake/orders");
+    let (path, mut body) = catalog("lake/orders");
+    body["config"] = json!({ "catalog": { "uri": "https://rest.example" } });
+    put(&service, None, &path, body).await;
+    // One with secrets is found by its address and type alone.
+    let (path, body) = catalog("other");
     put(&service, None, &path, body).await;
     let page = ask(&service, None, "/v1/search?q=orders%20iceberg+rest.example").await.expect(200);
     let hit = json!({

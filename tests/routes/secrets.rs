@@ -80,6 +80,14 @@ async fn a_reader_finds_no_secret_in_any_answer_and_a_writer_finds_it_where_it_i
     let results = commit.problem(409, "transaction-refused")["results"].clone();
     assert!(results[0]["actual"]["payload"]["shown"] == "plain", "{results}");
 
+    // Nor can it be guessed: a check of the payload needs what seeing it needs.
+    for payload in [config(), json!({ "guess": 1 })] {
+        let guess = json!({ "op": "check", "address": "mydb", "concern": "config", "expected": { "v": 1, "payload": payload } });
+        let guess = json!({ "operations": [guess] });
+        let answer = as_(&service, &elsewhere, Method::POST, "/v1/transactions", Some(guess)).await;
+        answer.problem(403, "insufficient-scope");
+    }
+
     let writer = token(json!({ "scope": "nameservice:write", "nameservice:addresses": ["mydb:*", "search:*"] }));
     for (method, path, body) in [
         (Method::GET, "/v1/records/mydb", None),

@@ -16,7 +16,7 @@ use nameservice_cli::serve::{self, Service};
 use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_files::{Bucket, Files};
-use nameservice_http::{App, Auth};
+use nameservice_http::{App, Auth, Backend};
 use nameservice_model::*;
 use nameservice_sync::{BackendSource, LazyBackend, Replica, ReplicaBackend};
 use tempfile::TempDir;
@@ -24,31 +24,9 @@ use tempfile::TempDir;
 use crate::{layout, pump::pump, table::Table};
 
 /// Everything that a backend does with records.
-pub trait Records:
-    NameService
-    + Publisher
-    + AdminPublisher
-    + RefPublisher
-    + StatusPublisher
-    + ConfigPublisher
-    + GraphSourcePublisher
-    + LeasePublisher
-    + TransactionPublisher
-{
-}
+pub trait Records: Backend {}
 
-impl<T> Records for T where
-    T: NameService
-        + Publisher
-        + AdminPublisher
-        + RefPublisher
-        + StatusPublisher
-        + ConfigPublisher
-        + GraphSourcePublisher
-        + LeasePublisher
-        + TransactionPublisher
-{
-}
+impl<T: Backend> Records for T {}
 
 /// What a test's helper takes: a fixture, or a backend itself.
 pub trait AsRecords {
@@ -256,7 +234,7 @@ impl Fixture {
     }
 
     /// Panics unless what is stored has the backend's own layout, whatever the test did.
-    async fn examine(self) {
+    pub async fn examine(self) {
         match self.behind {
             Behind::Table(table) => {
                 let rows = table.all_rows().await;

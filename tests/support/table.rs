@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
     },
 };
 use nameservice_feed::Feed;
-use nameservice_store::{Store, endpoint_client};
+use nameservice_store::{Store, endpoint_client, schema};
 use uuid::Uuid;
 
 use crate::{
@@ -87,11 +87,18 @@ impl Table {
 
     /// A raw row, `None` where there is none.
     pub async fn row(&self, pk: &str, sk: &str) -> Option<Row> {
-        self.rows(pk).await.remove(sk)
+        self.partition(pk).await.remove(sk)
+    }
+
+    /// All raw rows of a partition by sort key, but for the memory of the address, which outlives its records.
+    pub async fn rows(&self, pk: &str) -> BTreeMap<String, Row> {
+        let mut rows = self.partition(pk).await;
+        rows.remove(schema::SK_CALLS);
+        rows
     }
 
     /// All raw rows of a partition by sort key.
-    pub async fn rows(&self, pk: &str) -> BTreeMap<String, Row> {
+    async fn partition(&self, pk: &str) -> BTreeMap<String, Row> {
         let pages = self
             .client
             .query()
@@ -108,7 +115,7 @@ impl Table {
         pages.into_iter().map(|item| (item["sk"].as_s().unwrap().clone(), rows::from_item(&item))).collect()
     }
 
-    /// Every raw row of the table.
+    /// Every raw row of the table, but for the memories of addresses.
     pub async fn all_rows(&self) -> Vec<Row> {
         let items = self
             .client
@@ -121,7 +128,7 @@ impl Table {
             .collect::<Result<Vec<_>, _>>()
             .await
             .unwrap();
-        items.iter().map(rows::from_item).collect()
+        items.iter().map(rows::from_item).filter(|row| row["sk"] != rows::s(schema::SK_CALLS)).collect()
     }
 
     /// Puts rows as they are.

@@ -26,6 +26,10 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -58,6 +62,8 @@ enum Part {
     Idle,
     /// Writers beside event streams
     Streams,
+    /// Health beside 1,000 writes/s and 100 readers with 100 patterns each
+    Patterns,
     /// Pushes over --dynamodb-url with the stream consumer in the process
     Consumer,
     /// The same without it (over a fresh engine: one that emulates DynamoDB slows down as its stream grows)
@@ -187,6 +193,9 @@ async fn run(arguments: &Arguments) -> io::Result<()> {
     }
     if bench.does(Part::Streams) {
         bench.streams(&subjects).await?;
+    }
+    if bench.does(Part::Patterns) {
+        bench.patterns().await?;
     }
     if let Some(url) = arguments.dynamodb_url.as_deref() {
         let subjects = [(Part::Consumer, Subject::DynamoDb(url)), (Part::NoConsumer, Subject::WithoutConsumer(url))];
@@ -518,6 +527,67 @@ impl Bench<'_> {
         let mib = connection.exchange(&text).await?.body.len() as f64 / 1024.0 / 1024.0;
         row(&["Fluree's snapshot".into(), format!("{mib:.0} MiB in {:.1} s", begun.elapsed().as_secs_f64())]);
         row(&["RSS after that".into(), format!("{:.0} MiB", server.rss())]);
+        println!();
+        server.kill().await
+    }
+
+    async fn patterns(&self) -> io::Result<()> {
+        heading(
+            "beside 100 readers with 100 patterns each",
+            &[
+                "writes/s",
+                "health p50 ms",
+                "health p99 ms",
+                "CPU of the server",
+                "RSS MiB",
+                "RSS MiB when they have left",
+            ],
+        );
+        let server = self.with_records(Subject::Embedded, "patterns", None).await?;
+        let readers = readers::Readers::start(server.port, 100, readers::Filter::Patterns).await?;
+        let (stop, mut writers) = (Arc::new(AtomicBool::new(false)), tokio::task::JoinSet::new());
+        for n in 0..4 {
+            let (mut connection, mut client) =
+                (http1::Connection::open(server.port).await?, Push::new(Peer::Nameservice, name(n)));
+            let stop = stop.clone();
+            writers.spawn(async move {
+                let (mut every, mut text, mut written) =
+                    (tokio::time::interval(Duration::from_millis(4)), Vec::new(), 0_usize);
+                while !stop.load(Ordering::Relaxed) {
+                    every.tick().await;
+                    load::Client::request(&mut client, &mut text);
+                    let answer = connection.exchange(&text).await?;
+                    written += usize::from(load::Client::answer(&mut client, answer.status, answer.body));
+                }
+                Ok::<_, io::Error>(written)
+            });
+        }
+        let (begun, cpu, mut micros) = (Instant::now(), server.cpu(), Vec::new());
+        let (mut connection, mut text) = (http1::Connection::open(server.port).await?, Vec::new());
+        while begun.elapsed() < self.time() {
+            text.clear();
+            http1::request("GET", "/v1/health", "", &mut text);
+            let sent = Instant::now();
+            connection.exchange(&text).await?;
+            micros.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (health, cpu, rss) = (Figures::of(micros, begun.elapsed()), server.cpu() - cpu, server.rss());
+        stop.store(true, Ordering::Relaxed);
+        let (mut written, elapsed) = (0, begun.elapsed().as_secs_f64());
+        while let Some(writer) = writers.join_next().await {
+            written += writer.map_err(io::Error::other)??;
+        }
+        readers.stop().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        row(&[
+            format!("{:.0}", written as f64 / elapsed),
+            format!("{:.1}", health.percentile(0.5)),
+            format!("{:.1}", health.percentile(0.99)),
+            format!("{:.0} %", cpu / elapsed * 100.0),
+            format!("{rss:.0}"),
+            format!("{:.0}", server.rss()),
+        ]);
         println!();
         server.kill().await
     }

@@ -23,6 +23,8 @@ pub(crate) enum Filter {
     Nothing,
     One,
     All,
+    /// 100 patterns that no prefix distinguishes, one of which matches.
+    Patterns,
 }
 
 /// Open streams that are read until they are stopped.
@@ -39,6 +41,10 @@ impl Readers {
                 Filter::Nothing => format!("/v1/events?address=nobody-{n}:main"),
                 Filter::One => format!("/v1/events?address={}", crate::name(n % 32)),
                 Filter::All => "/v1/events".to_owned(),
+                Filter::Patterns => {
+                    let patterns: String = (0..99).map(|i| format!("address=*{n}x{i}y*&")).collect();
+                    format!("/v1/events?{patterns}address=*-{}:*", n % 32)
+                }
             };
             let mut connection = subscribe(port, &path).await?;
             let events = events.clone();
