@@ -12,7 +12,7 @@ const OWN: [&str; 8] =
 /// Members for people, and what a backend says of itself.
 const LEFT_OUT: [&str; 3] = ["detail", "instance", "capabilities"];
 /// Lists whose order is not defined; that of records is not in snapshots.
-const SETS: [&str; 5] = ["missing", "dependents", "unknown", "changes", "records"];
+const SETS: [&str; 7] = ["missing", "dependents", "unknown", "changes", "records", "ledgers", "graph_sources"];
 /// Headers whose values are compared. Of [`PRESENT`], only whether they are there.
 const SAME: [&str; 6] =
     ["content-type", "location", "allow", "nameservice-unchanged", "cache-control", "www-authenticate"];

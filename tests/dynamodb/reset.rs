@@ -65,7 +65,7 @@ async fn a_reset_that_is_cut_off_in_a_long_log_is_shorter_when_it_is_repeated() 
     const ROWS: i64 = 1_200;
     let table = Table::fresh().await.proxied().await;
     let db = born(table.direct(), "mydb", ROWS).await;
-    table.put(&log(1..=ROWS)).await;
+    table.put_many(&log(1..=ROWS)).await;
     table.proxy.on("Query", Fault::none());
     table.proxy.on("Query", Fault::answer(400, "AccessDeniedException"));
     let call = Call::fresh();

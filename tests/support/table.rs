@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use aws_sdk_dynamodb::{
     Client,
+    config::timeout::TimeoutConfig,
     types::{
         AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
         ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
@@ -73,7 +74,9 @@ impl Table {
         let name = format!("test-{}", Uuid::new_v4().simple());
         let store = Store::new(client.clone(), &name);
         let feed = Feed::new(client.clone(), Feed::table_of(&name));
-        Self { client, endpoint, name, store, feed }
+        // What a test itself reads and writes has no deadline: an engine that all tests share is slow at times.
+        let unlimited = client.config().to_builder().timeout_config(TimeoutConfig::disabled()).build();
+        Self { client: Client::from_conf(unlimited), endpoint, name, store, feed }
     }
 
     /// This table with a proxy in front: its store's requests are counted, and can be made to fail.
