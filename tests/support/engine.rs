@@ -1,10 +1,17 @@
-//! An engine that speaks DynamoDB: the embedded one, or the one at `NAMESERVICE_TEST_ENDPOINT`.
+//! An engine that speaks DynamoDB: the embedded one, or one of those at `NAMESERVICE_TEST_ENDPOINT`.
 
-use std::{net::TcpListener, sync::OnceLock};
+use std::{
+    net::TcpListener,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Where this variable names an endpoint (DynamoDB Local, say), the tests run there instead of embedding an engine.
+/// Where this variable names endpoints (DynamoDB Local, say; several with commas between them), the tests run there
+/// instead of embedding an engine, each table on the next.
 pub const ENDPOINT: &str = "NAMESERVICE_TEST_ENDPOINT";
 
 /// The runtime of everything that serves the tests: it outlives each of theirs.
@@ -15,9 +22,13 @@ pub fn runtime() -> &'static Runtime {
     })
 }
 
-/// The endpoint that was named from outside.
+/// The next of the endpoints that were named from outside.
 pub fn external() -> Option<String> {
-    std::env::var(ENDPOINT).ok().filter(|url| !url.is_empty())
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let urls = std::env::var(ENDPOINT).ok()?;
+    let urls: Vec<_> = urls.split(',').filter(|url| !url.is_empty()).collect();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed) % urls.len().max(1);
+    urls.get(next).map(|url| (*url).to_owned())
 }
 
 /// An engine to make tables in.
