@@ -58,11 +58,11 @@ impl ChangeFeed for Embedded {
     }
 
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
-        let mut moved = self.inner.shared.moved.subscribe();
-        // It falls if a replica takes a new snapshot: then nothing may ever follow the position.
-        let began_at = *moved.borrow();
-        // In each case, the caller checks the position again.
-        let _ = timeout(at_most, moved.wait_for(|position| *position > after || *position < began_at)).await;
+        let shared = &self.inner.shared;
+        let mut moved = shared.moved.subscribe();
+        // It falls if a replica takes a new snapshot, perhaps before this call: then nothing may ever follow the position. In
+        // each case, the caller checks the position again.
+        let _ = timeout(at_most, moved.wait_for(|_| shared.published.load().position() != after)).await;
         Ok(())
     }
 

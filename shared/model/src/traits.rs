@@ -191,7 +191,8 @@ pub trait ChangeFeed: Send + Sync {
     /// Returns at most `limit` changes after a position, consistent and without a gap.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run>;
 
-    /// Waits until something follows the position, or for the given time.
+    /// Waits until something follows the position, which the caller has found to be the end of the feed, or for the given
+    /// time. It may return earlier: the caller reads the feed again.
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()>;
 
     /// Returns the changes of one record that the feed still holds, oldest first; the youngest may be missing for a moment.

@@ -191,3 +191,14 @@ fn a_value_that_is_not_known_is_never_shown() {
         }
     }
 }
+
+/// A reader finds the end of the feed, and the replica begins again at a lower position before the reader waits there.
+#[tokio::test]
+async fn a_wait_after_a_position_that_is_no_longer_reached_ends_immediately() {
+    let names = Embedded::memory_replica(Options::default()).unwrap();
+    names.adopt(Vec::new(), 5).await.unwrap();
+    assert_eq!(names.changes(5, Limit::MAX).await.unwrap(), Run::Changes(Vec::new()));
+    names.adopt(Vec::new(), 2).await.unwrap();
+    tokio::time::timeout(LONG, names.wait(5, LONG * 60)).await.unwrap().unwrap();
+    assert!(matches!(names.changes(5, Limit::MAX).await.unwrap(), Run::Gone { .. }));
+}
