@@ -9,6 +9,7 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use nameservice_client::{Body, Retries, Transport, TransportError};
 pub use nameservice_client::{Client, Events, Request, RequestError};
+use nameservice_model::Error as StoreError;
 use tower::ServiceExt as _;
 
 use crate::{failure::Failure, options::KeyArgs};
@@ -63,6 +64,19 @@ impl From<RequestError> for Failure {
             }
             RequestError::BadAnswer(source) => Self::BadAnswer(source),
             other => Self::BadAnswer(other.into()),
+        }
+    }
+}
+
+impl Failure {
+    /// Returns the failure of a request that the client has made by itself, as of one that a command has made.
+    pub(crate) fn of_client(error: StoreError) -> Self {
+        match error {
+            StoreError::Store { operation, source } => match source.downcast::<RequestError>() {
+                Ok(error) => (*error).into(),
+                Err(source) => Self::Library(StoreError::Store { operation, source }.into()),
+            },
+            error => Self::Library(error.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use nameservice::Place;
-use nameservice_model::Address;
+use nameservice_model::{Address, ChangedPart, ConcernKind, RecordKind};
 
 /// Severities of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -144,4 +144,25 @@ pub enum ConcernArg {
     Status,
     /// Its configuration
     Config,
+}
+
+impl From<KindArg> for RecordKind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Ledger => Self::Ledger,
+            KindArg::GraphSource => Self::GraphSource,
+        }
+    }
+}
+
+impl From<ConcernArg> for ChangedPart {
+    fn from(concern: ConcernArg) -> Self {
+        match concern {
+            ConcernArg::Meta => Self::Meta,
+            ConcernArg::Head => Self::Concern(ConcernKind::Head),
+            ConcernArg::Index => Self::Concern(ConcernKind::Index),
+            ConcernArg::Status => Self::Concern(ConcernKind::Status),
+            ConcernArg::Config => Self::Concern(ConcernKind::Config),
+        }
+    }
 }

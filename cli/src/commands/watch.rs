@@ -1,15 +1,20 @@
 //! `watch`, `changes` and `history`: the changes of the feed.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::Args;
-use futures_util::StreamExt as _;
-use nameservice_api::ProblemDocument;
 use nameservice_api::changes::{Change, Changes, History};
-use nameservice_model::{Address, chain};
-use serde::{Deserialize, de::DeserializeOwned};
+use nameservice_client::{ChangeFilter, Connection, Event, Follow};
+use nameservice_model::{Address, AddressGlob, ChangedPart, chain};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use crate::{
     client::Request,
@@ -97,152 +102,121 @@ pub struct HistoryArgs {
     pub format: FormatArgs,
 }
 
-/// A stream that is silent for this long is considered dead: the service sends something every fifteen seconds.
-const SILENCE: Duration = Duration::from_secs(50);
-/// Pauses before connecting again: the first, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a `watch` waits after the service has failed, other than by being unavailable.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of entries on a page of the service.
 const MAX_PAGE: u64 = 1_000;
 
 pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
-    let watching = Watching {
-        session,
-        filter: args.filter,
-        after: match args.from {
-            Beginning::Now => None,
-            Beginning::Start => Some(0),
-            Beginning::At(position) => Some(position.saturating_sub(1)),
-        },
-        anywhere: args.from == Beginning::Start,
-        by_hand: matches!(args.from, Beginning::At(_)),
-        is_down: false,
+    // Following waits for a service that cannot be reached; one that cannot be reached at the start is reported.
+    let position = position(session).await?;
+    let mut watching = Watching::new(session, args, position)?;
+    let run = async {
+        loop {
+            output::print(&watching.next().await?)?;
+        }
     };
     tokio::select! {
-        ended = watching.run() => ended,
+        ended = run => ended,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failure::Watch),
     }
 }
 
-struct Watching<'a> {
-    session: &'a Session,
-    filter: FilterArgs,
-    /// Everything up to here was printed or filtered out; `None` until the service has reported its current position.
-    after: Option<u64>,
-    /// Whether to begin anywhere: the command line does not ask for expired changes.
-    anywhere: bool,
-    /// Whether the position is from the command line, and nothing was read since.
-    by_hand: bool,
-    /// Whether it was reported that the service cannot be reached.
-    is_down: bool,
+struct Watching {
+    follow: Follow,
+    service: Arc<Service>,
+    from: Beginning,
+    is_json: bool,
 }
 
-#[derive(Deserialize)]
-struct Expired {
-    oldest: u64,
+/// What is known of the service that is watched.
+#[derive(Default)]
+struct Service {
+    /// Whether it has accepted a position.
+    has_accepted: AtomicBool,
+    /// Whether it was reported that it cannot be reached.
+    is_down: AtomicBool,
 }
 
-/// How a stream ended.
-enum End {
-    /// Regularly, as every stream does sooner or later.
-    Over,
-    /// Broken off.
-    Broken(String),
-    /// The feed no longer holds what follows.
-    Gone(u64),
+impl Service {
+    /// Takes what has happened to the connection, and reports it once.
+    fn hear(&self, connection: Connection) {
+        match connection {
+            Connection::Up { after } => {
+                self.has_accepted.store(true, Ordering::Relaxed);
+                if self.is_down.swap(false, Ordering::Relaxed) {
+                    let from = after.map(|after| format!(", continuing after position {after}")).unwrap_or_default();
+                    output::note(&format!("connected again{from}"));
+                }
+            }
+            Connection::Down(reason) => {
+                if !self.is_down.swap(true, Ordering::Relaxed) {
+                    output::note(&format!("{}; trying again until it answers", output::clean(&reason)));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
-impl Watching<'_> {
-    async fn run(mut self) -> Result<(), Failure> {
-        let mut pause = FIRST_PAUSE;
-        // An unreachable service is reported at once when the command starts.
-        let mut has_begun = false;
+impl Watching {
+    /// Begins where the command line says; `now` is this position.
+    fn new(session: &Session, args: WatchArgs, now: u64) -> Result<Self, Failure> {
+        let after = match args.from {
+            Beginning::Now => now,
+            Beginning::Start => 0,
+            Beginning::At(position) => position.saturating_sub(1),
+        };
+        let service = Arc::new(Service::default());
+        let heard = service.clone();
+        let follow = session.client.follow(args.filter.parsed()?, Some(after));
+        Ok(Self {
+            follow: follow.on_connection(move |connection| heard.hear(connection)),
+            service,
+            from: args.from,
+            is_json: session.output.is_json(),
+        })
+    }
+
+    /// Waits for the next change, and returns its line.
+    async fn next(&mut self) -> Result<String, Failure> {
         loop {
-            let begun = Instant::now();
-            let end = match self.follow(&mut has_begun).await {
-                Ok(end) => end,
-                Err(failure) => match gone(&failure) {
-                    Some(oldest) => End::Gone(oldest),
-                    None if has_begun && passes(&failure) => End::Broken(chain(&failure)),
-                    None => return Err(failure),
-                },
-            };
-            if begun.elapsed() > LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
-            }
-            match end {
-                End::Over => {}
-                End::Broken(reason) if !self.is_down => {
-                    self.is_down = true;
-                    output::note(&format!("{reason}; trying again until it answers"));
+            match self.follow.next().await {
+                Ok(Event::Change(change)) => {
+                    let change = Change::from(&*change);
+                    return Ok(if self.is_json { json!(change).to_string() } else { output::change(&change) });
                 }
-                End::Broken(_) => {}
-                // A position from the command line that was never read is a mistake, rather than a feed that was reset.
-                End::Gone(oldest) if self.by_hand && self.after.is_some_and(|after| oldest <= after) => {
-                    return Err(Failure::BeyondEnd { position: self.after.unwrap_or_default() + 1, oldest });
+                Ok(Event::Gone { oldest }) => {
+                    let after = self.follow.gone_after();
+                    match (self.from, self.service.has_accepted.load(Ordering::Relaxed)) {
+                        // A position from the command line is a mistake, rather than one of a feed that was reset.
+                        (Beginning::At(position), false) if oldest <= after => {
+                            return Err(Failure::BeyondEnd { position, oldest });
+                        }
+                        // The command line does not ask for expired changes.
+                        (Beginning::Start, false) => {}
+                        _ => output::note(&skipped(after, oldest)),
+                    }
                 }
-                End::Gone(oldest) => self.skip_to(oldest),
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Prints one stream to its end.
-    async fn follow(&mut self, has_begun: &mut bool) -> Result<End, Failure> {
-        let request = filtered(Request::get("events"), &self.filter).resume(self.after);
-        let mut events = self.session.client.events(&request).await?;
-        *has_begun = true;
-        if std::mem::take(&mut self.is_down) {
-            let from = self.after.map(|after| format!(", continuing after position {after}")).unwrap_or_default();
-            output::note(&format!("connected again{from}"));
-        }
-        loop {
-            let event = match timeout(SILENCE, events.next()).await {
-                Err(_) => return Ok(End::Broken("the service has fallen silent".into())),
-                Ok(None) => return Ok(End::Over),
-                Ok(Some(Err(error))) => return Ok(End::Broken(format!("the stream broke off: {}", chain(&error)))),
-                Ok(Some(Ok(event))) => event,
-            };
-            let data = event.data.as_deref().unwrap_or_default();
-            match event.event.as_deref() {
-                Some("change") => self.print(data)?,
-                Some("expired") => {
-                    let Expired { oldest } = parsed(data)?;
-                    return Ok(End::Gone(oldest));
+                Ok(_) => {}
+                Err(error) => {
+                    let failure = Failure::of_client(error);
+                    if !passes(&failure) {
+                        return Err(failure);
+                    }
+                    self.service.hear(Connection::Down(chain(&failure)));
+                    sleep(PAUSE).await;
                 }
-                Some("error") => {
-                    let problem: ProblemDocument = parsed(data)?;
-                    return Ok(End::Broken(format!("the service has failed: {}", output::clean(&problem.detail))));
-                }
-                _ => {}
-            }
-            // Moved last, so that a change that was not printed is requested again.
-            if let Some(id) = event.id.and_then(|id| id.parse().ok()) {
-                self.after = Some(id);
-                self.anywhere = false;
-                self.by_hand = false;
             }
         }
     }
+}
 
-    fn print(&self, data: &str) -> Result<(), Failure> {
-        if self.session.output.is_json() {
-            return output::print(&parsed::<Value>(data)?.to_string());
-        }
-        output::print(&output::change(&parsed::<Change>(data)?))
-    }
-
-    fn skip_to(&mut self, oldest: u64) {
-        let after = self.after.unwrap_or_default();
-        if !self.anywhere {
-            output::note(&if oldest > after + 1 {
-                format!("positions {} to {} have expired; continuing at {oldest}", after + 1, oldest - 1)
-            } else {
-                format!("the feed was reset, and never reached position {after}; continuing at {oldest}")
-            });
-        }
-        self.after = Some(oldest.saturating_sub(1));
+/// What to say of changes that the feed does not hold, between the last that was read and the oldest that can be.
+fn skipped(after: u64, oldest: u64) -> String {
+    match oldest > after + 1 {
+        true => format!("positions {} to {} have expired; continuing at {oldest}", after + 1, oldest - 1),
+        false => format!("the feed was reset, and never reached position {after}; continuing at {oldest}"),
     }
 }
 
@@ -251,17 +225,22 @@ pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
     let mut found = Found::new(args.format.wanted(session.output)?);
     // Writes go on meanwhile: what comes after this position is not waited for.
     let end = position(session).await?;
+    let filter = args.filter.parsed()?;
     loop {
-        let request = filtered(Request::get("changes"), &args.filter);
+        let request = filter.apply(Request::get("changes"));
         let page = session.send::<Changes>(request.query("after", Some(after)).query("limit", Some(MAX_PAGE))).await;
         let page = match (page, args.after) {
             (Ok(page), _) => page,
-            // Without `--after`, expired changes are not an error.
-            (Err(failure), None) if found.is_none() && gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
-                after = gone(&failure).unwrap_or_default().saturating_sub(1);
+            // Without `--after`, expired changes are not an error. A hole between changes is reported.
+            (Err(failure), None) if gone(&failure).is_some_and(|oldest| oldest > after + 1) => {
+                let oldest = gone(&failure).unwrap_or_default();
+                if after > 0 {
+                    output::note(&skipped(after, oldest));
+                }
+                after = oldest - 1;
                 continue;
             }
-            (Err(failure), Some(_)) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
+            (Err(failure), _) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
                 let oldest = gone(&failure).unwrap_or_default();
                 return Err(Failure::BeyondEnd { position: after.saturating_add(1), oldest });
             }
@@ -294,7 +273,7 @@ pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
     loop {
         let request = Request::get("history")
             .at(&args.address)
-            .query("concern", args.concern.map(concern))
+            .query("concern", args.concern.map(|concern| ChangedPart::from(concern).as_str()))
             .query("order", (!args.oldest_first).then_some("newest"))
             .query("after", after)
             .query("before", before)
@@ -322,10 +301,6 @@ struct Found {
 impl Found {
     fn new(format: Format) -> Self {
         Self { format, entries: Entries::new(format, CHANGES), is_none: true }
-    }
-
-    fn is_none(&self) -> bool {
-        self.is_none
     }
 
     /// Takes a page. True if there were any changes in it.
@@ -366,36 +341,25 @@ impl Found {
 /// How a document of changes begins.
 const BEGIN: &str = "{\"changes\": [\n";
 
-fn filtered(request: Request, filter: &FilterArgs) -> Request {
-    let kind = filter.kind.map(|kind| match kind {
-        KindArg::Ledger => "ledger",
-        KindArg::GraphSource => "graph_source",
-    });
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    request
-        .queries("address", &filter.addresses)
-        .query("prefix", given(&filter.prefix))
-        .query("kind", kind)
-        .query("source_type", given(&filter.source_type))
-        .queries("concern", filter.concern.iter().copied().map(concern))
-}
-
-fn concern(concern: ConcernArg) -> &'static str {
-    match concern {
-        ConcernArg::Meta => "meta",
-        ConcernArg::Head => "head",
-        ConcernArg::Index => "index",
-        ConcernArg::Status => "status",
-        ConcernArg::Config => "config",
+impl FilterArgs {
+    /// Returns the filter, if its addresses can be.
+    fn parsed(self) -> Result<ChangeFilter, Failure> {
+        let addresses = self.addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>();
+        Ok(ChangeFilter {
+            addresses: addresses.map_err(|invalid| Failure::Usage(invalid.to_string()))?,
+            prefix: self.prefix,
+            kind: self.kind.map(Into::into),
+            source_type: self.source_type,
+            parts: self.concern.into_iter().map(Into::into).collect(),
+        })
     }
 }
 
-/// Whether a failure is likely to be transient.
+/// Whether a failure of the service is likely to be transient.
 fn passes(failure: &Failure) -> bool {
     match failure {
-        Failure::Unreachable { .. } | Failure::NoAnswer(_) => true,
-        Failure::Rejected(problem) => problem.status == 429 || problem.status >= 500,
-        Failure::Answered { status, .. } => *status == 429 || *status >= 500,
+        Failure::Rejected(problem) => problem.status >= 500,
+        Failure::Answered { status, .. } => *status >= 500,
         _ => false,
     }
 }
@@ -405,6 +369,68 @@ fn gone(failure: &Failure) -> Option<u64> {
     failure.problem().filter(|problem| problem.status == 410)?.members.get("oldest")?.as_u64()
 }
 
-fn parsed<T: DeserializeOwned>(data: &str) -> Result<T, Failure> {
-    serde_json::from_str(data).map_err(|error| Failure::BadAnswer(error.into()))
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::{
+        Json, Router,
+        body::{Body, Bytes},
+        http::{StatusCode, header},
+        response::IntoResponse as _,
+        routing::get,
+    };
+    use futures_util::stream;
+
+    use super::*;
+    use crate::{client, output::Output};
+
+    fn page(position: u64) -> Value {
+        json!({ "position": position, "changes": [{
+            "position": position, "address": "mydb:main", "kind": "ledger", "name": "mydb", "branch": "main",
+            "concern": "head", "change": "updated", "watermark": 3, "occurred_at": "2026-01-01T00:00:00.000Z",
+            "recorded_at": "2026-01-01T00:00:00.000Z",
+        }] })
+    }
+
+    fn watching(router: Router) -> Watching {
+        let session = Session { client: client::in_process(router).unwrap(), output: Output::new(true) };
+        let filter = FilterArgs { addresses: vec![], prefix: None, kind: None, source_type: None, concern: vec![] };
+        let args = WatchArgs { filter, archive: ArchiveArgs::default(), from: Beginning::Now };
+        Watching::new(&session, args, 7).unwrap()
+    }
+
+    /// Streams of events are opened, and a proxy keeps back what comes over them.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_behind_a_proxy_that_buffers_prints_what_polls_bring() {
+        for begun in ["", ": op"] {
+            let events = async move || {
+                let text = stream::once(async move { Ok::<_, Infallible>(Bytes::from(begun)) });
+                let body = Body::from_stream(stream::StreamExt::chain(text, stream::pending()));
+                ([(header::CONTENT_TYPE, "text/event-stream")], body)
+            };
+            let router =
+                Router::new().route("/v1/events", get(events)).route("/v1/changes", get(async || Json(page(8))));
+            let line: Value = serde_json::from_str(&watching(router).next().await.unwrap()).unwrap();
+            assert_eq!(line, page(8)["changes"][0], "what the service has sent");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_outlasts_failures_of_the_service_and_ends_with_its_rejections() {
+        let failures = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let events = async move || {
+            let event = format!("id: 8\nevent: change\ndata: {}\n\n", page(8)["changes"][0]);
+            match failures.fetch_add(1, Ordering::Relaxed) {
+                0 => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+                1 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+                2 => ([(header::CONTENT_TYPE, "text/event-stream")], event).into_response(),
+                _ => StatusCode::UNAUTHORIZED.into_response(),
+            }
+        };
+        let mut watching = watching(Router::new().route("/v1/events", get(events)));
+        assert!(watching.next().await.unwrap().contains("\"position\":8"));
+        let ended = watching.next().await;
+        assert!(matches!(ended, Err(Failure::Answered { status: 401, .. })), "{ended:?}");
+    }
 }

@@ -1,13 +1,10 @@
 //! Between two places: `copy`, `compare`, `export`, `import`, `remote`.
 
-use std::{
-    io::{Read as _, Write as _},
-    process::Stdio,
-};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{program, run, spawn, spawn_serve};
+use super::{answering, program, run, spawn, spawn_serve};
 
 /// A directory with records of both kinds, and one for copies of it.
 struct Places {
@@ -113,31 +110,11 @@ fn a_place_that_cannot_be_used_is_named() {
     }
 }
 
-/// Answers everything with a page for people.
-fn web_site() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let _ = stream.read(&mut [0; 4096]);
-                let page = "<html>Hello</html>";
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{page}",
-                    page.len()
-                );
-            });
-        }
-    });
-    url
-}
-
 #[test]
 fn a_remote_that_is_no_nameservice_or_takes_another_token_changes_nothing() {
     let places = Places::new();
     let (data, closed) = (places.path("data"), places.path("closed"));
-    let site = web_site();
+    let site = answering(|_| (200, "<html>Hello</html>".to_owned()));
     let service = spawn(&["--listen", "127.0.0.1:0", "--dev-token", "right", "--data", &closed]);
     let target = ["--data", data.as_str()];
     let (site, service) = (site.as_str(), service.url.as_str());

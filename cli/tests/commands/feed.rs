@@ -367,3 +367,40 @@ fn changes_and_archives_end_beside_a_continuous_writer() {
     let document: Value = serde_json::from_str(&stdout).unwrap();
     assert!(code == 0 && document["changes"] == json!([]), "{stdout}");
 }
+
+/// A feed that lacks changes between others, as where an archive ends before the feed begins.
+#[test]
+fn changes_after_a_hole_are_printed_and_the_hole_is_reported() {
+    let page = |positions: &[u64]| {
+        let change = |position: &u64| {
+            json!({
+                "position": position, "address": "mydb:main", "kind": "ledger", "name": "mydb", "branch": "main",
+                "concern": "head", "change": "updated", "watermark": position, "payload": {"id": ID, "t": position},
+                "occurred_at": "2026-01-01T00:00:00Z", "recorded_at": "2026-01-01T00:00:00Z",
+            })
+        };
+        let changes: Vec<_> = positions.iter().map(change).collect();
+        (200, json!({"changes": changes, "position": positions.last()}).to_string())
+    };
+    let url = answering(move |path| match path.split('&').next().unwrap() {
+        "/v1/changes/compare" => (200, json!({"changed": {}, "unknown": [], "position": 20}).to_string()),
+        "/v1/changes?after=0" => page(&[1, 2, 3]),
+        "/v1/changes?after=9" => page(&[10, 20]),
+        _ => {
+            let (kind, detail) = ("https://nameservice.dev/problems/expired", "the changes have expired");
+            let expired = json!({"type": kind, "title": "t", "status": 410, "detail": detail, "oldest": 10});
+            (410, expired.to_string())
+        }
+    });
+    let (code, stdout, stderr) = run(&["--url", &url], "changes");
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(stdout.lines().map(position).collect::<Vec<_>>(), [1, 2, 3, 10, 20]);
+    assert!(stderr.contains("positions 4 to 9 have expired; continuing at 10"), "{stderr}");
+    let (code, stdout, _) = run(&["--url", &url, "--json"], "changes");
+    let document: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, document["changes"].as_array().unwrap().len(), &document["position"]), (0, 5, &json!(20)));
+    // From a position that the command line names, all changes are wanted.
+    let (code, stdout, stderr) = run(&["--url", &url], "changes --after 0");
+    assert_eq!((code, stdout.lines().count()), (6, 3), "{stderr}");
+    assert!(stderr.contains("expired"), "{stderr}");
+}

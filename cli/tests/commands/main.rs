@@ -27,7 +27,8 @@ mod serving;
 mod traces;
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -55,6 +56,28 @@ fn program() -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// A service that answers each path with this status and text. Returns its URL.
+fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answer = std::sync::Arc::new(answer);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let read = stream.read(&mut request).unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..read]);
+                let (status, text) = answer(request.split(' ').nth(1).unwrap_or_default());
+                let length = text.len();
+                let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}");
+                let _ = write!(stream, "{head}\r\n\r\n{text}");
+            });
+        }
+    });
+    url
 }
 
 /// Runs a command line in which `ID` and `OTHER` stand for content ids.

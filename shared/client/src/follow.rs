@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::StreamExt as _;
-use nameservice_api::changes;
+use nameservice_api::{ProblemDocument, changes};
 use nameservice_model::{AddressGlob, Change, ChangeFeed as _, ChangedPart, Error, RecordKind, Result, chain};
 use serde::Deserialize;
 use sse_stream::Sse;
@@ -64,12 +64,27 @@ pub enum Event {
     },
 }
 
+/// What happens to the connection while changes are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Connection {
+    /// The service accepts the position: a stream was opened, or a poll answered.
+    Up {
+        /// The position.
+        after: Option<u64>,
+    },
+    /// The connection failed for this reason, and is tried again until the service answers.
+    Down(String),
+}
+
 /// The change feed from a position onwards, without an end.
 pub struct Follow {
     client: Client,
     filter: ChangeFilter,
     /// Every change up to here was returned or filtered out; `None` until the service has reported its current position.
     after: Option<u64>,
+    /// The position after which changes were missed at the last [`Event::Gone`].
+    gone_after: u64,
     source: Source,
     backoff: backon::ExponentialBackoff,
     polled: std::collections::VecDeque<Change>,
@@ -77,9 +92,12 @@ pub struct Follow {
     was_open: bool,
     /// Called whenever something is received from the service.
     on_contact: Option<OnContact>,
+    /// Called with what happens to the connection.
+    on_connection: Option<OnConnection>,
 }
 
 type OnContact = Box<dyn Fn(Option<u64>) + Send + Sync>;
+type OnConnection = Box<dyn Fn(Connection) + Send + Sync>;
 
 enum Source {
     Closed,
@@ -107,11 +125,13 @@ impl Client {
             client: self.clone(),
             filter,
             after,
+            gone_after: 0,
             source: Source::Closed,
             backoff: backoff(),
             polled: Default::default(),
             was_open: false,
             on_contact: None,
+            on_connection: None,
         }
     }
 }
@@ -141,9 +161,27 @@ impl Follow {
         }
     }
 
+    /// Calls this with what happens to the connection. A stream that ends as every stream does is no failure.
+    #[must_use]
+    pub fn on_connection(mut self, call: impl Fn(Connection) + Send + Sync + 'static) -> Self {
+        self.on_connection = Some(Box::new(call));
+        self
+    }
+
+    fn connection(&self, connection: Connection) {
+        if let Some(call) = &self.on_connection {
+            call(connection);
+        }
+    }
+
     /// Returns the position up to which everything was returned; `None` until the service has reported its current position.
     pub fn position(&self) -> Option<u64> {
         self.after
+    }
+
+    /// Returns the position after which changes were missed, where the last event was [`Event::Gone`].
+    pub fn gone_after(&self) -> u64 {
+        self.gone_after
     }
 
     /// Waits for the next event. While the service cannot be reached, it waits on; it returns an error only where
@@ -161,16 +199,10 @@ impl Follow {
                     let is_silent = *is_silent;
                     match timeout_at(*until, events.next()).await {
                         Ok(Some(Ok(event))) => self.read(event)?,
-                        Ok(Some(Err(error))) => {
-                            tracing::debug!(error = %chain(&error), "the stream of changes broke off");
-                            self.close().await
-                        }
+                        Ok(Some(Err(error))) => self.fail(format!("the stream broke off: {}", chain(&error))).await,
                         Ok(None) => self.close().await,
                         Err(_) if is_silent => self.fall_back().await?,
-                        Err(_) => {
-                            tracing::debug!("the stream of changes has fallen silent");
-                            self.close().await
-                        }
+                        Err(_) => self.fail("the service has fallen silent".to_owned()).await,
                     }
                 }
             };
@@ -187,6 +219,13 @@ impl Follow {
         None
     }
 
+    /// Closes the stream after a failure.
+    async fn fail(&mut self, reason: String) -> Option<Event> {
+        tracing::debug!(reason, "the changes cannot be followed");
+        self.connection(Connection::Down(reason));
+        self.close().await
+    }
+
     /// Continues with polls: the stream brought nothing, though the service begins each with a block, so something on the
     /// way keeps back what it sends.
     async fn fall_back(&mut self) -> Result<Option<Event>> {
@@ -198,7 +237,7 @@ impl Follow {
         if self.after.is_none() {
             self.after = match self.client.position().await {
                 Ok(position) => Some(position),
-                Err(Error::Unavailable { .. }) => return Ok(self.close().await),
+                Err(error @ Error::Unavailable { .. }) => return Ok(self.fail(chain(&error)).await),
                 Err(error) => return Err(error),
             };
         }
@@ -210,7 +249,7 @@ impl Follow {
         if self.was_open && self.on_contact.is_some() {
             match self.client.position().await {
                 Ok(position) => self.contact(Some(position)),
-                Err(Error::Unavailable { .. }) => return Ok(self.close().await),
+                Err(error @ Error::Unavailable { .. }) => return Ok(self.fail(chain(&error)).await),
                 Err(error) => return Err(error),
             }
         }
@@ -219,12 +258,12 @@ impl Follow {
         let request = self.filter.apply(Request::get("events")).resume(self.after);
         let Ok(opened) = timeout_at(until, self.client.events(&request)).await else { return self.fall_back().await };
         match opened {
-            Ok(events) => self.source = Source::Events { events, until, is_silent: true },
-            Err(error) if error.oldest().is_some() => return Ok(error.oldest().map(|oldest| self.skip_to(oldest))),
-            Err(error) if error.is_transient() => {
-                tracing::debug!(error = %chain(&error), "the stream of changes cannot be opened");
-                return Ok(self.close().await);
+            Ok(events) => {
+                self.source = Source::Events { events, until, is_silent: true };
+                self.connection(Connection::Up { after: self.after });
             }
+            Err(error) if error.oldest().is_some() => return Ok(error.oldest().map(|oldest| self.skip_to(oldest))),
+            Err(error) if error.is_transient() => return Ok(self.fail(chain(&error)).await),
             Err(error)
                 if matches!(error, RequestError::BadAnswer(_)) || matches!(error.status(), Some(404 | 405 | 501)) =>
             {
@@ -241,6 +280,7 @@ impl Follow {
         match self.client.page(&request).await {
             Ok(Ok((found, position))) => {
                 self.backoff = backoff();
+                self.connection(Connection::Up { after: self.after });
                 self.contact(Some(found.last().map_or(position, |change| change.position)));
                 if found.is_empty() {
                     self.after = Some(position);
@@ -250,7 +290,7 @@ impl Follow {
             }
             Ok(Err(oldest)) => Ok(Some(self.skip_to(oldest))),
             // The way to the service may be another one afterwards.
-            Err(Error::Unavailable { .. }) => Ok(self.close().await),
+            Err(error @ Error::Unavailable { .. }) => Ok(self.fail(chain(&error)).await),
             Err(error) => Err(error),
         }
     }
@@ -275,6 +315,8 @@ impl Follow {
             }
             Some("error") => {
                 tracing::debug!(data, "the service has ended the stream of changes");
+                let detail = serde_json::from_str::<ProblemDocument>(data).map(|problem| problem.detail);
+                self.connection(Connection::Down(format!("the service has failed: {}", detail.unwrap_or_default())));
                 None
             }
             _ => None,
@@ -288,7 +330,7 @@ impl Follow {
     }
 
     fn skip_to(&mut self, oldest: u64) -> Event {
-        self.after = Some(oldest.saturating_sub(1));
+        self.gone_after = self.after.replace(oldest.saturating_sub(1)).unwrap_or_default();
         Event::Gone { oldest }
     }
 }
