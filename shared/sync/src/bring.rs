@@ -4,6 +4,11 @@
 //! the record is judged again. So a value that is newer than the source's is never replaced, even if a copy is
 //! interrupted.
 
+use std::{
+    ops::Deref,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
 use nameservice_model::{
     Address, Backend, BranchCreated, Call, ChangedPart, ConcernKind, Config, ConfigPush, Created, Error,
     GraphSourcePublication, Head, HeadPush, Index, IndexPush, IndexRoot, InvalidPayload, MAX_GRAPHS, NewConfig,
@@ -12,11 +17,40 @@ use nameservice_model::{
 };
 use serde_json::Value;
 
-use crate::judge::{Difference, Verdict, payload};
+use crate::judge::{Difference, Verdict, has_redacted_config, payload};
 
 /// A token without write access to a record sees its config without the secrets. A copy must not replace those.
 pub(crate) const REDACTED_CONFIG: &str =
     "its config is shown without its secrets: read it with a token that may write it";
+
+/// A backend to write to, which knows whether anything was written.
+pub(crate) struct Target<'a> {
+    backend: &'a dyn Backend,
+    has_written: AtomicBool,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(backend: &'a dyn Backend) -> Self {
+        Self { backend, has_written: AtomicBool::new(false) }
+    }
+
+    /// Returns whether something was written, even if what followed was rejected.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
+    }
+
+    fn wrote(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Deref for Target<'a> {
+    type Target = dyn Backend + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        self.backend
+    }
+}
 
 /// The result of one attempt.
 #[derive(Debug)]
@@ -62,7 +96,11 @@ fn rejected<T>(reason: impl Into<String>) -> Step<T> {
 }
 
 /// Writes a record that the target lacks.
-pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought, Error> {
+pub(crate) async fn create(to: &Target<'_>, source: &Record) -> Result<Brought, Error> {
+    // Its config would be missing from then on, and nothing would show that.
+    if has_redacted_config(source) {
+        return Ok(Brought::Rejected(REDACTED_CONFIG.to_owned()));
+    }
     done(async {
         let created = match (source.kind, &source.source_branch) {
             (RecordKind::GraphSource, _) => publish(to, source, &source.dependencies, Some(0)).await?,
@@ -76,7 +114,7 @@ pub(crate) async fn create(to: &dyn Backend, source: &Record) -> Result<Brought,
 }
 
 /// Creates a graph source without its dependencies, at a lower `v`: the rest of it is written by an update.
-pub(crate) async fn create_bare(to: &dyn Backend, source: &Record) -> Result<Brought, Error> {
+pub(crate) async fn create_bare(to: &Target<'_>, source: &Record) -> Result<Brought, Error> {
     let mut bare = source.clone();
     bare.config.v = source.config.v.saturating_sub(1);
     done(async { publish(to, &bare, &[], Some(0)).await.map(|_| None) }).await
@@ -85,7 +123,7 @@ pub(crate) async fn create_bare(to: &dyn Backend, source: &Record) -> Result<Bro
 /// Writes the parts of a record for which `takes` holds. If it holds for a part that is newer at the target, or differs
 /// at the same watermark, that part is set back.
 pub(crate) async fn update(
-    to: &dyn Backend,
+    to: &Target<'_>,
     source: &Record,
     target: Record,
     differences: &[Difference],
@@ -103,23 +141,29 @@ async fn done(steps: impl Future<Output = Step<Option<String>>>) -> Result<Broug
     }
 }
 
-async fn create_ledger(to: &dyn Backend, source: &Record) -> Step<Record> {
+async fn create_ledger(to: &Target<'_>, source: &Record) -> Step<Record> {
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
     let config = new_config(&source.config)?;
     match to.create_ledger(&Call::fresh(), &source.address, head.as_ref(), config.as_ref()).await? {
-        Created::Created(record) => Ok(*record),
+        Created::Created(record) => {
+            to.wrote();
+            Ok(*record)
+        }
         _ => again(),
     }
 }
 
-async fn create_branch(to: &dyn Backend, source: &Record, parent: &str) -> Step<Record> {
+async fn create_branch(to: &Target<'_>, source: &Record, parent: &str) -> Step<Record> {
     let parent = match source.address.with_branch(parent) {
         Ok(parent) => parent,
         Err(error) => return rejected(format!("the address of its source branch is not valid: {error}")),
     };
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
     match to.create_branch(&Call::fresh(), &source.address, &parent, head.as_ref()).await? {
-        BranchCreated::Created(record) => Ok(*record),
+        BranchCreated::Created(record) => {
+            to.wrote();
+            Ok(*record)
+        }
         BranchCreated::AlreadyExists => again(),
         BranchCreated::UnknownSource => Err(Stop::Is(Brought::Needs(vec![parent]))),
         _ => rejected(format!("a branch cannot start from {parent}, which has no commit there")),
@@ -127,7 +171,7 @@ async fn create_branch(to: &dyn Backend, source: &Record, parent: &str) -> Step<
 }
 
 /// Creates a graph source, or replaces its config and dependencies.
-async fn publish(to: &dyn Backend, source: &Record, depends_on: &[String], expected_v: Option<i64>) -> Step<Record> {
+async fn publish(to: &Target<'_>, source: &Record, depends_on: &[String], expected_v: Option<i64>) -> Step<Record> {
     let config = match &source.config.payload {
         Some(config) if is_redacted(config) => return rejected(REDACTED_CONFIG),
         Some(Value::Object(config)) => config.clone(),
@@ -150,7 +194,10 @@ async fn publish(to: &dyn Backend, source: &Record, depends_on: &[String], expec
         publication = publication.expecting(v)?;
     }
     match to.publish_graph_source(&Call::fresh(), &publication).await? {
-        Published::Created(record) | Published::Updated(record) => Ok(*record),
+        Published::Created(record) | Published::Updated(record) => {
+            to.wrote();
+            Ok(*record)
+        }
         Published::MissingDependencies(missing) => Err(Stop::Is(Brought::Needs(missing))),
         Published::WrongKind { .. } => rejected("another kind of record has its address"),
         _ => again(),
@@ -158,7 +205,7 @@ async fn publish(to: &dyn Backend, source: &Record, depends_on: &[String], expec
 }
 
 async fn write(
-    to: &dyn Backend,
+    to: &Target<'_>,
     source: &Record,
     mut target: Record,
     differences: &[Difference],
@@ -222,9 +269,13 @@ async fn write(
 }
 
 /// Sets or removes the mark of a protected record, which takes an administrator. Returns the reason if it is rejected.
-async fn protect(to: &dyn Backend, address: &Address, protected: bool) -> Step<Option<String>> {
+async fn protect(to: &Target<'_>, address: &Address, protected: bool) -> Step<Option<String>> {
     match to.protect(&Call::fresh(), address, protected).await {
-        Ok(Protection::Set | Protection::Already) => Ok(None),
+        Ok(Protection::Set) => {
+            to.wrote();
+            Ok(None)
+        }
+        Ok(Protection::Already) => Ok(None),
         Ok(_) => again(),
         Err(error @ (Error::OutcomeUnknown { .. } | Error::Unavailable { .. })) => Err(error.into()),
         Err(error) => Ok(Some(format!("its protection cannot be copied: {}", chain(&error)))),
@@ -232,7 +283,7 @@ async fn protect(to: &dyn Backend, address: &Address, protected: bool) -> Step<O
 }
 
 /// Restores a retracted record, because it takes no pushes while it is retracted.
-async fn restore(to: &dyn Backend, source: &Record, target: Record, takes_status: bool) -> Step<Record> {
+async fn restore(to: &Target<'_>, source: &Record, target: Record, takes_status: bool) -> Step<Record> {
     // Restoring sets the status to `ready` and adds 1 to its `v`, and retracting adds 1 again. The status of the source
     // must be ahead of the restored one, or equal to it: otherwise the copy would overtake the source or differ from
     // it.
@@ -244,20 +295,23 @@ async fn restore(to: &dyn Backend, source: &Record, target: Record, takes_status
         );
     }
     match to.restore(&Call::fresh(), &source.address).await? {
-        Restored::Restored(record) => Ok(*record),
+        Restored::Restored(record) => {
+            to.wrote();
+            Ok(*record)
+        }
         _ => again(),
     }
 }
 
-async fn push_head(to: &dyn Backend, source: &Record, target: &Record) -> Step {
+async fn push_head(to: &Target<'_>, source: &Record, target: &Record) -> Step {
     let Some(head) = &source.head else { return Ok(()) };
     let expected = target.head.clone().unwrap_or_else(Head::unborn);
     let push = HeadPush::cas(expected, new_head(head)?);
-    pushed(to.push_head(&Call::fresh(), &source.address, &push).await?)
+    pushed(to, to.push_head(&Call::fresh(), &source.address, &push).await?)
 }
 
 /// Pushes an index and the named graphs that are newer at the source, with as many graphs per push as are allowed.
-async fn push_index(to: &dyn Backend, source: &Record, target: &Index) -> Step {
+async fn push_index(to: &Target<'_>, source: &Record, target: &Index) -> Step {
     let Some(root) = &source.index.payload else { return Ok(()) };
     let there = target.payload.as_ref();
     let is_same_root = target.v == source.index.v && there.is_some_and(|there| there.id == root.id);
@@ -277,9 +331,10 @@ async fn push_index(to: &dyn Backend, source: &Record, target: &Index) -> Step {
         let push = IndexPush::cas(expected, new);
         match to.push_index(&Call::fresh(), &source.address, &push).await? {
             PushOutcome::Updated { value, .. } => {
+                to.wrote();
                 expected = value.map(|root| IndexRoot { graphs: Default::default(), ..root });
             }
-            other => return pushed(other),
+            other => return pushed(to, other),
         }
         chunk = chunks.next();
         if chunk.is_none() {
@@ -307,7 +362,7 @@ fn newer_graphs<'a>(
 }
 
 /// Sets head and index to those of the source, even backwards, and then the named graphs, which a reset removes.
-async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, index: bool) -> Step {
+async fn reset(to: &Target<'_>, source: &Record, target: &Record, head: bool, index: bool) -> Step {
     let chosen_head = if head { source.head.as_ref() } else { target.head.as_ref() };
     let chosen_index = if index { &source.index } else { &target.index };
     let new_head = chosen_head.filter(|head| !head.is_unborn()).map(new_head).transpose()?;
@@ -317,6 +372,7 @@ async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, i
     };
     match to.reset_head(&Call::fresh(), &source.address, &ResetTo::new(new_head, new_index)?).await? {
         Reset::Reset { index, .. } => {
+            to.wrote();
             let record = Record { index: chosen_index.clone(), ..source.clone() };
             push_index(to, &record, &index).await
         }
@@ -325,7 +381,7 @@ async fn reset(to: &dyn Backend, source: &Record, target: &Record, head: bool, i
     }
 }
 
-async fn push_config(to: &dyn Backend, source: &Record, target: &Record) -> Step {
+async fn push_config(to: &Target<'_>, source: &Record, target: &Record) -> Step {
     if source.kind == RecordKind::GraphSource {
         return publish(to, source, &source.dependencies, Some(target.config.v)).await.map(|_| ());
     }
@@ -334,11 +390,11 @@ async fn push_config(to: &dyn Backend, source: &Record, target: &Record) -> Step
     let config = Config::stored(v, source.config.payload.clone().or_else(|| Some(Value::Object(Object::new()))));
     let Some(new) = new_config(&config)? else { return Ok(()) };
     let push = ConfigPush::cas(target.config.clone(), new);
-    pushed(to.push_config(&Call::fresh(), &source.address, &push).await?)
+    pushed(to, to.push_config(&Call::fresh(), &source.address, &push).await?)
 }
 
 /// Pushes the status. `judged_v` is the watermark that was judged, before a restoration moved it.
-async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_v: i64) -> Step {
+async fn push_status(to: &Target<'_>, source: &Record, target: &Record, judged_v: i64) -> Step {
     // Only the watermark is compared, which every writer moves: leases are not copied, and may change meanwhile.
     let expected = |v: i64| Status::stored(v, None);
     let next = target.status.v.saturating_add(1);
@@ -349,13 +405,18 @@ async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_
             let current = StatusPayload { state: live_state(target), meta: payload(&target.status).meta };
             let new = NewStatus::new(current)?.with_v(before)?;
             pushed(
+                to,
                 to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new))
                     .await?,
             )?;
         }
         let reason = payload(&source.status).meta.get("reason").and_then(Value::as_str).map(str::to_owned);
         return match to.retract(&Call::fresh(), &source.address, reason.as_deref()).await? {
-            Retracted::Retracted(_) | Retracted::Already(_) => Ok(()),
+            Retracted::Retracted(_) => {
+                to.wrote();
+                Ok(())
+            }
+            Retracted::Already(_) => Ok(()),
             Retracted::Protected => rejected("it is retracted at the source, and protected at the target"),
             Retracted::HasDependents => {
                 rejected("it is retracted at the source, and other records depend on it at the target")
@@ -369,7 +430,7 @@ async fn push_status(to: &dyn Backend, source: &Record, target: &Record, judged_
         return Ok(());
     }
     let new = NewStatus::new(payload(&source.status))?.with_v(v)?;
-    pushed(to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new)).await?)
+    pushed(to, to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new)).await?)
 }
 
 /// Returns a state that a push may set, for the moment before a retraction.
@@ -378,9 +439,12 @@ fn live_state(record: &Record) -> String {
     if state == StatusPayload::RETRACTED { StatusPayload::READY.to_owned() } else { state }
 }
 
-fn pushed<T>(outcome: PushOutcome<T>) -> Step {
+fn pushed<T>(to: &Target<'_>, outcome: PushOutcome<T>) -> Step {
     match outcome {
-        PushOutcome::Updated { .. } => Ok(()),
+        PushOutcome::Updated { .. } => {
+            to.wrote();
+            Ok(())
+        }
         PushOutcome::WrongKind(_) => rejected("another kind of record has its address"),
         _ => again(),
     }

@@ -15,6 +15,25 @@ pub async fn compare(
     prefix: Option<&str>,
     everything: bool,
 ) -> Result<Comparison> {
+    compared(source, target, prefix, everything, &HashSet::new()).await
+}
+
+/// Compares the records of a source with those of a backend, except for those whose addresses have these hashes.
+pub(crate) async fn compare_except(
+    source: &dyn Source,
+    target: &Arc<dyn Backend>,
+    except: &HashSet<[u8; 16]>,
+) -> Result<Comparison> {
+    compared(source, target, None, false, except).await
+}
+
+async fn compared(
+    source: &dyn Source,
+    target: &Arc<dyn Backend>,
+    prefix: Option<&str>,
+    everything: bool,
+    except: &HashSet<[u8; 16]>,
+) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     let mut reading = source.read().await?;
     comparison.position = reading.position();
@@ -29,6 +48,7 @@ pub async fn compare(
         let mut records = Vec::with_capacity(found.len());
         for found in found {
             match found {
+                Found::Record(record) if !except.is_empty() && except.contains(&fingerprint(&record.address)) => {}
                 Found::Record(record) if keeps => {
                     seen.insert(fingerprint(&record.address));
                     records.push(*record);

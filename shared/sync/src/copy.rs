@@ -16,10 +16,10 @@ use nameservice_model::{
 
 use crate::{
     Found, Result, Source, SyncError,
-    bring::{self, Brought},
-    compare::{compare, fingerprint, lookup},
+    bring::{self, Brought, REDACTED_CONFIG, Target},
+    compare::{compare_except, fingerprint, lookup},
     history::has_passed,
-    judge::{Difference, Verdict, judge, worst},
+    judge::{Difference, Verdict, has_redacted_config, judge, worst},
     order::{Order, Work, needed},
     report::{Records, Report},
 };
@@ -110,21 +110,19 @@ pub async fn copy(
     }
     drop(reading);
     copier.rest().await?;
-    let mut report = copier.into_report();
+    let (mut report, rejected) = copier.into_report();
     report.position = position;
     report.kept_addresses = source.kept_addresses();
     if source.can_be_read_again() && !options.dry_run {
         observe(CopyProgress { read, written: report.copied.count, is_comparing: true });
-        let compared = compare(source, target, None, false).await?;
-        report.already_there = compared.same.saturating_sub(report.copied.count);
+        // What was rejected has its reason: that it is behind would say to copy it again.
+        let compared = compare_except(source, target, &rejected).await?;
         report.newer_there = compared.newer_there;
         report.diverged = compared.diverged;
         report.unknown = compared.unknown;
         report.unreadable = compared.unreadable;
         report.behind = compared.older_there;
-        for missing in compared.missing_there.records {
-            report.behind.add(missing);
-        }
+        report.behind.append(compared.missing_there);
     }
     Ok(report)
 }
@@ -135,10 +133,11 @@ pub(crate) struct Copier<'a> {
     target: &'a Arc<dyn Backend>,
     options: &'a CopyOptions,
     outcomes: Mutex<Report>,
-    /// Records that were written before their turn because others need them, and records that could not be written: 16
-    /// bytes each.
+    /// Records that were written before their turn because others need them, records that could not be written, and
+    /// records that are reported as rejected: 16 bytes each.
     early: Mutex<HashSet<[u8; 16]>>,
     failed: Mutex<HashSet<[u8; 16]>>,
+    rejected: Mutex<HashSet<[u8; 16]>>,
     /// Records of a source that cannot be searched, which need others that have not come yet.
     waiting: Mutex<Vec<Record>>,
     written: AtomicU64,
@@ -152,11 +151,10 @@ pub(crate) struct Copier<'a> {
 /// The outcome for a record.
 enum Outcome {
     Same,
-    /// Written, except for these parts.
-    Written(Vec<Difference>),
-    /// The protection was not copied, for this reason. Says whether something else was written.
-    Unprotected(String, bool, Vec<Difference>),
+    /// Everything is the same or was written, except for these parts.
     Left(Vec<Difference>),
+    /// The same, and the protection was not copied, for this reason.
+    Unprotected(String, Vec<Difference>),
     Rejected(String),
     /// The target failed to take it.
     Failed(String),
@@ -174,6 +172,7 @@ impl<'a> Copier<'a> {
             outcomes,
             early: Mutex::default(),
             failed: Mutex::default(),
+            rejected: Mutex::default(),
             waiting: Mutex::default(),
             written: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -182,8 +181,9 @@ impl<'a> Copier<'a> {
         }
     }
 
-    pub(crate) fn into_report(self) -> Report {
-        self.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the report, and the hashes of the addresses that it has as rejected.
+    pub(crate) fn into_report(self) -> (Report, HashSet<[u8; 16]>) {
+        (into_inner(self.outcomes), into_inner(self.rejected))
     }
 
     fn note(&self, note: impl FnOnce(&mut Report)) {
@@ -214,9 +214,7 @@ impl<'a> Copier<'a> {
             Work::new(record, there, false)
         });
         let mut work: Vec<Work> = work.collect();
-        if !self.options.dry_run {
-            self.add_needed(&mut work, is_last).await?;
-        }
+        self.add_needed(&mut work, is_last).await?;
         let mut order = Order::of(&work);
         let mut bare = HashSet::new();
         let mut running = FuturesUnordered::new();
@@ -237,7 +235,9 @@ impl<'a> Copier<'a> {
                 return Ok(());
             }
             // A graph source that was published twice ends at its own `v`.
-            let may_be_bare = |i: &usize| work[*i].there.is_none() && work[*i].record.kind == RecordKind::GraphSource;
+            let may_be_bare = |i: &usize| {
+                !self.options.dry_run && work[*i].there.is_none() && work[*i].record.kind == RecordKind::GraphSource
+            };
             let first = cycle.iter().copied().filter(may_be_bare).max_by_key(|i| work[*i].record.config.v);
             match first {
                 Some(i) if bare.insert(i) && self.create_bare(&work[i].record).await? => order.is_there(i),
@@ -250,7 +250,7 @@ impl<'a> Copier<'a> {
     /// Creates a graph source of a cycle without its dependencies. Returns whether it is there.
     async fn create_bare(&self, record: &Record) -> Result<bool> {
         for attempt in 0..ATTEMPTS {
-            match bring::create_bare(&**self.target, record).await {
+            match bring::create_bare(&Target::new(&**self.target), record).await {
                 Ok(Brought::Done) => return Ok(true),
                 Ok(_) => break,
                 Err(error) => {
@@ -329,7 +329,9 @@ impl<'a> Copier<'a> {
         let Work { record, there, is_early } = work;
         let address = &record.address;
         let known = (!is_bare).then_some(there.as_ref());
-        let outcome = self.bring(record, known, is_bare).await?;
+        let target = Target::new(&**self.target);
+        let (outcome, is_written) = self.bring(&target, record, known, is_bare).await?;
+        let is_written = is_written || target.has_written();
         let print = fingerprint(address);
         match &outcome {
             Outcome::Rejected(_) | Outcome::Failed(_) | Outcome::Contended => drop(locked(&self.failed).insert(print)),
@@ -338,15 +340,16 @@ impl<'a> Copier<'a> {
                 self.has_some.store(true, Ordering::Relaxed);
             }
         }
-        if matches!(outcome, Outcome::Written(_) | Outcome::Unprotected(_, true, _)) {
+        // A record is counted as copied once, though it may be written before its turn and again.
+        let was_early = match is_early {
+            true => is_written && !locked(&self.early).insert(print),
+            false => locked(&self.early).remove(&print),
+        };
+        if is_written {
             self.written.fetch_add(1, Ordering::Relaxed);
-            let is_counted = match is_early {
-                true => !locked(&self.early).insert(print),
-                false => locked(&self.early).remove(&print),
-            };
-            if !is_counted {
-                self.note(|report| report.copied.add_address(address));
-            }
+        }
+        if is_written && !was_early {
+            self.note(|report| report.copied.add_address(address));
         }
         match outcome {
             Outcome::Failed(reason) if self.takes_nothing().await? => {
@@ -354,21 +357,24 @@ impl<'a> Copier<'a> {
             }
             // The others are reported when it is the record's own turn.
             _ if *is_early => {}
-            Outcome::Same if locked(&self.early).remove(&print) => {}
+            Outcome::Same if is_written || was_early => {}
             Outcome::Same => self.note(|report| report.already_there += 1),
-            Outcome::Written(left) | Outcome::Left(left) => self.left(address, &left),
-            Outcome::Unprotected(reason, _, left) => {
-                self.note(|report| report.rejected.add_reason(address, reason));
+            Outcome::Left(left) => self.left(address, &left),
+            Outcome::Unprotected(reason, left) => {
+                self.rejected(address, reason);
                 self.left(address, &left);
             }
             Outcome::Contended => self.note(|report| {
                 report.behind.add_reason(address, "other writers changed it at every attempt: copy it again");
             }),
-            Outcome::Rejected(reason) | Outcome::Failed(reason) => {
-                self.note(|report| report.rejected.add_reason(address, reason));
-            }
+            Outcome::Rejected(reason) | Outcome::Failed(reason) => self.rejected(address, reason),
         }
         Ok(())
+    }
+
+    fn rejected(&self, address: &Address, reason: String) {
+        locked(&self.rejected).insert(fingerprint(address));
+        self.note(|report| report.rejected.add_reason(address, reason));
     }
 
     /// Counts a record that the target has failed to take. Returns whether it has taken none of the first, and has nothing
@@ -411,72 +417,77 @@ impl<'a> Copier<'a> {
         });
     }
 
-    /// Brings one record. `known` is the target's record, if it was read.
-    async fn bring(&self, record: &Record, known: Option<Option<&Record>>, is_bare: bool) -> Result<Outcome> {
+    /// Brings one record. `known` is the target's record, if it was read. Also returns whether the record was written, or
+    /// would be, in addition to what the target knows.
+    async fn bring(
+        &self,
+        target: &Target<'_>,
+        record: &Record,
+        known: Option<Option<&Record>>,
+        is_bare: bool,
+    ) -> Result<(Outcome, bool)> {
         let mut known = known.map(|there| there.cloned());
+        // A part of a record that was created before it is written with the rest; a write of unknown outcome may have been applied.
+        let mut is_written = is_bare;
         for attempt in 0..ATTEMPTS {
             let there = match known.take() {
                 Some(there) => there,
                 None => self.target.lookup(&record.address).await.map_err(SyncError::Target)?,
             };
-            let Some(there) = there else {
-                if self.options.dry_run {
-                    return Ok(Outcome::Written(Vec::new()));
-                }
-                let failed: Vec<Address> = needed(record).filter(|needed| self.has_failed(needed)).collect();
-                if !failed.is_empty() {
-                    return Ok(needs(&failed));
-                }
-                match bring::create(&**self.target, record).await {
-                    Ok(Brought::Done) => return Ok(Outcome::Written(Vec::new())),
-                    Ok(Brought::Unprotected(reason)) => return Ok(Outcome::Unprotected(reason, true, Vec::new())),
-                    Ok(Brought::Rejected(reason)) => return Ok(Outcome::Rejected(reason)),
-                    Ok(Brought::Needs(missing)) if attempt > 0 => return Ok(needs(&missing)),
-                    Ok(Brought::Needs(_) | Brought::Again) => {}
-                    Err(error) => {
-                        if let Some(outcome) = self.failed(error, attempt).await? {
-                            return Ok(outcome);
+            let (brought, left) = match there {
+                None => {
+                    let failed: Vec<Address> = needed(record).filter(|needed| self.has_failed(needed)).collect();
+                    match (failed.is_empty(), self.options.dry_run) {
+                        (false, _) => return Ok((needs(&failed), is_written)),
+                        (true, true) if has_redacted_config(record) => {
+                            return Ok((Outcome::Rejected(REDACTED_CONFIG.to_owned()), false));
                         }
+                        (true, true) => return Ok((Outcome::Same, true)),
+                        (true, false) => (bring::create(target, record).await, Vec::new()),
                     }
                 }
-                continue;
-            };
-            let mut differences = judge(record, &there);
-            if differences.is_empty() {
-                return Ok(Outcome::Same);
-            }
-            self.consult_history(record, &there, &mut differences).await;
-            let is_forced = self.options.force.iter().any(|glob| glob.matches(&record.address));
-            let takes = move |difference: &Difference| {
-                let is_config = difference.part == ChangedPart::Concern(ConcernKind::Config);
-                let is_older = difference.verdict == Verdict::Older || (is_bare && is_config);
-                !difference.is_of_identity() && (is_forced || is_older)
-            };
-            if !differences.iter().any(takes) {
-                return Ok(Outcome::Left(differences));
-            }
-            let left = || differences.iter().filter(|difference| !takes(difference)).cloned().collect();
-            if self.options.dry_run {
-                return Ok(Outcome::Written(left()));
-            }
-            match bring::update(&**self.target, record, there, &differences, takes).await {
-                Ok(Brought::Done) => return Ok(Outcome::Written(left())),
-                Ok(Brought::Unprotected(reason)) => {
-                    let is_written =
-                        is_bare || differences.iter().any(|other| takes(other) && other.protection().is_none());
-                    return Ok(Outcome::Unprotected(reason, is_written, left()));
+                Some(there) => {
+                    let mut differences = judge(record, &there);
+                    if differences.is_empty() {
+                        return Ok((Outcome::Same, is_written));
+                    }
+                    self.consult_history(record, &there, &mut differences).await;
+                    let is_forced = self.options.force.iter().any(|glob| glob.matches(&record.address));
+                    let is_hidden = has_redacted_config(record);
+                    let takes = move |difference: &Difference| match difference.verdict {
+                        _ if difference.is_of_identity() => false,
+                        Verdict::Older => true,
+                        // What is not known cannot be written, whatever is forced.
+                        Verdict::Unknown if is_hidden => false,
+                        _ => is_forced || (is_bare && difference.part == ChangedPart::Concern(ConcernKind::Config)),
+                    };
+                    if !differences.iter().any(takes) {
+                        return Ok((Outcome::Left(differences), is_written));
+                    }
+                    let left = differences.iter().filter(|difference| !takes(difference)).cloned().collect();
+                    if self.options.dry_run {
+                        return Ok((Outcome::Left(left), true));
+                    }
+                    (bring::update(target, record, there, &differences, takes).await, left)
                 }
-                Ok(Brought::Rejected(reason)) => return Ok(Outcome::Rejected(reason)),
-                Ok(Brought::Needs(missing)) if attempt > 0 => return Ok(needs(&missing)),
-                Ok(Brought::Needs(_) | Brought::Again) => {}
+            };
+            let outcome = match brought {
+                Ok(Brought::Done) => Outcome::Left(left),
+                Ok(Brought::Unprotected(reason)) => Outcome::Unprotected(reason, left),
+                Ok(Brought::Rejected(reason)) => Outcome::Rejected(reason),
+                Ok(Brought::Needs(missing)) if attempt > 0 => needs(&missing),
+                Ok(Brought::Needs(_) | Brought::Again) => continue,
                 Err(error) => {
-                    if let Some(outcome) = self.failed(error, attempt).await? {
-                        return Ok(outcome);
+                    is_written |= matches!(error, BackendError::OutcomeUnknown { .. });
+                    match self.failed(error, attempt).await? {
+                        Some(outcome) => outcome,
+                        None => continue,
                     }
                 }
-            }
+            };
+            return Ok((outcome, is_written));
         }
-        Ok(Outcome::Contended)
+        Ok((Outcome::Contended, is_written))
     }
 
     /// Decides what an error of a write means: try again, leave this record, or give up.
@@ -517,6 +528,10 @@ impl<'a> Copier<'a> {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn into_inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn needs(missing: &[Address]) -> Outcome {

@@ -116,5 +116,5 @@ async fn run(
     purged.dedup();
     let copier = Copier::new(source, target, options);
     copier.page(records.into_iter().map(|record| Found::Record(Box::new(record))).collect()).await?;
-    Ok(Some(Mirrored { position, report: copier.into_report(), purged }))
+    Ok(Some(Mirrored { position, report: copier.into_report().0, purged }))
 }

@@ -91,6 +91,13 @@ impl Records {
         self.add(Entry { address: address.to_string(), differences, reason: Some(REDACTED_CONFIG.to_owned()) });
     }
 
+    /// Adds those of another list, counting also those that it only counts.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.count += other.count;
+        let room = MAX_ENTRIES.saturating_sub(self.records.len());
+        self.records.extend(other.records.into_iter().take(room));
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -155,9 +162,10 @@ pub struct Report {
     pub position: Option<u64>,
     /// Nothing was written: the report says what would be.
     pub dry_run: bool,
-    /// Records of which this copy wrote something.
+    /// Records of which this copy wrote something, or would: also those that other lists have for a part that was not
+    /// copied, and those without the prefix that records with it need.
     pub copied: Records,
-    /// How many records needed no write.
+    /// How many records were the same, and needed no write.
     pub already_there: u64,
     /// Records of which a part is newer at the target. That part was left unchanged.
     pub newer_there: Records,
@@ -170,7 +178,8 @@ pub struct Report {
     pub behind: Records,
     /// What could not be read as a record.
     pub unreadable: Records,
-    /// Records that the target rejected, with its reason.
+    /// Records that the target rejected, in whole or in part, with the reason. They are neither behind nor newer, diverged or
+    /// unknown: each is reported once.
     pub rejected: Records,
     /// Records of older tables that keep addresses without a content id, in their config.
     #[serde(skip_serializing_if = "Records::is_empty")]

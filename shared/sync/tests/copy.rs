@@ -128,10 +128,104 @@ async fn force_takes_what_it_names_and_nothing_else() {
 async fn a_dry_run_says_what_a_run_would_do() {
     let (from, to) = (memory(), memory());
     everything(&from).await;
+    ledger(&from, "hidden", 1).await;
+    set_config(&from, "hidden", json!({"password": "[redacted]"})).await;
+    cycle(&from, &["c", "d", "e"]).await;
+    // All records, those of a prefix with what they need, and a dump, in which records wait for later ones.
+    let all = BackendSource::new(Arc::new(from.clone()));
+    let directory = tempfile::tempdir().unwrap();
+    let place = DumpPlace::File(directory.path().join("dump"));
+    export(&all, &place, &|_| {}).await.unwrap();
+    let sources: [(Box<dyn nameservice_sync::Source>, u64); 3] = [
+        (Box::new(all.clone()), 11),
+        // `search` needs `deep`, which needs `zoo:a`, a branch of a branch of `zoo`.
+        (Box::new(all.with_prefix(Some("search".into()))), 5),
+        (Box::new(DumpSource::open(place, None).await.unwrap()), 11),
+    ];
+    for (source, count) in sources {
+        let to = memory();
+        let dry = copy(&*source, &backend(&to), &CopyOptions::default().dry_run(true), &|_| {}).await.unwrap();
+        assert_eq!(to.position().await.unwrap(), 0);
+        let wet = copy(&*source, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+        assert_eq!((dry.copied.count, addresses(&dry.copied)), (count, addresses(&wet.copied)));
+        assert_eq!((&dry.rejected, dry.is_complete()), (&wet.rejected, wet.is_complete()));
+    }
+    let _ = copied(&from, &to).await;
+    push_head(&from, "unborn", 1, 0).await;
     let dry = copied_with(&from, &to, &CopyOptions::default().dry_run(true)).await;
-    assert_eq!(to.position().await.unwrap(), 0);
-    let wet = copied(&from, &to).await;
-    assert_eq!(addresses(&dry.copied), addresses(&wet.copied));
+    assert_eq!((addresses(&dry.copied), dry.already_there), (vec!["unborn:main"], 10));
+}
+
+/// Copied are the records of which something was written, already there those that were the same, whatever else is reported.
+#[tokio::test]
+async fn records_that_are_copied_in_part_or_without_the_prefix_are_counted_as_such() {
+    let (from, to) = (memory(), memory());
+    for name in ["part", "same", "same2"] {
+        ledger(&from, name, 3).await;
+    }
+    assert_eq!(copied(&from, &to).await.copied.count, 3);
+    push_head(&from, "part", 4, 0).await;
+    set_config(&to, "part", json!({"mine": true})).await;
+    let report = copied(&from, &to).await;
+    assert_eq!((addresses(&report.copied), report.already_there), (vec!["part:main"], 2));
+    assert_eq!(addresses(&report.newer_there), ["part:main"]);
+    // A record that the target rejects after it took a part of it: the head is written, the retraction is not.
+    push_head(&from, "same", 5, 0).await;
+    retract(&from, "same").await;
+    assert_eq!(to.protect(&Call::fresh(), &at("same"), true).await.unwrap(), Protection::Set);
+    let report = copied(&from, &to).await;
+    assert_eq!((addresses(&report.copied), report.already_there), (vec!["same:main"], 1), "{report:#?}");
+    assert_eq!((addresses(&report.rejected), report.diverged.count), (vec!["same:main"], 0), "{report:#?}");
+    assert_eq!(found(&to, "same").await.head.unwrap().v, 5);
+    // Branches of a prefix, and the ledger that they need.
+    branch_of(&from, "same2:x", "same2").await;
+    branch_of(&from, "same2:y", "same2").await;
+    let (to, options) = (memory(), CopyOptions::default());
+    let source = BackendSource::new(Arc::new(from.clone())).with_prefix(Some("same2:x".into()));
+    let report = copy(&source, &backend(&to), &options, &|_| {}).await.unwrap();
+    assert_eq!((addresses(&report.copied), report.already_there), (vec!["same2:main", "same2:x"], 0));
+    let source = source.with_prefix(Some("same2:".into()));
+    let report = copy(&source, &backend(&to), &options, &|_| {}).await.unwrap();
+    assert_eq!((addresses(&report.copied), report.already_there), (vec!["same2:y"], 2));
+}
+
+/// More records than a list has entries: a copy that was overtaken counts them all.
+#[tokio::test]
+async fn lists_count_what_they_do_not_name() {
+    let (from, to) = (memory(), memory());
+    for n in 0..1_005 {
+        ledger(&from, &format!("db{n}"), 1).await;
+    }
+    assert_eq!(copied(&from, &to).await.copied.count, 1_005);
+    // Records that appear after the last page was copied, and before both sides are compared.
+    struct Late(BackendSource, Embedded, std::sync::atomic::AtomicUsize);
+    #[async_trait::async_trait]
+    impl nameservice_sync::Source for Late {
+        async fn read(&self) -> nameservice_sync::Result<Box<dyn nameservice_sync::Reading + '_>> {
+            if self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+                for n in 0..1_005 {
+                    ledger(&self.1, &format!("late{n}"), 1).await;
+                }
+            }
+            self.0.read().await
+        }
+
+        async fn lookup_all(&self, addresses: &[Address]) -> nameservice_sync::Result<Option<Vec<Record>>> {
+            self.0.lookup_all(addresses).await
+        }
+
+        fn finds(&self) -> bool {
+            true
+        }
+
+        fn can_be_read_again(&self) -> bool {
+            true
+        }
+    }
+    let source = Late(BackendSource::new(Arc::new(from.clone())), from.clone(), Default::default());
+    let report = copy(&source, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
+    assert_eq!((report.behind.count, report.behind.records.len()), (1_005, 1_000));
+    assert_eq!((report.copied.count, report.already_there), (0, 1_005));
 }
 
 /// A value that the source has replaced is behind, even if its watermark is as high or higher.
@@ -230,7 +324,27 @@ async fn a_config_without_its_secrets_is_not_copied() {
     set_config(&from, "shown", json!({"password": "[redacted]"})).await;
     let report = copied(&from, &to).await;
     assert_eq!(addresses(&report.rejected), ["shown:main"]);
+    assert!(report.rejected.records[0].reason.as_ref().unwrap().contains("token"), "{report:#?}");
     assert!(to.lookup(&at("shown")).await.unwrap().is_none());
+    // Each record is reported once, with its reason; nothing is left of a branch that cannot be copied whole.
+    let of_config = json!({"password": "[redacted]"});
+    branch_of(&from, "shown:dev", "shown").await;
+    ledger(&from, "plain", 1).await;
+    branch_of(&from, "plain:dev", "plain").await;
+    set_config(&from, "plain:dev", of_config.clone()).await;
+    graph_source(&from, "g", &[], of_config).await.unwrap();
+    let report = copied(&from, &to).await;
+    assert_eq!(addresses(&report.rejected), ["g:main", "plain:dev", "shown:dev", "shown:main"]);
+    assert!(report.rejected.records.iter().all(|entry| entry.reason.is_some()), "{report:#?}");
+    assert!(report.behind.is_empty() && report.unknown.is_empty(), "{report:#?}");
+    assert_eq!(addresses(&report.copied), ["plain:main"]);
+    assert!(to.lookup(&at("plain:dev")).await.unwrap().is_none());
+    // A part that is not known is not forced either: the rest of the record is.
+    ledger_at(&to, "shown", 9, 1).await;
+    let forced = CopyOptions::default().force(vec![AddressGlob::parse("shown").unwrap()]);
+    let report = copied_with(&from, &to, &forced).await;
+    assert_eq!(found(&to, "shown").await.head.unwrap().v, 1);
+    assert_eq!(addresses(&report.unknown), ["shown:main"], "{report:#?}");
 }
 
 /// Configs that one side shows without their secrets are neither the same nor older: everything else is copied.
@@ -311,17 +425,11 @@ async fn no_older_value_wins_under_writers_on_both_sides_and_kills() {
     }
 }
 
-/// A copy that is interrupted after any number of writes is finished by the next.
-#[tokio::test]
-async fn a_copy_that_is_cut_off_anywhere_is_finished_by_the_next() {
-    let from = memory();
-    everything(&from).await;
-    let whole = memory();
-    copied(&from, &whole).await;
-    let writes = whole.position().await.unwrap();
+/// Interrupts copies after each number of writes, of these: the next one finishes.
+async fn is_finished_wherever_it_is_cut(from: &Embedded, writes: u64) {
     for cut in 0..writes {
         let to = memory();
-        let mut copying = Box::pin(copied(&from, &to));
+        let mut copying = Box::pin(copied(from, &to));
         while to.position().await.unwrap() < cut {
             tokio::select! {
                 biased;
@@ -330,9 +438,17 @@ async fn a_copy_that_is_cut_off_anywhere_is_finished_by_the_next() {
             }
         }
         drop(copying);
-        let report = copied(&from, &to).await;
-        assert!(report.is_complete() && same(&from, &to).await, "{cut}: {report:#?}");
+        let report = copied(from, &to).await;
+        assert!(report.is_complete() && same(from, &to).await, "{cut}: {report:#?}");
     }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_cut_off_anywhere_is_finished_by_the_next() {
+    let (from, whole) = (memory(), memory());
+    everything(&from).await;
+    copied(&from, &whole).await;
+    is_finished_wherever_it_is_cut(&from, whole.position().await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -537,21 +653,7 @@ async fn cycles_of_dependencies_are_copied_and_end_as_they_are() {
         let (dump, to) = (DumpSource::open(place, None).await.unwrap(), memory());
         let report = copy(&dump, &backend(&to), &CopyOptions::default(), &|_| {}).await.unwrap();
         assert!(report.is_complete() && same(&from, &to).await, "{report:#?}");
-        // An interrupted copy of a cycle is finished by the next.
-        for cut in 0..to.position().await.unwrap() {
-            let to = memory();
-            let mut copying = Box::pin(copied(&from, &to));
-            while to.position().await.unwrap() < cut {
-                tokio::select! {
-                    biased;
-                    _ = &mut copying => break,
-                    () = tokio::task::yield_now() => {}
-                }
-            }
-            drop(copying);
-            let report = copied(&from, &to).await;
-            assert!(report.is_complete() && same(&from, &to).await, "{cut}: {report:#?}");
-        }
+        is_finished_wherever_it_is_cut(&from, to.position().await.unwrap()).await;
     }
 }
 
@@ -714,6 +816,76 @@ async fn a_dump_is_readable_by_its_owner_and_replaces_plain_files_alone() {
     assert_eq!(reading.await.unwrap().copied.count, 8);
     assert!(std::fs::symlink_metadata(path("pipe")).unwrap().file_type().is_fifo());
     assert!(same(&from, &to).await);
+}
+
+/// What interrupted exports left behind is removed by the next one, and what other exports are writing is not.
+#[cfg(unix)]
+#[tokio::test]
+async fn interrupted_exports_leave_nothing_for_long_and_no_dump() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("all.jsonl");
+    let from = memory();
+    everything(&from).await;
+    let source = BackendSource::new(Arc::new(from.clone()));
+    let place = DumpPlace::File(path.clone());
+    let names = || {
+        let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    // As of a program that was killed, of this version and of an earlier one; and files that only look alike.
+    let left = ["all.jsonl.export-aB3x9Z.partial", "all.jsonl.4711.partial"];
+    let others = ["all.jsonl.backup.partial", "all.jsonl.export-.partial", "other.jsonl.4711.partial"];
+    for name in left.iter().chain(&others) {
+        std::fs::write(directory.path().join(name), "{\"nameservice_dump\":1}\n").unwrap();
+    }
+    let half = DumpSource::open(DumpPlace::File(directory.path().join(left[0])), None).await;
+    assert!(half.unwrap_err().to_string().contains("cut off"));
+    // Two exports at the same time, one of which is given up: neither disturbs the other.
+    let stopped = Stopped { inner: source.clone(), begun: tokio::sync::Notify::new() };
+    let mut first = Box::pin(export(&stopped, &place, &|_| {}));
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("it has ended"),
+        () = stopped.begun.notified() => {}
+    }
+    let written = |names: &[String]| names.iter().filter(|name| name.contains(".export-")).count();
+    assert_eq!(written(&names()), 2, "the file of the first, and one that only looks alike: {:?}", names());
+    export(&source, &place, &|_| {}).await.unwrap();
+    assert_eq!(written(&names()), 2, "{:?}", names());
+    drop(first);
+    let mut expected = others.map(str::to_owned).to_vec();
+    expected.push("all.jsonl".into());
+    expected.sort_unstable();
+    assert_eq!(names(), expected);
+    DumpSource::open(place, None).await.unwrap();
+}
+
+/// A source that is never read to its end.
+struct Stopped {
+    inner: BackendSource,
+    begun: tokio::sync::Notify,
+}
+
+#[async_trait::async_trait]
+impl nameservice_sync::Source for Stopped {
+    async fn read(&self) -> nameservice_sync::Result<Box<dyn nameservice_sync::Reading + '_>> {
+        self.begun.notify_one();
+        std::future::pending().await
+    }
+
+    async fn lookup_all(&self, addresses: &[Address]) -> nameservice_sync::Result<Option<Vec<Record>>> {
+        self.inner.lookup_all(addresses).await
+    }
+
+    fn finds(&self) -> bool {
+        true
+    }
+
+    fn can_be_read_again(&self) -> bool {
+        true
+    }
 }
 
 /// Dumps that are concatenated are rejected before anything of them is used.

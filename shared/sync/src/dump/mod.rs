@@ -9,6 +9,7 @@
 //! A record comes after everything that it was branched from or depends on, so a dump can be read in one pass. A dump
 //! that was cut off lacks its last line, and one that was edited has another hash.
 
+mod partial;
 mod read;
 mod write;
 

@@ -4,7 +4,6 @@ use std::{
     collections::HashSet,
     fs::OpenOptions,
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
 };
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use nameservice_model::{Address, Record};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{DumpPlace, End, FORMAT, Head, Last};
+use super::{DumpPlace, End, FORMAT, Head, Last, partial};
 use crate::{
     Found, Result, Source, SyncError,
     bring::REDACTED_CONFIG,
@@ -38,7 +37,8 @@ pub struct Exported {
     pub redacted: Records,
 }
 
-/// Writes all records of a source. A plain file is written completely or not at all, and is readable by its owner alone; a
+/// Writes all records of a source. A plain file is written completely or not at all, and is readable by its owner alone
+/// (beside it is a file `FILE.export-….partial` meanwhile); a
 /// device, a pipe or a symbolic link is written through. What a record needs is written before it, even if the source has
 /// another order. Each address that was written takes 16 bytes of memory.
 pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'_>) -> Result<Exported> {
@@ -55,20 +55,11 @@ pub async fn export(source: &dyn Source, to: &DumpPlace, observe: CopyObserver<'
         }
         return Ok(exported);
     }
-    let partial = partial(path);
-    // One that an interrupted export left behind may be readable by others.
-    let _ = std::fs::remove_file(&partial);
-    let file = options().create_new(true).open(&partial).map_err(file_error)?;
-    let synced = file.try_clone().map_err(file_error)?;
-    let exported = match write_dump(source, file, observe).await {
-        Ok(exported) => exported,
-        Err(error) => {
-            // The next export starts over.
-            let _ = std::fs::remove_file(&partial);
-            return Err(error);
-        }
-    };
-    synced.sync_all().and_then(|()| std::fs::rename(&partial, path)).map_err(file_error)?;
+    let partial = partial::create(path).map_err(file_error)?;
+    let file = partial.as_file().try_clone().map_err(file_error)?;
+    let exported = write_dump(source, file, observe).await?;
+    partial.as_file().sync_all().map_err(file_error)?;
+    partial.persist(path).map_err(|error| file_error(error.error))?;
     Ok(exported)
 }
 
@@ -79,12 +70,6 @@ fn options() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
-}
-
-fn partial(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    PathBuf::from(name)
 }
 
 async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: CopyObserver<'_>) -> Result<Exported> {

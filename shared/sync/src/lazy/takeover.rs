@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::LazyBackend;
 use crate::{
     bring::{self, Brought},
-    judge::{Verdict, judge},
+    judge::{Difference, Verdict, judge},
     order::needed,
     pending::{PENDING, is_pending, is_unfinished, without_mark},
 };
@@ -71,7 +71,7 @@ impl LazyBackend {
                     }
                     (None, Some(older)) => {
                         self.claim_needed(&older, depth).await?;
-                        bring::create(&*self.names, &marked(&older, self.older.place())).await
+                        bring::create(&bring::Target::new(&*self.names), &marked(&older, self.older.place())).await
                     }
                     (Some(there), Some(older)) => self.finish(there, &older).await,
                     // The older place no longer has it: what was written so far is all there is.
@@ -114,7 +114,8 @@ impl LazyBackend {
         if is_retracted {
             differences.retain(|difference| difference.part != ChangedPart::Concern(ConcernKind::Config));
         }
-        bring::update(&*self.names, &goal, there, &differences, |difference| difference.verdict == Verdict::Older).await
+        let takes = |difference: &Difference| difference.verdict == Verdict::Older;
+        bring::update(&bring::Target::new(&*self.names), &goal, there, &differences, takes).await
     }
 
     /// Takes over the source of a branch and the dependencies of a graph source.

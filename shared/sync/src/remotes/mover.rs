@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     BackendSource, Found, Result, Source as _, SyncError,
-    bring::{self, Brought, REDACTED_CONFIG},
+    bring::{self, Brought, REDACTED_CONFIG, Target},
     compare::lookup,
     history::has_passed,
     judge::{Difference, judge},
@@ -256,7 +256,9 @@ impl Mover<'_> {
         concerns: &[ConcernKind],
     ) -> Result<Result<Brought, BackendError>> {
         let Some(there) = there else { return Ok(Ok(Brought::Done)) };
-        let Some(local) = local else { return written(bring::create(&**self.local, there).await, SyncError::Target) };
+        let Some(local) = local else {
+            return written(bring::create(&Target::new(&**self.local), there).await, SyncError::Target);
+        };
         if !self.options.resets
             && there.kind == RecordKind::Ledger
             && concerns.iter().any(|concern| is_set_back(there, local, *concern))
@@ -274,7 +276,9 @@ impl Mover<'_> {
         concerns: &[ConcernKind],
     ) -> Result<Result<Brought, BackendError>> {
         let (Some(local), Some(remote)) = (local, self.remote) else { return Ok(Ok(Brought::Done)) };
-        let Some(there) = there else { return written(bring::create(&**remote, local).await, SyncError::Target) };
+        let Some(there) = there else {
+            return written(bring::create(&Target::new(&**remote), local).await, SyncError::Target);
+        };
         // A reset compares nothing, so it could overwrite a value that was not seen.
         if local.kind == RecordKind::Ledger && concerns.iter().any(|concern| is_set_back(local, there, *concern)) {
             return Ok(Ok(Brought::Rejected("it was set back here: reset it at the remote".to_owned())));
@@ -292,7 +296,7 @@ impl Mover<'_> {
     ) -> Result<Result<Brought, BackendError>> {
         let differences = judge(source, target);
         let takes = |difference: &Difference| matches!(difference.part, ChangedPart::Concern(concern) if concerns.contains(&concern));
-        written(bring::update(&**to, source, target.clone(), &differences, takes).await, error)
+        written(bring::update(&Target::new(&**to), source, target.clone(), &differences, takes).await, error)
     }
 
     /// Notes that these concerns are the same on both sides.
