@@ -16,16 +16,23 @@ use axum::{
     response::IntoResponse as _,
     routing::{get, post},
 };
-use http::{Method, Request, header};
-use http_body_util::{BodyExt as _, Full};
+use http::{Method, header};
+use http_body_util::Full;
 use nameservice_cli::{routes, serve, upstream::Upstream};
-use nameservice_client::{Client, Http};
+use nameservice_client::{ChangeFilter, Client, Event, Http};
 use nameservice_embedded::Options;
 use nameservice_files::Files;
 use nameservice_http::{App, Auth};
 use nameservice_sync::{Replica, ReplicaState};
-use nameservice_tests::{in_process::InProcess, prelude::*, pump::pump, service::client};
+use nameservice_tests::{
+    in_process::InProcess,
+    link::Link,
+    prelude::*,
+    pump::pump,
+    service::{client, request},
+};
 use tokio::{sync::mpsc, task::AbortHandle};
+use tower::ServiceExt as _;
 
 use crate::routes::authorization::{self, invalid, narrow, scope, verifying};
 
@@ -41,7 +48,12 @@ struct Mirror {
 impl Mirror {
     /// A replica of the service at this URL, for the callers that `auth` lets in.
     async fn of(url: &str, auth: Auth) -> Self {
-        let replica = Replica::in_memory(Client::new(url).unwrap(), Options::default()).unwrap();
+        Self::over(Client::new(url).unwrap(), url, auth).await
+    }
+
+    /// One that reads with this client.
+    async fn over(client: Client, url: &str, auth: Auth) -> Self {
+        let replica = Replica::in_memory(client, Options::default()).unwrap();
         replica.ready().await;
         let names = Arc::new(replica.names().clone());
         let upstream = Upstream::new(replica.clone(), Http::new(url).unwrap());
@@ -52,22 +64,10 @@ impl Mirror {
 }
 
 async fn ask(url: &str, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
-    let mut request = Request::builder().method(method).uri(format!("{url}{path}"));
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-    }
-    if body.is_some() {
-        request = request.header(header::CONTENT_TYPE, "application/json");
-    }
-    let body = body.map(|body| serde_json::to_vec(&body).unwrap()).unwrap_or_default();
-    let answer = client().request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
-    let (parts, body) = answer.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let body = match body.is_empty() {
-        true => Value::Null,
-        false => serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
-    };
-    Answer { status: parts.status, headers: parts.headers, body }
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
+    let request = request(method, &format!("{url}{path}"), &headers, body);
+    Answer::read(client().request(request.map(Full::new)).await.unwrap()).await
 }
 
 fn commit(n: i64) -> Value {
@@ -205,7 +205,119 @@ async fn paths_that_resolve_to_others_and_credentials_stay_inside() {
 
 impl std::fmt::Debug for Mirror {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mirror").field("replica", &self.replica).field("service", &self.service).finish()
+        let position = self.replica.names().view().position();
+        let mut shown = f.debug_struct("Mirror");
+        shown.field("state", &self.replica.state()).field("position", &position).field("age", &self.replica.age());
+        shown.field("replica", &self.replica).field("service", &self.service).finish()
+    }
+}
+
+/// A mutation over GraphQL obeys the scopes and addresses of its caller before it is said where to send it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutations_over_graphql_at_a_replica_obey_the_scopes_of_their_callers() {
+    let service = InProcess::with(|backend| App::new(backend.clone(), backend, verifying()));
+    let admin = scope("nameservice:admin");
+    let upstream = service.serve().await;
+    // A replica reads with a token of its own.
+    let follower = Client::builder(&upstream).token(admin.clone()).build().unwrap();
+    let mirror = Mirror::over(follower, &upstream, verifying()).await;
+    let url = mirror.service.url();
+    ask(&upstream, Method::POST, "/v1/ledgers", Some(&admin), Some(json!({ "address": "theirs" }))).await.expect(201);
+    let position = service.backend.position().await.unwrap();
+    let narrowed = narrow("nameservice:write", json!(["mine:*"]));
+    let written = |fields: &str| json!({ "query": format!("mutation {{ {fields} {{ __typename }} }}") });
+    for fields in ["createLedger(address: \"theirs:dev\")", "retract(address: \"theirs\")"] {
+        for (token, code) in [
+            (scope("nameservice:read"), "insufficient-scope"),
+            (narrowed.clone(), "address-not-covered"),
+            (scope("nameservice:write"), "replica"),
+            (admin.clone(), "replica"),
+        ] {
+            let answer = ask(&url, Method::POST, "/graphql", Some(&token), Some(written(fields))).await;
+            assert_eq!(answer.body["errors"][0]["extensions"]["code"], code, "{fields}: {answer:?}");
+            assert!(answer.body["data"].is_null(), "{answer:?}");
+        }
+        for token in [None].into_iter().chain(invalid().iter().map(|token| Some(token.as_str()))) {
+            ask(&url, Method::POST, "/graphql", token, Some(written(fields))).await.problem(401, "unauthorized");
+        }
+    }
+    assert_eq!(service.backend.position().await.unwrap(), position, "nothing was written");
+}
+
+/// The last of a chain of replicas, with a reader of its events, whose origin is replaced by one that has fewer changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chain_of_replicas_begins_again_with_its_origin() {
+    let (first, second) = (InProcess::new(), InProcess::new());
+    let create = async |service: &InProcess, name: &str| {
+        let _ = service.backend.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap();
+    };
+    for n in 0..5 {
+        create(&first, &format!("old{n}")).await;
+    }
+    create(&second, "fresh").await;
+    // Which of the two the origin is.
+    let origin = Arc::new(Mutex::new(Router::new()));
+    let becomes = async |service: &InProcess| {
+        let current = origin.clone();
+        service
+            .serve_through(move |router| {
+                *current.lock().unwrap() = router.clone();
+                router
+            })
+            .await;
+    };
+    becomes(&first).await;
+    let current = origin.clone();
+    let front = Router::new().fallback(async move |request: axum::extract::Request| {
+        let router = current.lock().unwrap().clone();
+        router.oneshot(request).await
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, front).await });
+    let mut link = Link::to(&url).await;
+    let middle = Mirror::of(link.url(), Auth::Open).await;
+    let last = Mirror::of(&middle.service.url(), Auth::Open).await;
+    let reader = Client::new(&last.service.url()).unwrap();
+    let before = first.backend.position().await.unwrap();
+    assert!(last.replica.reached(before, DEADLINE).await);
+    let mut events = reader.follow(ChangeFilter::default(), Some(before));
+    create(&first, "open").await;
+    let event = tokio::time::timeout(DEADLINE, events.next()).await.unwrap().unwrap();
+    assert!(matches!(&event, Event::Change(change) if change.address == at("open")), "{event:?}");
+    // The stream is open. The origin comes back as another one.
+    link.cut();
+    becomes(&second).await;
+    link.mend();
+    let mut has_missed = false;
+    loop {
+        let event = tokio::time::timeout(DEADLINE, events.next()).await;
+        let Ok(event) = event else { panic!("missed: {has_missed}, at {:?}, {middle:?}, {last:?}", events.position()) };
+        match event.unwrap() {
+            // The rest of the last creation, which the stream may still bring.
+            Event::Change(change) if !has_missed => assert_eq!(change.address, at("open")),
+            Event::Change(change) => {
+                // A reader that was told that it has missed something is shown changes of the new feed alone.
+                assert!(change.address == at("fresh") || change.address == at("later"), "{change:?}");
+                if change.address == at("later") {
+                    break;
+                }
+            }
+            _ => {
+                if !std::mem::replace(&mut has_missed, true) {
+                    create(&second, "later").await;
+                }
+            }
+        }
+    }
+    let end = second.backend.position().await.unwrap();
+    assert!(end < before);
+    for mirror in [&middle, &last] {
+        assert!(mirror.replica.reached(end, DEADLINE).await);
+        assert_eq!(mirror.replica.names().view().position(), end);
+        let shown = ask(&mirror.service.url(), Method::GET, "/v1/records", None, None).await.expect(200);
+        let addresses: Vec<_> = shown["records"].as_array().unwrap().iter().map(|record| &record["address"]).collect();
+        assert_eq!(addresses, ["fresh:main", "later:main"]);
     }
 }
 

@@ -255,3 +255,33 @@ async fn settle(upstream: &Upstream, answer: &response::Parts, addresses: &[Addr
         None => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::put;
+    use futures_util::stream;
+    use nameservice_embedded::Options;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::client;
+
+    /// A body of which only the beginning arrives. The route beneath is not asked, and nothing is forwarded.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_answered_as_by_every_service() {
+        let nowhere = client::in_process(Router::new()).unwrap();
+        let replica = Replica::in_memory(nowhere, Options::default()).unwrap();
+        let upstream = Upstream::new(replica, Http::new("http://127.0.0.1:1").unwrap());
+        let router = upstream.layer(Router::new().route("/v1/heads/mydb", put(async || StatusCode::IM_A_TEAPOT)));
+        let put = |body| Request::put("/v1/heads/mydb").body(body).unwrap();
+        let begun = stream::once(async { Ok::<_, BoxError>(Bytes::from("{\"new\":")) });
+        let stalled = Body::from_stream(stream::StreamExt::chain(begun, stream::pending()));
+        let answer = router.clone().oneshot(put(stalled)).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert!(problem["type"].as_str().unwrap().ends_with("/request-timeout"), "{problem}");
+        let answer = router.oneshot(put(Body::from("{}"))).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT, "a body that arrives is answered by the route");
+    }
+}

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, body::Body};
-use http::{Method, Request, header};
-use http_body_util::BodyExt;
+use http::Method;
 use nameservice_cli::routes;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::{App, Auth};
@@ -12,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 
-use crate::service::Answer;
+use crate::service::{Answer, request};
 
 /// A service in memory.
 pub struct InProcess {
@@ -58,22 +57,8 @@ impl InProcess {
 
     /// Any request with a JSON body, or none.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
-        let mut request = Request::builder().method(method).uri(path);
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let body = body.map_or_else(Body::empty, |body| Body::from(serde_json::to_vec(&body).unwrap()));
-        let answer = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
-        let (parts, body) = answer.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let body = match body.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
-        };
-        Answer { status: parts.status, headers: parts.headers, body }
+        let request = request(method, path, headers, body).map(Body::from);
+        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
     }
 }
 

@@ -121,15 +121,7 @@ impl Service {
 
     /// Any request with a JSON body, or none.
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
-        if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let body = body.map(|body| serde_json::to_vec(&body).unwrap()).unwrap_or_default();
-        self.exchange(request.body(Full::new(body.into())).unwrap()).await
+        self.exchange(request(method, &format!("{}{path}", self.url), headers, body).map(Full::new)).await
     }
 
     /// Sends any request at all. Panics if the service asks the store for something that the deployed function of this route may
@@ -156,17 +148,34 @@ impl Service {
     }
 
     async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
-        let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+        Answer::read(self.client.request(request).await.unwrap()).await
+    }
+}
+
+/// A request with a JSON body, or none.
+pub fn request(method: Method, uri: &str, headers: &[(&str, &str)], body: Option<Value>) -> Request<Bytes> {
+    let mut request = Request::builder().method(method).uri(uri);
+    if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body.map(|body| serde_json::to_vec(&body).unwrap()).unwrap_or_default().into()).unwrap()
+}
+
+impl Answer {
+    /// Reads an answer to its end.
+    pub async fn read<B: BodyExt<Error: std::fmt::Debug>>(answer: http::Response<B>) -> Self {
+        let (parts, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let body = match body.is_empty() {
             true => Value::Null,
             false => serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()),
         };
-        Answer { status: parts.status, headers: parts.headers, body }
+        Self { status: parts.status, headers: parts.headers, body }
     }
-}
 
-impl Answer {
     /// Panics unless the status is this one, showing the whole answer.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {

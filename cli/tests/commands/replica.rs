@@ -141,3 +141,52 @@ fn a_replica_whose_position_is_not_in_the_feed_begins_again() {
     });
     assert_eq!(position(&replica.url), position(&upstream.url));
 }
+
+#[test]
+fn locations_of_what_was_created_are_below_the_path_of_the_service_that_was_asked() {
+    let parent = tempfile::tempdir().unwrap();
+    let below = |name: &str, options: &[&str]| {
+        spawn_serve_with(&parent.path().join(name), &[&["--listen", "127.0.0.1:0"], options].concat())
+    };
+    // The path is one that the log on stdout has, or not.
+    let bare = |url: &str| url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+    let upstream = below("upstream", &["--base-path", "/up"]);
+    let upstream = (bare(&upstream.url), upstream);
+    let replica = below("replica", &["--upstream", &format!("{}/up", upstream.0), "--base-path", "/here/it/is"]);
+    let replica = (bare(&replica.url), replica);
+    let chained = below("chained", &["--upstream", &format!("{}/here/it/is", replica.0)]);
+    let chained = (bare(&chained.url), chained);
+    for (name, url, base) in [("a", &upstream.0, "/up"), ("b", &replica.0, "/here/it/is"), ("c", &chained.0, "")] {
+        eventually("the first snapshot", || ask(url, "GET", &format!("{base}/v1/records"), "").0 == 200);
+        let body = format!("{{\"address\":\"{name}\"}}");
+        let (status, head, _) = ask(url, "POST", &format!("{base}/v1/ledgers"), &body);
+        assert_eq!(status, 201, "{head}");
+        let location = header(&head, "location").unwrap();
+        assert_eq!(location, format!("{base}/v1/records/{name}:main"));
+        assert_eq!(ask(url, "GET", location, "").0, 200, "it leads to the record at the same service");
+    }
+}
+
+#[test]
+fn the_deep_health_of_a_replica_whose_upstream_is_away_is_degraded() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut upstream = spawn_serve(&parent.path().join("upstream"));
+    run(&["--url", &upstream.url], "create mydb");
+    let replica = spawn_replica(&parent.path().join("replica"), &upstream.url);
+    eventually("the first snapshot", || is_ready(&replica.url));
+    for path in ["/v1/health", "/v1/health?deep=true"] {
+        eventually("health", || ask(&replica.url, "GET", path, "").2["status"] == "ok");
+    }
+    upstream.kill();
+    // A write finds it away. Reads go on, and the replica is no outage of its own.
+    assert_eq!(push(&replica.url, 1), 503);
+    for path in ["/v1/health", "/v1/health?deep=true"] {
+        eventually("the failure of the upstream", || ask(&replica.url, "GET", path, "").2["status"] == "degraded");
+        let (status, _, health) = ask(&replica.url, "GET", path, "");
+        assert_eq!((status, &health["replica"]["upstream"]), (200, &Value::from(upstream.url.as_str())), "{health}");
+        assert!(health["replica"]["reason"].is_string() && health["capabilities"].is_object(), "{health}");
+        assert!(health["replica"]["age"].is_u64(), "{health}");
+    }
+    assert_eq!(ask(&replica.url, "GET", "/v1/records/mydb", "").0, 200);
+    assert_eq!(run(&["--url", &replica.url], "health --deep").0, 0);
+}
