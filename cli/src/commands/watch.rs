@@ -149,10 +149,8 @@ impl Service {
                     output::note(&format!("connected again{from}"));
                 }
             }
-            Connection::Down(reason) => {
-                if !self.is_down.swap(true, Ordering::Relaxed) {
-                    output::note(&format!("{}; trying again until it answers", output::clean(&reason)));
-                }
+            Connection::Down(reason) if !self.is_down.swap(true, Ordering::Relaxed) => {
+                output::note(&format!("{}; trying again until it answers", output::clean(&reason)));
             }
             _ => {}
         }
