@@ -22,7 +22,8 @@ const CHUNK: usize = 16 * 1024;
 /// A link, as long as the runtime of the test runs.
 pub struct Link {
     url: String,
-    cut: watch::Sender<bool>,
+    /// Whether it is cut, and how many times it was: what was under way ends also if it is mended immediately.
+    cut: watch::Sender<(bool, u64)>,
     /// How much longer each chunk takes, in microseconds.
     delay: Arc<AtomicU64>,
     /// How many times it was cut.
@@ -35,13 +36,14 @@ impl Link {
         let to: SocketAddr = url.strip_prefix("http://").unwrap().parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (cut, is_cut) = watch::channel(false);
+        let (cut, is_cut) = watch::channel((false, 0));
         let delay = Arc::new(AtomicU64::new(0));
         let delays = delay.clone();
         tokio::spawn(async move {
             while let Ok((here, _)) = listener.accept().await {
                 let (mut is_cut, delay) = (is_cut.clone(), delays.clone());
-                if *is_cut.borrow_and_update() {
+                let (is_cut_now, cuts) = *is_cut.borrow_and_update();
+                if is_cut_now {
                     continue;
                 }
                 tokio::spawn(async move {
@@ -49,7 +51,7 @@ impl Link {
                     tokio::select! {
                         _ = join(here, there, &delay) => {}
                         // What is under way is lost.
-                        _ = is_cut.wait_for(|cut| *cut) => {}
+                        _ = is_cut.wait_for(|(_, now)| *now != cuts) => {}
                     }
                 });
             }
@@ -65,12 +67,12 @@ impl Link {
     /// Cuts it.
     pub fn cut(&mut self) {
         self.cuts += 1;
-        self.cut.send_replace(true);
+        self.cut.send_replace((true, self.cuts));
     }
 
     /// Mends it.
     pub fn mend(&self) {
-        self.cut.send_replace(false);
+        self.cut.send_modify(|(is_cut, _)| *is_cut = false);
     }
 
     /// Cuts it for a while.
