@@ -1,0 +1,194 @@
+//! Secrets in texts: JSON inside of a text, elements of XML, options, tokens.
+
+use serde_json::Value;
+
+use super::{
+    LABELS, REDACTED, is_secret_label,
+    named::without_named,
+    names::{is_next_option, is_option},
+    redact,
+    urls::without_user_info,
+};
+
+/// What is a secret in any text, followed by at least [`MIN_TOKEN`] characters that are no space.
+const TOKEN_PREFIXES: [&str; 12] =
+    ["bearer ", "basic ", "eyj", "akia", "asia", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "sk_live_", "glpat-"];
+const MIN_TOKEN: usize = 8;
+
+/// Returns a text without the secrets in it; `None` if there are none.
+pub(super) fn redacted_text(text: &str) -> Option<String> {
+    if text.contains("PRIVATE KEY-----") {
+        return Some(REDACTED.to_owned());
+    }
+    if text.trim_start().starts_with(['{', '[', '"'])
+        && let Ok(mut inner) = serde_json::from_str::<Value>(text)
+    {
+        let before = inner.clone();
+        redact(&mut inner);
+        return (inner != before).then(|| inner.to_string());
+    }
+    let mut out = text.to_owned();
+    let steps = [
+        within_json,
+        within_escapes,
+        without_elements,
+        without_user_info,
+        without_options,
+        without_named,
+        without_tokens,
+    ];
+    for replace in steps {
+        if let Some(redacted) = replace(&out) {
+            out = redacted;
+        }
+    }
+    (out != text).then_some(out)
+}
+
+/// Redacts each object and array of JSON inside of a text.
+fn within_json(text: &str) -> Option<String> {
+    let (mut out, mut rest, mut found) = (String::new(), text, false);
+    while let Some(at) = rest.find(['{', '[']) {
+        let (before, json) = rest.split_at(at);
+        out.push_str(before);
+        let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+        let value = values.next().and_then(Result::ok);
+        // A bracket that begins no JSON.
+        let end = if value.is_some() { values.byte_offset() } else { 1 };
+        let mut redacted = value.clone();
+        redacted.iter_mut().for_each(redact);
+        match redacted {
+            Some(redacted) if value.as_ref() != Some(&redacted) => {
+                found = true;
+                out.push_str(&redacted.to_string());
+            }
+            _ => out.push_str(&json[..end]),
+        }
+        rest = &json[end..];
+    }
+    out.push_str(rest);
+    found.then_some(out)
+}
+
+/// Redacts what is written with the escapes of JSON inside of a text, as it is without them: `{\"password\":\"x\"}`.
+fn within_escapes(text: &str) -> Option<String> {
+    if !text.contains("\\\"") {
+        return None;
+    }
+    let (mut out, mut found) = (String::new(), false);
+    let (mut begin, mut is_escaped) = (0, false);
+    let mut quotes: Vec<usize> = Vec::new();
+    for (at, byte) in text.bytes().enumerate() {
+        if byte == b'"' && !is_escaped {
+            quotes.push(at);
+        }
+        is_escaped = byte == b'\\' && !is_escaped;
+    }
+    for end in quotes.into_iter().chain([text.len()]) {
+        let part = &text[begin..end];
+        match redacted_escaped(part) {
+            Some(redacted) => {
+                found = true;
+                out.push_str(&redacted);
+            }
+            None => out.push_str(part),
+        }
+        out.push_str(&text[end..(end + 1).min(text.len())]);
+        begin = end + 1;
+    }
+    found.then_some(out)
+}
+
+/// Redacts a text as it is without its escapes. Returns it with them.
+fn redacted_escaped(text: &str) -> Option<String> {
+    if !text.contains("\\\"") {
+        return None;
+    }
+    let quoted = format!("\"{text}\"");
+    if let Ok(plain) = serde_json::from_str::<String>(&quoted) {
+        let redacted = Value::String(redacted_text(&plain)?).to_string();
+        return redacted.strip_prefix('"')?.strip_suffix('"').map(str::to_owned);
+    }
+    // Other escapes, or none: only quotes and backslashes are read.
+    let (mut plain, mut letters) = (String::new(), text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        let escaped = if letter == '\\' { letters.next_if(|next| matches!(next, '"' | '\\')) } else { None };
+        plain.push(escaped.unwrap_or(letter));
+    }
+    Some(redacted_text(&plain)?.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Where a word of a text ends.
+fn word_end(text: &str) -> usize {
+    text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`')).unwrap_or(text.len())
+}
+
+/// Removes the texts of XML elements whose name says that they are secrets, and of `<value>` after such a `<name>`.
+fn without_elements(text: &str) -> Option<String> {
+    let (mut out, mut rest, mut is_value, mut found) = (String::new(), text, false, false);
+    while let Some((before, after)) = rest.split_once('<') {
+        let Some((tag, inner)) = after.split_once('>') else { break };
+        out.push_str(before);
+        out.push('<');
+        out.push_str(tag);
+        out.push('>');
+        rest = inner;
+        let name = tag.split(char::is_whitespace).next().unwrap_or_default();
+        if name.is_empty() || name.starts_with(['/', '!', '?']) || tag.ends_with('/') {
+            continue;
+        }
+        let content = &inner[..inner.find("</").unwrap_or(inner.len())];
+        let is_label = LABELS.contains(&name.to_lowercase().as_str());
+        if is_secret_label(name) || (is_value && !is_label) {
+            found |= !content.is_empty() && content != REDACTED;
+            out.push_str(if content.is_empty() { "" } else { REDACTED });
+            rest = &inner[content.len()..];
+            is_value = false;
+        } else if is_label {
+            is_value = is_secret_label(content.trim());
+        }
+    }
+    out.push_str(rest);
+    found.then_some(out)
+}
+
+/// Removes the values of options: `--password x`.
+fn without_options(text: &str) -> Option<String> {
+    let (mut out, mut is_value, mut found) = (String::new(), false, false);
+    for word in text.split_inclusive(char::is_whitespace) {
+        let shown = word.trim_end();
+        if is_value && !shown.is_empty() && !is_next_option(shown) {
+            out.push_str(REDACTED);
+            out.push_str(&word[shown.len()..]);
+            (is_value, found) = (false, true);
+            continue;
+        }
+        out.push_str(word);
+        is_value = (is_value && shown.is_empty()) || (is_option(shown));
+    }
+    found.then_some(out)
+}
+
+/// Removes what has the form of a token.
+fn without_tokens(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let (mut out, mut from, mut found) = (String::new(), 0, false);
+    let begins = |at: usize| text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric());
+    let mut at = 0;
+    while at < text.len() {
+        let prefix = TOKEN_PREFIXES.iter().find(|prefix| lower[at..].starts_with(**prefix) && begins(at));
+        if let Some(prefix) = prefix {
+            let end = at + prefix.len() + word_end(&text[at + prefix.len()..]);
+            if end - at >= prefix.len() + MIN_TOKEN {
+                let keep = if prefix.ends_with(' ') { prefix.len() } else { 0 };
+                out.push_str(&text[from..at + keep]);
+                out.push_str(REDACTED);
+                (from, at, found) = (end, end, true);
+                continue;
+            }
+        }
+        at += text[at..].chars().next().map_or(1, char::len_utf8);
+    }
+    out.push_str(&text[from..]);
+    found.then_some(out)
+}
