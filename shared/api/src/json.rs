@@ -57,6 +57,10 @@ fn plain(reason: &str) -> String {
         expected if expected.starts_with("struct ") => "an object",
         expected => expected,
     };
+    // serde shows such a number as it was rounded.
+    if expected == "a whole number" && found.starts_with("invalid type: floating point") {
+        return "expected a whole number, written without fraction and exponent".to_owned();
+    }
     format!("{found}, expected {expected}")
 }
 
@@ -72,5 +76,63 @@ pub fn field(path: &str, reason: &str) -> String {
         Some(name) if path.is_empty() || path == name => name.to_owned(),
         Some(name) if !path.ends_with(&format!(".{name}")) => format!("{path}.{name}"),
         _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::requests::{ConfigPush, HeadPush};
+
+    const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn no_watermark_is_read_from_a_number_that_is_written_otherwise_than_a_whole_one() {
+        for number in [
+            "1.0",
+            "-0",
+            "9007199254740991.0",
+            "9007199254740993.0",
+            "1152921504606846976.0",
+            "9223372036854775807.0",
+            "18446744073709551616",
+            "1e2",
+            "1E0",
+            "1.5",
+        ] {
+            for (body, field) in [
+                (format!(r#"{{"new": {{"id": "{ID}", "t": {number}}}}}"#), "new.t"),
+                (format!(r#"{{"expected": {{"id": "{ID}", "t": {number}}}, "new": {{"id": "{ID}", "t": 2}}}}"#), "expected.t"),
+            ] {
+                let problem = from_slice::<HeadPush>(body.as_bytes()).unwrap_err();
+                assert_eq!(problem.field, field, "{body}: {problem:?}");
+                let reason = problem.to_string();
+                assert!(reason.contains("expected a whole number, written without fraction and exponent"), "{reason}");
+            }
+        }
+        for number in ["1e400", "-1e400", "NaN", "Infinity", "+1", "01", "1.", ".5", "0x1"] {
+            let body = format!(r#"{{"new": {{"id": "{ID}", "t": {number}}}}}"#);
+            assert!(from_slice::<HeadPush>(body.as_bytes()).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_a_payload_is_kept_or_rejected_by_its_place() {
+        let read = |number: &str| {
+            let body = format!(r#"{{"expected": {{"v": 1}}, "new": {{"payload": {{"a": [{number}]}}}}}}"#);
+            from_slice::<ConfigPush>(body.as_bytes())
+        };
+        for number in ["9007199254740993", "9007199254740992.0", "1152921504606846976", "31.245270191439438", "0.3"] {
+            let push: Value = json!(read(number).unwrap());
+            let kept = push["new"]["payload"]["a"][0].to_string();
+            assert_eq!(kept.trim_end_matches(".0"), number.trim_end_matches(".0"));
+        }
+        for number in ["9007199254740993.0", "1152921504606846976.0", "9223372036854775807.0", "1180591620717411303424"] {
+            let problem = read(number).unwrap_err();
+            assert_eq!(problem.field, "new.payload.a[0]", "{number}");
+            assert!(problem.to_string().contains("would not be kept exactly"), "{problem}");
+        }
     }
 }

@@ -405,9 +405,10 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
         let name = pair.split('=').next().unwrap_or_default();
         return Err(Problem::invalid_parameter(name, "is not UTF-8"));
     }
-    // Rust reads `+5` as a number, too. It is only one where a text may stand.
+    // Rust reads `+5` and `-0` as numbers, too. They are only valid where a text may stand.
     let has_sign = |value: &str| {
-        value.strip_prefix('+').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+        let rest = value.strip_prefix('+').or_else(|| value.strip_prefix('-').filter(|rest| rest.starts_with('0')));
+        rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
     if form_urlencoded::parse(text.as_bytes()).any(|(_, value)| has_sign(&value)) {
         let pairs = form_urlencoded::parse(text.as_bytes());
