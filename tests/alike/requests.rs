@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every integer of interest, and what is none.
-pub(super) const NUMBERS: [&str; 12] = [
+pub(super) const NUMBERS: [&str; 19] = [
     "0",
     "1",
     "2147483648",
@@ -21,8 +21,15 @@ pub(super) const NUMBERS: [&str; 12] = [
     "9223372036854775808",
     "18446744073709551616",
     "-1",
+    "-0",
+    "1.0",
     "1.5",
+    "1152921504606846976.0",
     "1e400",
+    "1e-400",
+    "+5",
+    "NaN",
+    "text",
     "",
 ];
 
@@ -440,7 +447,8 @@ impl Maker {
         };
         if self.chance(20) {
             let name = self.of(&["after", "limit", "min_t", "wait", "min_position", "min_v", "before"]);
-            let number = self.of(&numbers[2..]);
+            // `+` is a space in a query.
+            let number = self.of(&numbers[2..]).replace('+', "%2B");
             query.push(format!("{name}={number}"));
         }
         let method = if self.chance(30) { Method::HEAD } else { Method::GET };

@@ -284,3 +284,96 @@ async fn a_socket_runs_a_bounded_number_of_operations_each_under_its_own_id() {
     let _ = socket.0.send(Message::text("x".repeat(300 * 1024))).await;
     assert!(matches!(socket.end().await, None | Some(1009)));
 }
+
+#[tokio::test]
+async fn a_socket_follows_a_bounded_number_of_addresses_over_all_subscriptions() {
+    let graph = Graph::open();
+    let mut socket = graph.begun("").await;
+    let follow = |from: usize, count: usize| {
+        let addresses: Vec<_> = (from..from + count).map(|n| format!("n{n}-*")).collect();
+        format!("subscription {{ changes(after: 0, concern: [META], address: {}) {{ address }} }}", json!(addresses))
+    };
+    socket.begin("1", &follow(0, 60)).await;
+    socket.begin("2", &follow(60, 40)).await;
+    for count in [1, 101] {
+        socket.begin("3", &follow(200, count)).await;
+        let rejected = socket.hear().await;
+        assert_eq!(rejected["id"], "3", "{rejected}");
+        let text = rejected.to_string();
+        assert!(text.contains("invalid-parameter") && text.contains("at most 100 addresses"), "{text}");
+        assert_eq!(socket.hear().await, json!({ "type": "complete", "id": "3" }));
+    }
+    // The others continue, and what one that has ended followed is free.
+    let create = |name: &str| format!("mutation {{ createLedger(address: \"{name}\") {{ __typename }} }}");
+    graph.ask(&create("n70-a")).await;
+    let seen = socket.hear().await;
+    assert_eq!((&seen["id"], &change(&seen)["address"]), (&json!("2"), &json!("n70-a:main")));
+    socket.say(json!({ "id": "2", "type": "complete" })).await;
+    assert_eq!(socket.hear().await, json!({ "type": "complete", "id": "2" }));
+    socket.begin("3", &follow(200, 40)).await;
+    graph.ask(&create("n210-a")).await;
+    let seen = socket.hear().await;
+    assert_eq!((&seen["id"], &change(&seen)["address"]), (&json!("3"), &json!("n210-a:main")));
+    // The limit is one of each socket.
+    let mut other = graph.begun("").await;
+    other.begin("1", &follow(0, 100)).await;
+    let seen = other.hear().await;
+    assert_eq!(change(&seen)["address"], "n70-a:main");
+}
+
+/// Makes changes of 15 KB each.
+async fn large_changes(graph: &Graph, v: std::ops::RangeInclusive<i64>) {
+    let text = "x".repeat(15_000);
+    for v in v {
+        let push = format!(
+            "mutation {{ pushStatus(push: {{ address: \"a\", expected: {{ v: {v} }}, \
+             new: {{ payload: {{ state: \"ready\", text: \"{text}\" }} }} }}) {{ __typename }} }}"
+        );
+        assert!(graph.ask(&push).await.to_string().contains("StatusPushed"));
+    }
+}
+
+const STATUSES: &str = "subscription { changes(after: 0, concern: [STATUS]) { watermark payload } }";
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_does_not_read_or_is_silent_ends() {
+    let graph = Graph::open();
+    graph.ask("mutation { createLedger(address: \"a\") { __typename } }").await;
+    large_changes(&graph, 1..=40).await;
+    // Whoever reads receives everything, and stays.
+    let mut reader = graph.begun("").await;
+    reader.begin("1", STATUSES).await;
+    for v in 1..=41 {
+        assert_eq!(change(&reader.hear().await)["watermark"], v);
+    }
+    assert!(tokio::time::timeout(Duration::from_secs(600), reader.heard()).await.is_err(), "it answers pings");
+    // A message is not taken for 30 s.
+    let mut slow = graph.begun("").await;
+    slow.begin("1", STATUSES).await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let mut taken = 0;
+    while let Ok(message) = slow.heard().await {
+        taken += 1;
+        assert_eq!(change(&message)["watermark"], taken, "nothing is left out");
+    }
+    assert!((1..41).contains(&taken), "{taken}");
+    // Nothing is heard of a client for 60 s.
+    let mut silent = graph.begun("").await;
+    silent.begin("1", CHANGES).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(silent.end().await, None);
+}
+
+#[tokio::test]
+async fn a_subscription_that_falls_behind_misses_nothing() {
+    let graph = Graph::open();
+    graph.ask("mutation { createLedger(address: \"a\") { __typename } }").await;
+    let mut socket = graph.begun("").await;
+    socket.begin("1", STATUSES).await;
+    assert_eq!(change(&socket.hear().await)["watermark"], 1);
+    // More than waits for a reader.
+    large_changes(&graph, 1..=350).await;
+    for v in 2..=351 {
+        assert_eq!(change(&socket.hear().await)["watermark"], v);
+    }
+}

@@ -337,6 +337,34 @@ async fn what_cannot_be_followed_is_rejected_before_the_stream_begins() {
 }
 
 #[tokio::test]
+async fn a_hundred_patterns_are_followed_and_one_more_is_rejected() {
+    let service = Service::start().await;
+    let several = |names: &[&str], count: usize| {
+        let pattern = |n: usize| format!("{}=a{n}{}", names[n % names.len()], if n % 3 == 0 { "*" } else { "" });
+        (0..count).map(pattern).collect::<Vec<_>>().join("&")
+    };
+    for (path, names) in [
+        ("/v1/changes", &["address"] as &[_]),
+        ("/v1/events", &["address"]),
+        ("/fluree/events", &["ledger"]),
+        ("/fluree/events", &["ledger", "graph-source"]),
+        ("/v1/fluree/events", &["graph-source"]),
+    ] {
+        let ask = async |count: usize| {
+            let exact =
+                if path.contains("fluree") { several(names, count).replace('*', "") } else { several(names, count) };
+            service.send(Method::HEAD, &format!("{path}?{exact}"), &[], None).await
+        };
+        assert_eq!(ask(100).await.status, 200, "{path}");
+        assert_eq!(ask(101).await.status, 400, "{path}");
+        let exact = several(names, 101).replace('*', "");
+        let answer = service.get(&format!("{path}?{exact}")).await;
+        let problem = answer.problem(400, "invalid-parameter");
+        assert!(problem["detail"].as_str().unwrap().contains("at most 100 times"), "{problem:#}");
+    }
+}
+
+#[tokio::test]
 async fn a_position_that_the_feed_no_longer_or_never_held_is_gone() {
     let service = Service::start().await;
     append(&service, "mydb", 1..=3).await;

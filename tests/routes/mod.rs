@@ -27,7 +27,6 @@ mod lease_acquire;
 mod lease_release;
 mod ledger_create;
 mod not_found;
-mod numbers;
 mod openapi_get;
 mod protection_set;
 mod record_get;

@@ -1,11 +1,15 @@
 //! Every route with every scope, without a token, and with one that has expired or is not of this service.
 
+use std::sync::Arc;
+
 use http_body_util::BodyExt as _;
-use nameservice_cli::routes;
+use nameservice_cli::{routes, serve};
+use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth};
 use nameservice_tests::service::client;
 
 use super::{
-    authorization::{expired, foreign, guarded, scope},
+    authorization::{expired, foreign, guarded, narrow, scope, verifying},
     *,
 };
 
@@ -62,4 +66,49 @@ pub(crate) async fn matrix(url: &str) {
 async fn every_route_checks_the_token_and_its_scope() {
     let service = guarded().await;
     matrix(service.url()).await;
+}
+
+#[tokio::test]
+async fn metrics_are_for_callers_who_may_read_and_open_only_where_the_service_is() {
+    let names = Embedded::memory(Options::default()).unwrap();
+    let started = async |auth: Auth| {
+        let listener = serve::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        serve::start(listener, App::new(Arc::new(names.clone()), Arc::new(names.clone()), auth), None).unwrap()
+    };
+    let (keyed, open) = (started(verifying()).await, started(Auth::Open).await);
+    let client = client();
+    let ask = async |url: &str, token: Option<&str>| {
+        let mut request = Request::get(format!("{url}/metrics"));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let answer = client.request(request.body(Full::default()).unwrap()).await.unwrap();
+        let (status, challenge) = (answer.status().as_u16(), answer.headers().contains_key("www-authenticate"));
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, challenge, String::from_utf8_lossy(&text).into_owned())
+    };
+    for (token, status, kind) in [
+        (None, 401, "unauthorized"),
+        (Some("nonsense".to_owned()), 401, "unauthorized"),
+        (Some(expired()), 401, "unauthorized"),
+        (Some(foreign()), 401, "unauthorized"),
+        (Some(scope("openid")), 403, "insufficient-scope"),
+        (Some(scope("")), 403, "insufficient-scope"),
+    ] {
+        let (found, challenge, text) = ask(&keyed.url(), token.as_deref()).await;
+        assert!(found == status && challenge && text.contains(kind), "{token:?}: {found} {text}");
+        assert!(!text.contains("nameservice_"), "{token:?}: {text}");
+    }
+    for token in ["nameservice:read", "nameservice:write", "nameservice:admin"].map(scope) {
+        let (status, _, text) = ask(&keyed.url(), Some(&token)).await;
+        assert!(status == 200 && text.contains("\nnameservice_feed_position 0\n"), "{token}: {status} {text}");
+    }
+    let (status, ..) = ask(&keyed.url(), Some(&narrow("nameservice:read", json!(["a:*"])))).await;
+    assert_eq!(status, 200, "metrics name no records");
+    for token in [None, Some("nonsense")] {
+        let (status, _, text) = ask(&open.url(), token).await;
+        assert!(status == 200 && text.contains("\nnameservice_feed_position 0\n"), "{token:?}: {status} {text}");
+    }
+    keyed.stop().await;
+    open.stop().await;
 }

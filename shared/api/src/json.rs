@@ -104,7 +104,10 @@ mod tests {
         ] {
             for (body, field) in [
                 (format!(r#"{{"new": {{"id": "{ID}", "t": {number}}}}}"#), "new.t"),
-                (format!(r#"{{"expected": {{"id": "{ID}", "t": {number}}}, "new": {{"id": "{ID}", "t": 2}}}}"#), "expected.t"),
+                (
+                    format!(r#"{{"expected": {{"id": "{ID}", "t": {number}}}, "new": {{"id": "{ID}", "t": 2}}}}"#),
+                    "expected.t",
+                ),
             ] {
                 let problem = from_slice::<HeadPush>(body.as_bytes()).unwrap_err();
                 assert_eq!(problem.field, field, "{body}: {problem:?}");
@@ -129,7 +132,8 @@ mod tests {
             let kept = push["new"]["payload"]["a"][0].to_string();
             assert_eq!(kept.trim_end_matches(".0"), number.trim_end_matches(".0"));
         }
-        for number in ["9007199254740993.0", "1152921504606846976.0", "9223372036854775807.0", "1180591620717411303424"] {
+        for number in ["9007199254740993.0", "1152921504606846976.0", "9223372036854775807.0", "1180591620717411303424"]
+        {
             let problem = read(number).unwrap_err();
             assert_eq!(problem.field, "new.payload.a[0]", "{number}");
             assert!(problem.to_string().contains("would not be kept exactly"), "{problem}");

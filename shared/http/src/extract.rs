@@ -497,12 +497,18 @@ mod tests {
         #[serde(deny_unknown_fields)]
         struct Parameters {
             limit: Option<u64>,
+            offset: Option<i64>,
+            name: Option<String>,
             deep: Option<bool>,
         }
+        let texts: Parameters = from_query("name=-0&offset=-5").unwrap();
+        assert_eq!((texts.name.as_deref(), texts.offset), (Some("-0"), Some(-5)));
         let good: Parameters = from_query("limit=5&deep=true").unwrap();
         assert_eq!((good.limit, good.deep), (Some(5), Some(true)));
         for (query, field) in [
             ("limit=%2B5", "limit"),
+            ("offset=-0", "offset"),
+            ("offset=-00", "offset"),
             ("limit=5&deep=%FF", "deep"),
             ("limit=x", "limit"),
             ("deep=", "deep"),

@@ -30,6 +30,28 @@ async fn both() -> [(Embedded, Option<tempfile::TempDir>); 2] {
 }
 
 #[tokio::test]
+async fn changes_that_are_in_memory_before_they_are_published_are_not_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = Embedded::open(directory.path(), Options::default()).unwrap();
+    for names in [Embedded::memory(Options::default()).unwrap(), open] {
+        pushed(&names, "a", 1).await;
+        let recent = &names.inner.shared.recent;
+        let mut next = recent.after(2, 1).unwrap().remove(0);
+        next.position = 4;
+        recent.append(vec![next], None);
+        let positions = async |after: u64| match names.changes(after, Limit::MAX).await.unwrap() {
+            Run::Changes(changes) => changes.iter().map(|change| change.position).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(names.position().await.unwrap(), 3);
+        assert_eq!((positions(0).await, positions(2).await, positions(3).await), (vec![1, 2, 3], vec![3], vec![]));
+        assert!(matches!(names.changes(4, Limit::MAX).await.unwrap(), Run::Gone { .. }));
+        let history = names.history(&at("a"), &HistoryQuery::default()).await.unwrap();
+        assert_eq!(history.changes.iter().map(|change| change.position).max(), Some(3));
+    }
+}
+
+#[tokio::test]
 async fn a_life_of_a_record_is_reported_part_by_part() {
     use ChangeKind::{Created, Purged, Restored, Retracted, Updated};
     for (names, _directory) in both().await {
