@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_watermark_has_limits() {
-        for good in [0, 1, 1 << 31, MAX_WATERMARK] {
-            assert_eq!(check_watermark("t", good, 0).unwrap(), good);
+        for watermark in [0, 1, 1 << 31, MAX_WATERMARK] {
+            assert_eq!(check_watermark("t", watermark, 0).unwrap(), watermark);
         }
         assert_eq!(check_watermark("t", 0, 1).unwrap_err().reason.to_string(), "must be 1 or greater");
         for bad in [MAX_WATERMARK + 1, i64::MAX] {

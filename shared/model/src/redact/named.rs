@@ -2,17 +2,17 @@
 
 use super::{REDACTED, is_secret};
 
-/// How much of a word shows whether it is a URL.
-const URL_BYTES: usize = 4096;
-
 /// Removes what follows the name of a secret: `password=…`, `Password: …`, `?token=…`, `#access_token=…`.
 pub(super) fn without_named(text: &str) -> Option<String> {
     let (mut out, mut from, mut found) = (String::new(), 0, false);
     let delimiters = |c: char| {
         matches!(c, ';' | '&' | '?' | '#' | ',' | '\n' | '\r' | '"' | '\'' | '{' | '}' | '[' | ']' | '(' | ')')
     };
-    let mut breaks = Breaks { text, next: 0 };
+    let mut breaks = Breaks { text, letters: &[';', '\n', '\r'], next: 0 };
+    let mut newlines = Breaks { text, letters: &['\n'], next: 0 };
     let mut line = 0;
+    // Whether the last word of what was appended up to here is a URL.
+    let (mut seen, mut is_in_url) = (0, false);
     while let Some(at) = text[from..].find(['=', ':']).map(|i| from + i) {
         let before = &text[from..at];
         line = before.rfind('\n').map_or(line, |i| from + i + 1);
@@ -34,9 +34,10 @@ pub(super) fn without_named(text: &str) -> Option<String> {
         let space = value.len() - trimmed.len();
         let begin = from + space;
         let is_in_json = before.trim_end().ends_with(['"', '\'']);
-        let near = &out[out.ceil_char_boundary(out.len().saturating_sub(URL_BYTES))..];
-        let word = near.rsplit(char::is_whitespace).next().unwrap_or_default();
-        let is_in_url = word.contains("://") || word.contains('?');
+        let word = out[seen..].rsplit(char::is_whitespace).next().unwrap_or_default();
+        let is_same_word = word.len() == out.len() - seen;
+        is_in_url = is_in_url && is_same_word || word.contains("://") || word.contains('?');
+        seen = out.len();
         let end = match trimmed.chars().next() {
             None => 0,
             Some(quote @ ('"' | '\'')) => quoted_end(trimmed, quote),
@@ -44,8 +45,8 @@ pub(super) fn without_named(text: &str) -> Option<String> {
             Some('{' | '[') => bracketed_end(trimmed),
             Some('\\') if let Some(end) = escaped_end(trimmed) => end,
             Some(_) => {
-                let lines =
-                    if is_colon && !is_in_url { lines_end(&text[line..], from - line, is_in_json) } else { None };
+                let newline = if is_colon && !is_in_url { newlines.after(from) } else { None };
+                let lines = newline.and_then(|end| lines_end(&text[line..], (from - line, end - line), is_in_json));
                 match (lines, breaks.after(begin)) {
                     (Some(end), _) if line + end > begin => line + end - begin,
                     (_, Some(end)) => end - begin,
@@ -69,9 +70,10 @@ pub(super) fn without_named(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// The places in a text at which a value without quotes ends, whatever it is: `;` and ends of lines.
+/// The places of some letters in a text. Each part of it is searched once, however often the next place is asked for.
 struct Breaks<'a> {
     text: &'a str,
+    letters: &'static [char],
     /// The next one that was found, or the end of the text.
     next: usize,
 }
@@ -81,8 +83,8 @@ impl Breaks<'_> {
         if self.next < begin {
             self.next = begin;
         }
-        if !self.text[self.next..].starts_with([';', '\n', '\r']) && self.next < self.text.len() {
-            let found = self.text[self.next..].find([';', '\n', '\r']);
+        if !self.text[self.next..].starts_with(self.letters) && self.next < self.text.len() {
+            let found = self.text[self.next..].find(self.letters);
             self.next = found.map_or(self.text.len(), |i| self.next + i);
         }
         Some(self.next).filter(|next| *next < self.text.len())
@@ -101,10 +103,9 @@ fn word_end(text: &str, is_in_url: bool) -> usize {
 }
 
 /// Where a value of YAML ends that has more lines than one: a block after `|` or `>`, or lines that are indented more than that
-/// of its name, whose value begins at `value`. `None` if there are no such lines.
-fn lines_end(text: &str, value: usize, is_in_json: bool) -> Option<usize> {
-    let (first, _) = text[value..].split_once('\n')?;
-    let (name, first) = (&text[..value], first.trim());
+/// of its name. The value begins at `value`, and its first line ends at `newline`. `None` if there are no such lines.
+fn lines_end(text: &str, (value, newline): (usize, usize), is_in_json: bool) -> Option<usize> {
+    let (name, first) = (&text[..value], text[value..newline].trim());
     let is_block = first.strip_prefix(['|', '>']).is_some_and(|header| {
         let rest = header.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-')).trim_start();
         rest.is_empty() || rest.starts_with('#')
@@ -115,7 +116,7 @@ fn lines_end(text: &str, value: usize, is_in_json: bool) -> Option<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let of_name = name.len() - name.trim_start_matches([' ', '\t', '-']).len();
     let mut end = None;
-    let mut at = value + text[value..].find('\n')? + 1;
+    let mut at = newline + 1;
     for line in text[at..].split_inclusive('\n') {
         let is_blank = line.trim().is_empty();
         let is_entry = first.is_empty() && indent(line) == of_name && line.trim_start().starts_with("- ");

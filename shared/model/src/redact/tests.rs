@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -204,6 +206,45 @@ fn what_is_no_secret_stays() {
         ("run --password=p x", "run --password=[redacted] x"),
     ] {
         assert_eq!(redacted(json!({ "url": url })), json!({ "url": shown }));
+    }
+}
+
+/// Every write, every change of the feed and every read wait for it.
+#[test]
+fn no_text_takes_long() {
+    const BYTES: usize = 256 * 1024;
+    let brackets = "[".repeat(127);
+    for (begin, unit) in [
+        ("", "@"),
+        ("https://", "@"),
+        ("https://a:", "b@"),
+        ("", "a:b@c/"),
+        ("", "<a>"),
+        ("", "<password>"),
+        ("", "<name>password</name>"),
+        ("", "password=;"),
+        ("", "password:;"),
+        ("", "password: "),
+        ("", "password: x\n"),
+        ("x?", "password=&"),
+        ("", "password:{"),
+        ("", "\"password\":\""),
+        ("", "\\\"password\\\":"),
+        ("", "--password "),
+        ("", "eyj-"),
+        ("", "bearer "),
+        ("", "["),
+        ("", "{\"a\":"),
+        ("", "[\""),
+        ("", "\\\""),
+        ("x", "\""),
+        (&brackets, "1,"),
+    ] {
+        let text = format!("{begin}{}", unit.repeat(BYTES / unit.len()));
+        let started = Instant::now();
+        redacted(json!({ "a": text }));
+        // Quadratic, it took minutes.
+        assert!(started.elapsed() < Duration::from_secs(10), "{begin:.20}{unit}: {:?}", started.elapsed());
     }
 }
 

@@ -126,6 +126,8 @@ fn word_end(text: &str) -> usize {
 /// Removes the texts of XML elements whose name says that they are secrets, and of `<value>` after such a `<name>`.
 fn without_elements(text: &str) -> Option<String> {
     let (mut out, mut rest, mut is_value, mut found) = (String::new(), text, false, false);
+    // Where the next closing tag begins. It is looked for once, however many tags are opened before it.
+    let mut closing = 0;
     while let Some((before, after)) = rest.split_once('<') {
         let Some((tag, inner)) = after.split_once('>') else { break };
         out.push_str(before);
@@ -137,7 +139,11 @@ fn without_elements(text: &str) -> Option<String> {
         if name.is_empty() || name.starts_with(['/', '!', '?']) || tag.ends_with('/') {
             continue;
         }
-        let content = &inner[..inner.find("</").unwrap_or(inner.len())];
+        let begin = text.len() - inner.len();
+        if closing < begin {
+            closing = inner.find("</").map_or(text.len(), |i| begin + i);
+        }
+        let content = &text[begin..closing];
         let is_label = LABELS.contains(&name.to_lowercase().as_str());
         if is_secret_label(name) || (is_value && !is_label) {
             found |= !content.is_empty() && content != REDACTED;

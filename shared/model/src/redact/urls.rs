@@ -17,6 +17,11 @@ pub(super) fn without_user_info(text: &str) -> Option<String> {
 fn push_word(out: &mut String, word: &str) -> bool {
     let (mut from, mut found) = (0, false);
     while let Some(at) = word[from..].find('@').map(|i| from + i) {
+        if !word[from..at].contains([':', '/']) {
+            out.push_str(&word[from..=at]);
+            from = at + 1;
+            continue;
+        }
         let login = Login::read(word, from, at);
         let text = &word[login.begin..at];
         if login.is_secret && !text.is_empty() && text != REDACTED && !text.ends_with(&format!(":{REDACTED}")) {
