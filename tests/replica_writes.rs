@@ -297,7 +297,7 @@ async fn a_chain_of_replicas_begins_again_with_its_origin() {
             // The rest of the last creation, which the stream may still bring.
             Event::Change(change) if !has_missed => assert_eq!(change.address, at("open")),
             Event::Change(change) => {
-                // A reader that was told that it has missed something is shown changes of the new feed alone.
+                // A reader that has seen the error about missed changes is shown changes of the new feed alone.
                 assert!(change.address == at("fresh") || change.address == at("later"), "{change:?}");
                 if change.address == at("later") {
                     break;

@@ -22,13 +22,23 @@ pub fn runtime() -> &'static Runtime {
     })
 }
 
+/// The endpoints that were named from outside.
+fn endpoints() -> Vec<String> {
+    let urls = std::env::var(ENDPOINT).unwrap_or_default();
+    urls.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether the tests run on engines that were named from outside.
+pub fn is_external() -> bool {
+    !endpoints().is_empty()
+}
+
 /// The next of the endpoints that were named from outside.
-pub fn external() -> Option<String> {
+fn external() -> Option<String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let urls = std::env::var(ENDPOINT).ok()?;
-    let urls: Vec<_> = urls.split(',').filter(|url| !url.is_empty()).collect();
+    let urls = endpoints();
     let next = NEXT.fetch_add(1, Ordering::Relaxed) % urls.len().max(1);
-    urls.get(next).map(|url| (*url).to_owned())
+    urls.into_iter().nth(next)
 }
 
 /// An engine to make tables in.

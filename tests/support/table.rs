@@ -230,7 +230,7 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if engine::external().is_some() {
+        if engine::is_external() {
             for table in [self.name.as_str(), self.feed.table()] {
                 let delete = self.client.delete_table().table_name(table);
                 // Best effort: a leftover table does no harm.
