@@ -310,7 +310,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a creation leaves the commit log of an earlier life",
         CREATION,
-        "            self.within(operation, attempts, self.sweep_commits(operation, address, NO_COMMITS)).await?;\n",
+        "            self.clear_commits(operation, address, NO_COMMITS, None, attempts).await?;\n",
         "",
         &["dynamodb::create"],
     ),
@@ -375,7 +375,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "embedded: an overwrite of an index does not count its revision",
         EMBEDDED_INDEX,
-        "Some(root) => root.rev + 1,",
+        "Some(root) => root.rev.saturating_add(1),",
         "Some(root) => root.rev,",
         &["contract::index", "model::"],
     ),
@@ -389,7 +389,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "embedded: a lease never expires for others",
         EMBEDDED_LEASES,
-        "lease.expires_at <= self.now.seconds() || ",
+        "!is_held_until(lease.expires_at, self.now.seconds()) || ",
         "",
         &["contract::leases"],
     ),
@@ -410,8 +410,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "embedded: a protected record is purged",
         EMBEDDED_PURGES,
-        "            Some(record) if record.protected => Purged::Protected,\n",
-        "",
+        "        if record.protected {\n            return Ok(Purged::Protected);",
+        "        if false {\n            return Ok(Purged::Protected);",
         &["contract::protection", "model::"],
     ),
     bug(
@@ -452,8 +452,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "embedded: a write is answered before the log has it",
         EMBEDDED_WRITER,
-        "self.log.as_mut().map_or(Ok(()), |log| log.commit(&batch, expired_before));",
-        "self.log.as_mut().map_or(Ok(()), |_| -> std::result::Result<(), CommitError> { Ok(()) });",
+        "Some(log) => log.commit(&batch, expired_before),",
+        "Some(_) => Ok(()),",
         &["contract::head", "contract::create"],
     ),
 ];

@@ -45,11 +45,8 @@ fn main() -> ExitCode {
         .filter(|bug| words.is_empty() || words.iter().any(|word| bug.name.contains(word.as_str())))
         .collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for bug in BUGS {
-        let text = fs::read_to_string(root.join(bug.file)).unwrap_or_else(|error| panic!("{}: {error}", bug.file));
-        let found = text.matches(bug.find).count();
-        assert_eq!(found, 1, "{}: {} holds {found} times:\n{}", bug.name, bug.file, bug.find);
-    }
+    let misplaced = misplaced(root);
+    assert!(misplaced.is_empty(), "{}", misplaced.join("\n"));
     println!("{} bugs, each with its one place in the tree", BUGS.len());
     let copy = Copy::of(root);
     let mut filters: Vec<&str> = wanted.iter().flat_map(|bug| bug.tests).copied().collect();
@@ -197,4 +194,20 @@ fn run(suite: &str, filters: &[&str], folder: &Path) -> Verdict {
         failed.push("a test that aborted the others".to_owned());
     }
     Verdict::Caught { failed, output: text }
+}
+
+/// The bugs whose text does not occur exactly once.
+fn misplaced(root: &Path) -> Vec<String> {
+    let places = BUGS.iter().map(|bug| {
+        let text = fs::read_to_string(root.join(bug.file)).unwrap_or_else(|error| panic!("{}: {error}", bug.file));
+        (bug, text.matches(bug.find).count())
+    });
+    let misplaced = places.filter(|(_, found)| *found != 1);
+    misplaced.map(|(bug, found)| format!("{}: {} holds {found} times:\n{}", bug.name, bug.file, bug.find)).collect()
+}
+
+#[test]
+fn every_bug_has_its_one_place() {
+    let misplaced = misplaced(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+    assert!(misplaced.is_empty(), "{}", misplaced.join("\n"));
 }
