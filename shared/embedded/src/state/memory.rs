@@ -13,6 +13,9 @@ use super::{
 
 /// For how long an address is remembered, in milliseconds: as long as a caller may repeat a request.
 const REMEMBERED_MS: i64 = 48 * 3600 * 1000;
+/// How many addresses are remembered at most: beyond, those that were purged first are forgotten before their time.
+/// Few in tests, so that it happens there.
+pub(crate) const MAX_REMEMBERED: usize = if cfg!(test) { 50 } else { 1_000_000 };
 /// How many addresses a purge forgets at most. More than it adds, so that none is kept permanently.
 const FORGOTTEN: usize = 8;
 
@@ -70,10 +73,16 @@ impl Memories {
 
     /// Remembers the purge of a record by a call. Returns what has changed; `None` for an address that was forgotten.
     pub(super) fn remember(&mut self, purged: &Record, call: CallId, now: Now) -> Vec<(Arc<str>, Option<Arc<Memory>>)> {
-        let is_over = |(at, address): &(i64, Arc<str>)| is_over(*at, now).then(|| address.clone());
-        let over: Vec<_> = self.by_time.iter().map_while(is_over).take(FORGOTTEN).collect();
+        let before = self.by_address.get(&purged.address).filter(|memory| !is_over(memory.at, now)).cloned();
+        self.forget(&purged.address);
+        let excess = (self.by_address.len() + 1).saturating_sub(MAX_REMEMBERED);
+        let oldest = self.by_time.iter().enumerate().take(FORGOTTEN);
+        let over: Vec<_> = oldest
+            .take_while(|(n, (at, _))| *n < excess || is_over(*at, now))
+            .map(|(_, (_, address))| address.clone())
+            .collect();
         over.iter().for_each(|address| self.forget(address));
-        let before = self.by_address.get(&purged.address).map(|memory| memory.calls.clone()).unwrap_or_default();
+        let before = before.map(|memory| memory.calls.clone()).unwrap_or_default();
         let calls = began(purged).into_iter().chain(before.iter());
         let memory = Arc::new(Memory {
             at: now.ms,

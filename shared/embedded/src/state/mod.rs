@@ -39,6 +39,8 @@ use nameservice_model::{Address, Change, Error, MAX_WATERMARK, RecordKind, Resul
 
 pub use command::{Action, Command, Outcome};
 pub(crate) use lists::Walk;
+#[cfg(test)]
+pub(crate) use memory::MAX_REMEMBERED;
 pub(crate) use memory::Memory;
 pub use portable::Portable;
 pub(crate) use record::{Origin, Record};

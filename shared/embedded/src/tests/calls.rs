@@ -10,7 +10,7 @@ use nameservice_model::{
 use super::{at, head, id, open, pushed};
 use crate::{
     Embedded, Options,
-    state::{Action, Command, Now, Outcome, State},
+    state::{Action, Command, MAX_REMEMBERED, Now, Outcome, State},
 };
 
 fn memory() -> Embedded {
@@ -112,6 +112,35 @@ async fn an_address_is_forgotten_after_two_days() {
     let _ = apply(&Call::fresh(), Action::CreateLedger { address: at("b"), head: None, config: None }, 49);
     let _ = apply(&Call::fresh(), Action::Purge { address: at("b") }, 49);
     assert!(!state.dump().contains("a:main"), "{}", state.dump());
+}
+
+#[tokio::test]
+async fn beyond_a_number_of_addresses_those_that_were_purged_first_are_forgotten_also_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = open(directory.path());
+    let purges: Vec<Call> = (0..MAX_REMEMBERED + 5).map(|_| Call::fresh()).collect();
+    for (n, purge) in purges.iter().enumerate() {
+        pushed(&names, &format!("a{n}"), 1).await;
+        assert_eq!(names.purge(purge, &at(&format!("a{n}"))).await.unwrap(), Purged::Purged);
+    }
+    let dump = names.view().state().dump();
+    drop(names);
+    let names = open(directory.path());
+    assert_eq!(names.view().state().dump(), dump);
+    for (n, purge) in purges.iter().enumerate() {
+        let again = names.purge(purge, &at(&format!("a{n}"))).await.unwrap();
+        assert_eq!(again, if n < 5 { Purged::Unknown } else { Purged::Purged }, "{n}");
+    }
+    // One that is purged again is no further address, and the last to be forgotten.
+    pushed(&names, "a5", 1).await;
+    assert_eq!(names.purge(&Call::fresh(), &at("a5")).await.unwrap(), Purged::Purged);
+    for n in [5, 6] {
+        assert_eq!(names.purge(&purges[n], &at(&format!("a{n}"))).await.unwrap(), Purged::Purged, "{n}");
+    }
+    pushed(&names, "b", 1).await;
+    assert_eq!(names.purge(&Call::fresh(), &at("b")).await.unwrap(), Purged::Purged);
+    assert_eq!(names.purge(&purges[5], &at("a5")).await.unwrap(), Purged::Purged);
+    assert_eq!(names.purge(&purges[6], &at("a6")).await.unwrap(), Purged::Unknown);
 }
 
 #[tokio::test]
