@@ -129,3 +129,31 @@ async fn older_changes_than_memory_keeps_are_read_from_the_file() {
     let names = super::open(directory.path());
     assert_eq!(positions(all(&names, 0).await), whole, "after a restart, too");
 }
+
+#[tokio::test]
+async fn what_expires_is_decided_by_the_present_clock_though_the_last_change_is_of_one_that_was_ahead() {
+    let (directory, clock) = (tempfile::tempdir().unwrap(), Clock::default());
+    let names = with(Embedded::open(directory.path(), options()).unwrap(), &clock);
+    pushed(&names, "a", 1).await;
+    let ahead = Clock::default();
+    ahead.advance(3 * HOUR);
+    let names = with(names, &ahead);
+    pushed(&names, "a", 2).await;
+    drop(names);
+    // It is set right, and the service started again.
+    let names = with(Embedded::open(directory.path(), options()).unwrap(), &clock);
+    clock.advance(HOUR + 1);
+    for t in 3..6 {
+        pushed(&names, "a", t).await;
+    }
+    assert_eq!(all(&names, 0).await, Run::Gone { oldest: 4 });
+    assert_eq!(positions(all(&names, 3).await), [4, 5, 6, 7]);
+    assert_eq!(rows(&names), 4, "what was recorded before has expired");
+    // The others once the clock has come to where it was.
+    clock.advance(3 * HOUR);
+    for t in 6..8 {
+        pushed(&names, "a", t).await;
+    }
+    assert_eq!(rows(&names), 2);
+    assert_eq!(positions(all(&names, 7).await), [8, 9]);
+}
