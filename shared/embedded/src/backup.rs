@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use crate::{
     Embedded,
-    directory::{LOG_FILE, NEW_LOG_FILE, check_log, sync_directory},
+    directory::{LOG_FILE, NEW_LOG_FILE, check_log, create_directory, sync_directory},
     feed::blocking,
-    log::Readers,
+    log::{Readers, incomplete},
 };
 
 /// How often the progress of a copy is reported.
@@ -96,11 +96,8 @@ async fn copy(readers: Arc<Readers>, to: &Path, observe: Observer<'_>) -> Result
     if to.try_exists().map_err(failed(&to))? {
         return Err(BackupError::Exists { path: to });
     }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&to).map_err(failed(&to))?;
+    check_complete(&readers).await?;
+    create_directory(&to).map_err(failed(&to))?;
     // It gets its final name once it is complete.
     let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
     let copy = new.clone();
@@ -125,4 +122,12 @@ async fn copy(readers: Arc<Readers>, to: &Path, observe: Observer<'_>) -> Result
         Ok(_) => Ok(position),
         Err(error) => Err(BackupError::Copied(error)),
     }
+}
+
+/// Checks that a log holds all that it has answered: a copy would not show what is missing, since it has no mark of its
+/// own.
+async fn check_complete(readers: &Arc<Readers>) -> Result<(), BackupError> {
+    let (readers, path) = (readers.clone(), readers.path().to_owned());
+    let missing = blocking(move || readers.missing()).await.map_err(BackupError::Copy)?;
+    missing.map_or(Ok(()), |reason| Err(BackupError::Source(incomplete(&path, reason))))
 }

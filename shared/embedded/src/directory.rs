@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::OpenError;
+use crate::{OpenError, log::space::is_no_space};
 
 /// The file that holds everything.
 pub(crate) const LOG_FILE: &str = "nameservice.log.db";
@@ -56,11 +56,7 @@ impl Directory {
     /// secrets. Returns whether it holds a log.
     pub(crate) fn any(path: &Path) -> Result<(Self, bool), OpenError> {
         examine(path)?;
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(path).map_err(unusable(path))?;
+        create_directory(path).map_err(unusable(path))?;
         let directory = Self::lock(path)?;
         // Another process may have created the log meanwhile.
         let has_log = examine(path)?;
@@ -106,7 +102,7 @@ impl Directory {
         let mut file = match File::options().read(true).write(true).create(true).truncate(false).open(&path) {
             Ok(file) => Some(file),
             // A full disk has no place for a new file: the lock of the directory is enough.
-            Err(error) if is_locked && error.kind() == io::ErrorKind::StorageFull => None,
+            Err(error) if is_locked && is_no_space(&error) => None,
             Err(source) => return Err(unusable(&path)(source)),
         };
         if let Some(file) = &mut file {
@@ -189,8 +185,24 @@ pub(crate) fn write_ahead(log: &Path) -> PathBuf {
     path.into()
 }
 
+/// Creates a directory with its parents, durably, if it is missing. It is accessible only to its owner.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.is_dir()).count();
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)?;
+    for parent in path.ancestors().skip(1).take(missing) {
+        sync_directory(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
+}
+
 /// Makes the entries of a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
     #[cfg(unix)]
     File::open(path)?.sync_all()?;
     #[cfg(not(unix))]
@@ -198,7 +210,34 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The directories that this thread has made durable.
+    static SYNCED: std::cell::RefCell<Vec<PathBuf>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 fn unusable(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_owned();
     move |source| OpenError::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Embedded, Options};
+
+    #[test]
+    fn every_directory_with_a_new_entry_is_made_durable() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("a/b/data");
+        drop(Embedded::open(&data, Options::default()).unwrap());
+        // The parents of what was created, and the directory that the log was created in.
+        let expected = [&data, &root.path().join("a/b"), &root.path().join("a"), root.path()].map(PathBuf::from);
+        let mut synced = SYNCED.take();
+        synced.sort();
+        synced.reverse();
+        assert_eq!(synced, expected);
+        drop(Embedded::open(&data, Options::default()).unwrap());
+        assert!(SYNCED.take().is_empty(), "nothing was created");
+    }
 }

@@ -121,6 +121,15 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
+    /// There is no space for the files of a log that is opened, or for a new log.
+    #[error("{} cannot be opened, since its disk is full, or its quota is used up: free some space, and start again", path.display())]
+    Full {
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
     /// The thread of the writer could not be started.
     #[error("cannot start the writer of the log")]
     Thread(#[source] io::Error),

@@ -213,7 +213,7 @@ impl Embedded {
         let shared = Arc::new(shared);
         let path = directory.as_ref().map(Directory::log);
         let readers = path.as_ref().map(|path| Arc::new(Readers::new(path)));
-        let writer = Writer::start(shared.clone(), log.zip(path))?;
+        let writer = Writer::start(shared.clone(), log)?;
         Ok(Self { inner: Arc::new(Inner { writer, shared, readers, _directory: directory, is_replica }) })
     }
 }

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashSet,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
     thread,
     time::{Duration, Instant, SystemTime},
@@ -165,17 +164,15 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts a writer from the published state.
-    pub(crate) fn start(shared: Arc<Shared>, log: Option<(Log, PathBuf)>) -> Result<Self, OpenError> {
+    pub(crate) fn start(shared: Arc<Shared>, log: Option<Log>) -> Result<Self, OpenError> {
         let queue = Arc::new(Queue::default());
         let received = queue.clone();
         let run = move || {
             let state = State::clone(&shared.published.load());
-            let (log, path) = log.unzip();
-            let path = path.unwrap_or_default();
             // A log that was opened on a full disk is tried again soon.
             let probe_at = (shared.condition() != Condition::Sound).then(|| Instant::now() + PROBE_EVERY);
             let (held, pace) = (Held::default(), Pace::default());
-            Run { state, shared, log, path, queue: received, held, pace, probe_at }.run();
+            Run { state, shared, log, queue: received, held, pace, probe_at }.run();
         };
         let thread = thread::Builder::new().name("embedded-writer".to_owned()).spawn(run).map_err(OpenError::Thread)?;
         Ok(Self { places: Arc::new(Semaphore::new(QUEUE)), queue, thread: Some(thread) })
@@ -215,8 +212,6 @@ struct Run {
     state: State,
     shared: Arc<Shared>,
     log: Option<Log>,
-    /// The path of the log.
-    path: PathBuf,
     queue: Arc<Queue>,
     held: Held,
     pace: Pace,
@@ -409,7 +404,7 @@ impl Run {
     fn recover(&mut self) -> bool {
         self.probe_at = None;
         let Some(log) = &mut self.log else { return true };
-        match log.recover(&self.path) {
+        match log.recover() {
             Ok(()) => {
                 self.shared.note_sound();
                 true

@@ -6,7 +6,7 @@ use nameservice_model::{Address, ChangeKind, ChangedPart, Finding, Fix, Observer
 use rusqlite::Connection;
 
 use crate::{
-    log::{Mark, identity_of, rows, upstream_of},
+    log::{Mark, identity_of, position_of, rows},
     state::Record,
 };
 
@@ -246,14 +246,6 @@ fn look_at_memories(connection: &Connection, problems: &mut Vec<Problem>) -> rus
         }
     }
     Ok(())
-}
-
-/// Returns the position of a log: that of its last change, or of the snapshot that a replica began with.
-fn position_of(connection: &Connection, last: u64) -> rusqlite::Result<u64> {
-    match upstream_of(connection)? {
-        Some(_) => Ok(connection.query_row("SELECT base FROM replica", [], |row| row.get::<_, u64>(0))?.max(last)),
-        None => Ok(last),
-    }
 }
 
 /// Compares the records with the last changes of their parts. A part that last changed before the oldest remaining

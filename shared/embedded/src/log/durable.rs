@@ -128,7 +128,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Returns the error for a log that has lost something.
-pub(super) fn incomplete(path: &Path, reason: String) -> OpenError {
+pub(crate) fn incomplete(path: &Path, reason: String) -> OpenError {
     OpenError::Incomplete { path: path.to_owned(), durable: path.with_file_name(DURABLE_FILE), reason }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use nameservice_model::{ChangeKind, ChangedPart};
 use rusqlite::Connection;
 
-use super::{identity_of, open_error, rows, upstream_of};
+use super::{identity_of, rows, space::open_error, upstream_of};
 use crate::{
     OpenError,
     state::{Record, State},

@@ -23,6 +23,7 @@ mod durable;
 mod load;
 mod reader;
 pub(crate) mod rows;
+pub(crate) mod space;
 
 use std::{
     cell::Cell,
@@ -35,7 +36,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
 use durable::Durable;
-pub(crate) use durable::Mark;
+pub(crate) use durable::{Mark, incomplete};
 pub(crate) use reader::{HistoryRange, Readers};
 
 use crate::{
@@ -143,7 +144,8 @@ impl CommitError {
     }
 }
 
-/// Returns whether an error says that the disk is full.
+/// Returns whether an error says that the disk is full. The log returns every error of a full disk as such, as
+/// [`space`] describes.
 pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ffi::ErrorCode::DiskFull)
 }
@@ -185,6 +187,7 @@ pub(crate) struct Log {
     is_former: bool,
     oldest_at: Option<i64>,
     hook: Option<Arc<dyn Hook>>,
+    path: PathBuf,
 }
 
 impl Log {
@@ -201,7 +204,7 @@ impl Log {
             connection.pragma_update(None, "user_version", FORMAT)?;
             connection.close().map_err(|(_, error)| error)
         };
-        create().map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
+        create().map_err(|source| space::open_error(&path, source))?;
         directory.adopt(&path)
     }
 
@@ -212,7 +215,7 @@ impl Log {
         checkpoint_bytes: u64,
         hook: Option<Arc<dyn Hook>>,
     ) -> Result<Started, OpenError> {
-        let failed = |source| open_error(path, source);
+        let failed = |source| space::open_error(path, source);
         let connection =
             connect(&torn_sector_safe(path), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI);
         let connection = connection.map_err(failed)?;
@@ -245,7 +248,7 @@ impl Log {
         checkpoint_bytes: u64,
         hook: Option<Arc<dyn Hook>>,
     ) -> Result<Started, OpenError> {
-        let failed = |source| open_error(path, source);
+        let failed = |source| space::open_error(path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
         let connection = connect(&torn_sector_safe(path), flags).map_err(failed)?;
         let configure = || {
@@ -271,7 +274,7 @@ impl Log {
         if let Some(mark) = Mark::beside(path)
             && let Some(missing) = mark.missing_in(&connection, identity, loaded.state.position).map_err(failed)?
         {
-            return Err(durable::incomplete(path, missing));
+            return Err(incomplete(path, missing));
         }
         connection.wal_hook(Some(|_, frames| {
             FRAMES.set(u64::try_from(frames).unwrap_or(0));
@@ -295,9 +298,10 @@ impl Log {
             is_former,
             oldest_at,
             hook,
+            path: path.to_owned(),
         };
         // What an earlier process could not sync is written again, and synced.
-        let full = match log.convert(path).and_then(|()| log.empty()) {
+        let full = match log.convert().and_then(|()| log.empty()) {
             Ok(()) => None,
             Err(error) if is_full(&error) => {
                 // Then nothing is written, and what is served must be durable all the same.
@@ -313,10 +317,17 @@ impl Log {
     }
 
     /// Converts a log of the format before: its rows stay as they are until they are written again, without checksums.
-    fn convert(&mut self, path: &Path) -> rusqlite::Result<()> {
+    fn convert(&mut self) -> rusqlite::Result<()> {
         if !self.is_former {
             return Ok(());
         }
+        let identity = self.add_identity().map_err(|error| space::recognised(&self.path, error))?;
+        (self.is_former, self.durable) = (false, Durable::new(&self.path, identity));
+        Ok(())
+    }
+
+    /// Adds what the format before did not have. Returns the identity of the log.
+    fn add_identity(&self) -> rusqlite::Result<String> {
         let base = match upstream_of(&self.connection)? {
             Some(_) => "(SELECT base FROM replica)",
             None => "0",
@@ -328,14 +339,13 @@ impl Log {
         let identity = transaction.query_row(&insert, [], |row| row.get(0))?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         transaction.commit()?;
-        (self.is_former, self.durable) = (false, Durable::new(path, identity));
-        Ok(())
+        Ok(identity)
     }
 
     /// Tries to write again after the disk was full: empties the write-ahead file, and commits something. Then what a
     /// failed commit has left in the file is overwritten.
-    pub(crate) fn recover(&mut self, path: &Path) -> Result<(), CommitError> {
-        self.convert(path).and_then(|()| self.empty()).map_err(|error| match is_passing(&error) {
+    pub(crate) fn recover(&mut self) -> Result<(), CommitError> {
+        self.convert().and_then(|()| self.empty()).map_err(|error| match is_passing(&error) {
             true => rejected(error),
             false => CommitError::Unknown(error.into()),
         })?;
@@ -344,8 +354,10 @@ impl Log {
         Ok(())
     }
 
-    /// Commits a transaction that changes nothing, to see whether that is possible.
+    /// Commits a transaction that changes nothing, to see whether that is possible. It also requires space for a
+    /// transaction that changes much.
     pub(crate) fn probe(&self) -> Result<(), CommitError> {
+        space::check_room(&self.path).map_err(rejected)?;
         let write = || {
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
             // SQLite writes the page of a header's field even if the field stays the same; it does not do that for a
@@ -355,6 +367,7 @@ impl Log {
         let written = write()
             .map_err(rejected)
             .and_then(|()| self.connection.execute_batch("COMMIT").map_err(|error| CommitError::Unknown(error.into())));
+        let written = written.map_err(|error| self.recognised(error));
         if written.is_err() {
             self.roll_back();
         }
@@ -386,14 +399,14 @@ impl Log {
             Ok(written) => written,
             Err(error) => {
                 self.roll_back();
-                return Err(error);
+                return Err(self.recognised(error));
             }
         };
         let sent = self.hook.as_ref().map_or(Ok(()), |hook| hook.at_commit());
         // Even if the disk is full, the commit may be in the file: only what follows it in its sector has no space then.
         if let Err(error) = sent.and_then(|()| self.connection.execute_batch("COMMIT")) {
             self.roll_back();
-            return Err(CommitError::Unknown(error.into()));
+            return Err(self.recognised(CommitError::Unknown(error.into())));
         }
         if let Some(hook) = &self.hook {
             hook.after_commit();
@@ -408,6 +421,18 @@ impl Log {
             tracing::warn!(%error, "the oldest change of the log was not found; the next write looks again");
         }
         Ok(())
+    }
+
+    /// Returns an error of a commit as that of a full disk, if that is what it comes from.
+    fn recognised(&self, error: CommitError) -> CommitError {
+        let recognised = |source: nameservice_model::BoxError| match source.downcast() {
+            Ok(error) => space::recognised(&self.path, *error).into(),
+            Err(other) => other,
+        };
+        match error {
+            CommitError::Rejected(source) => CommitError::Rejected(recognised(source)),
+            CommitError::Unknown(source) => CommitError::Unknown(recognised(source)),
+        }
     }
 
     /// Executes the statements of a batch that ends at a position. Returns how many changes `tail` then has, and the
@@ -506,7 +531,7 @@ impl Log {
     /// written again from its beginning. As long as no file grows, a sync is one disk write instead of several.
     fn checkpoint(&mut self) -> rusqlite::Result<()> {
         self.checkpoint_at = self.frames + self.checkpoint_frames;
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        self.checkpoint_as("PASSIVE")?;
         if let Some(hook) = &self.hook {
             hook.after_checkpoint();
         }
@@ -515,11 +540,17 @@ impl Log {
 
     /// Moves the content of the write-ahead file into the database, and truncates the file.
     pub(crate) fn empty(&mut self) -> rusqlite::Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.checkpoint_as("TRUNCATE")?;
         if let Some(hook) = &self.hook {
             hook.after_checkpoint();
         }
         Ok(())
+    }
+
+    fn checkpoint_as(&self, mode: &str) -> rusqlite::Result<()> {
+        let checkpoint = format!("PRAGMA wal_checkpoint({mode})");
+        let made = self.connection.query_row(&checkpoint, [], |_| Ok(()));
+        made.map_err(|error| space::recognised(&self.path, error))
     }
 
     fn roll_back(&self) {
@@ -576,6 +607,14 @@ pub(crate) fn upstream_of(connection: &Connection) -> rusqlite::Result<Option<St
     connection.query_row("SELECT upstream FROM replica", [], |row| row.get(0)).map(Some)
 }
 
+/// Returns the position of a log: that of its last change, or of the snapshot that a replica began with.
+pub(crate) fn position_of(connection: &Connection, last: u64) -> rusqlite::Result<u64> {
+    match upstream_of(connection)? {
+        Some(_) => Ok(connection.query_row("SELECT base FROM replica", [], |row| row.get::<_, u64>(0))?.max(last)),
+        None => Ok(last),
+    }
+}
+
 /// Removes at most `at_most` expired changes before a position, oldest first.
 fn trim(connection: &Connection, expired_before: i64, position: u64, at_most: usize) -> rusqlite::Result<()> {
     for table in ["log", "tail"] {
@@ -589,13 +628,4 @@ fn trim(connection: &Connection, expired_before: i64, position: u64, at_most: us
         }
     }
     Ok(())
-}
-
-fn open_error(path: &Path, source: rusqlite::Error) -> OpenError {
-    match source.sqlite_error_code() {
-        Some(ffi::ErrorCode::DatabaseCorrupt | ffi::ErrorCode::NotADatabase) => {
-            OpenError::Damaged { path: path.to_owned(), reason: source.to_string() }
-        }
-        _ => OpenError::Sqlite { path: path.to_owned(), source },
-    }
 }

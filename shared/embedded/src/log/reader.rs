@@ -8,7 +8,7 @@ use std::{
 use nameservice_model::{Change, Error, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 
-use super::{connect, rows};
+use super::{Mark, connect, identity_of, position_of, rows};
 
 const READ: &str = "read the log";
 /// The largest integer of SQLite.
@@ -97,6 +97,26 @@ impl Readers {
             let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
             Ok(pages.saturating_mul(pragma("page_size")?))
         })
+    }
+
+    /// Returns what the log has lost, if it does not hold what its mark names; `None` if it is complete.
+    pub(crate) fn missing(&self) -> Result<Option<String>> {
+        loop {
+            // Read first: a log in use only gets ahead of it.
+            let mark = Mark::beside(&self.path);
+            let Some(named) = &mark else { return Ok(None) };
+            let missing = self.read(|connection| {
+                let transaction = connection.unchecked_transaction()?;
+                let position = "SELECT coalesce(max(position), 0) FROM changes";
+                let position = position_of(&transaction, transaction.query_row(position, [], |row| row.get(0))?)?;
+                let identity = identity_of(&transaction)?.map(|(identity, _)| identity);
+                Ok(named.missing_in(&transaction, identity.as_deref().unwrap_or_default(), position)?)
+            })?;
+            // Meanwhile the log of a replica may have begun again.
+            if missing.is_none() || Mark::beside(&self.path) == mark {
+                return Ok(missing);
+            }
+        }
     }
 
     /// Returns the position of the last change in a log that is not in use.

@@ -6,16 +6,22 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use nameservice_model::{Call, Error, NameService, NewConfig, Object, Publisher};
+use rusqlite::ffi;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{LONG, at, head_of, open, push, pushed};
 use crate::{
-    Embedded, Options,
+    Embedded, OpenError, Options,
     directory::{DURABLE_FILE, LOG_FILE, write_ahead},
+    log::Hook,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -159,6 +165,92 @@ async fn a_service_starts_on_a_full_disk_serves_reads_and_writes_once_there_is_s
     };
     timeout(LONG, sound).await.unwrap();
     pushed(&names, "a0", 2).await;
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_open_its_files_on_a_full_disk_says_so_and_starts_once_there_is_space() {
+    let Some(disk) = Small::mount() else { return };
+    let data = disk.path().join("data");
+    drop(open(&data));
+    let names = open(&data);
+    pushed(&names, "a", 1).await;
+    let left = tempfile::tempdir().unwrap();
+    left_by(&data, left.path());
+    drop(names);
+    // As after a copy to another disk: the file that connections share is not part of it.
+    fs::remove_dir_all(&data).unwrap();
+    fs::create_dir(&data).unwrap();
+    left_by(left.path(), &data);
+    disk.fill(0);
+    let before: Vec<_> = [PathBuf::from(LOG_FILE), write_ahead(LOG_FILE.as_ref()), DURABLE_FILE.into()]
+        .map(|file| fs::read(data.join(file)).unwrap())
+        .into();
+    let rejected = Embedded::open(&data, Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::Full { .. }), "{rejected:?}");
+    let after: Vec<_> = [PathBuf::from(LOG_FILE), write_ahead(LOG_FILE.as_ref()), DURABLE_FILE.into()]
+        .map(|file| fs::read(data.join(file)).unwrap())
+        .into();
+    assert!(before == after, "it is left as it was");
+    // Neither is a new one created.
+    let rejected = Embedded::open(disk.path().join("new"), Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::Full { .. } | OpenError::Io { .. }), "{rejected:?}");
+    disk.free();
+    let names = open(&data);
+    assert!(head_of(&names, "a").await.is_some());
+    pushed(&names, "a", 2).await;
+}
+
+/// Fails a commit with an I/O error, as SQLite does if a quota is used up.
+struct OverQuota(AtomicUsize);
+
+impl Hook for OverQuota {
+    fn at_commit(&self) -> rusqlite::Result<()> {
+        match self.0.fetch_sub(1, Ordering::SeqCst) {
+            1 => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_WRITE), None)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_io_error_on_a_disk_without_space_is_a_full_disk_and_ends_nothing() {
+    let Some(disk) = Small::mount() else { return };
+    let options = Options::default().with_hook(Arc::new(OverQuota(2.into())));
+    let names = Embedded::open(disk.path().join("data"), options).unwrap();
+    pushed(&names, "a", 1).await;
+    // More than the commit needs: it does not fail by itself.
+    disk.fill(100);
+    let failed = push(&names, "a", 2).await.unwrap_err();
+    assert!(matches!(failed, Error::OutcomeUnknown { .. }), "{failed:?}");
+    let failed = push(&names, "a", 3).await.unwrap_err();
+    let reason = nameservice_model::chain(&failed);
+    assert!(matches!(failed, Error::Unavailable { .. }) && reason.contains("the disk is full"), "{reason}");
+    disk.free();
+    pushed(&names, "a", 4).await;
+}
+
+#[tokio::test]
+async fn a_disk_with_space_for_small_writes_alone_stays_full_for_health_and_writes() {
+    let Some(disk) = Small::mount() else { return };
+    for left in [1, 2, 3, 4, 6, 8, 16, 64, 120] {
+        let data = disk.path().join("data");
+        let names = open(&data);
+        pushed(&names, "a", 1).await;
+        disk.fill(left);
+        while names.ping().await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        // Whatever tries it meanwhile: writes of all sizes, and the writer by itself.
+        for round in 0..3 {
+            assert!(create(&names, &format!("b{round}"), 1).await.is_err(), "{left} pages");
+            assert!(names.ping().await.is_err(), "{left} pages, round {round}");
+        }
+        disk.free();
+        pushed(&names, "a", 2).await;
+        assert!(names.ping().await.is_ok());
+        drop(names);
+        fs::remove_dir_all(&data).unwrap();
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::{commands::Commands, open, push, pushed, without_sums};
 use crate::{
-    Embedded, OpenError, Options,
+    BackupError, Embedded, OpenError, Options, backup,
     directory::{DURABLE_FILE, FORMAT, LOG_FILE, write_ahead},
     examine,
 };
@@ -309,4 +309,27 @@ async fn a_copy_of_files_made_one_after_another_never_opens_without_what_was_ans
         }
     }
     assert!(rejected > 0);
+}
+
+#[tokio::test]
+async fn a_log_that_has_lost_what_it_answered_is_not_backed_up() {
+    let (directory, parent) = (left().await, tempfile::tempdir().unwrap());
+    let to = parent.path().join("copy");
+    fs::remove_file(write_ahead(&directory.path().join(LOG_FILE))).unwrap();
+    let rejected = backup(directory.path(), &to).await.unwrap_err();
+    let BackupError::Source(OpenError::Incomplete { .. }) = &rejected else { panic!("{rejected:?}") };
+    assert!(rejected.to_string().contains("changes 61 to 120 were answered"), "{rejected}");
+    assert!(!to.exists(), "no directory is left that looks like a backup");
+    // Knowingly.
+    fs::remove_file(directory.path().join(DURABLE_FILE)).unwrap();
+    assert_eq!(backup(directory.path(), &to).await.unwrap(), 60);
+}
+
+#[tokio::test]
+async fn a_log_in_use_or_one_that_was_killed_is_backed_up_whole() {
+    let (directory, parent) = (left().await, tempfile::tempdir().unwrap());
+    assert_eq!(backup(directory.path(), parent.path().join("killed")).await.unwrap(), 120);
+    let names = open(directory.path());
+    pushed(&names, "b", 1).await;
+    assert_eq!(backup(directory.path(), parent.path().join("used")).await.unwrap(), 123);
 }
