@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,7 +30,7 @@ use hyper_util::{
 use nameservice_http::Shutdown;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::Semaphore,
     time::{Instant, Sleep, interval_at, sleep},
 };
@@ -47,12 +48,20 @@ const PART: usize = 16 * 1024;
 /// The bytes that wait in an HTTP/2 stream for its client to take them.
 const STREAM_BUFFER: usize = 64 * 1024;
 
+/// How much the system keeps of what is written to a connection. The limit of a client that does not read is that of
+/// writes to the socket: by itself the system keeps megabytes, and a slow client takes nothing of the next write until it
+/// has read a third of them. With this, one that reads 5 KB a second is never taken for one that does not read.
+const SEND_BUFFER: u32 = 256 * 1024;
+/// How many connections wait to be accepted.
+const BACKLOG: u32 = 1024;
+
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// How many are open at most.
     max: u32,
     /// How long the headers of a request may take, from the begin of the connection or the end of the previous answer.
+    /// Over HTTP/2, how long a connection may have no request.
     headers: Duration,
     /// How long a client may take none of what is written to it.
     write: Duration,
@@ -72,6 +81,18 @@ impl Limits {
         self.max = max;
         self
     }
+}
+
+/// Listens on an address, whose port may be 0.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A service that is started again needs not wait for the connections of the one before.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    // Connections have it from the listener.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves a router until the shutdown begins, and then waits for the answers that are being sent.
@@ -113,15 +134,15 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         };
         let (builder, shutdown) = (builder.clone(), shutdown.clone());
         tokio::spawn(async move {
-            let (stalls, has_asked) = (Stalls::default(), Arc::new(AtomicBool::new(false)));
+            let (requests, has_asked) = (Requests::default(), Arc::new(AtomicBool::new(false)));
             let service = service_fn(|request: Request<Incoming>| {
                 has_asked.store(true, Ordering::Relaxed);
-                let stalls = (request.version() == Version::HTTP_2).then(|| stalls.clone());
+                let running = (request.version() == Version::HTTP_2).then(|| requests.begin());
                 let answered = router.clone().oneshot(request.map(Body::new));
                 async move {
                     let response = answered.await;
-                    match stalls {
-                        Some(stalls) => response.map(|response| response.map(|body| stalls.watch(body))),
+                    match running {
+                        Some(running) => response.map(|response| response.map(|body| running.watch(body))),
                         None => response,
                     }
                 }
@@ -148,8 +169,16 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
                             break;
                         }
                     }
-                    _ = ticks.tick() => if stalls.longest() > limits.write {
-                        break;
+                    _ = ticks.tick() => {
+                        let idle = requests.idle();
+                        // A client that does not take its leave is left.
+                        if requests.longest_stall() > limits.write || idle > limits.headers + limits.write {
+                            break;
+                        }
+                        if idle > limits.headers && !is_stopping {
+                            is_stopping = true;
+                            connection.as_mut().graceful_shutdown();
+                        }
                     }
                 }
             }
@@ -167,37 +196,66 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// The answers of an HTTP/2 connection that are waiting for their client to take what they have given, and since when.
-///
-/// The socket alone does not show it: a client can answer pings, and take nothing of a stream.
+/// The requests of an HTTP/2 connection.
 #[derive(Clone, Default)]
-struct Stalls(Arc<Mutex<Waiting>>);
+struct Requests(Arc<Mutex<Counts>>);
 
 #[derive(Default)]
-struct Waiting {
+struct Counts {
+    /// How many are being answered.
+    running: usize,
+    /// When the last of them ended; `None` before the first.
+    idle_since: Option<Instant>,
     next: u64,
-    since: HashMap<u64, Instant>,
+    /// The answers that are waiting for their client to take what they have given, and since when.
+    ///
+    /// The socket alone does not show it: a client can answer pings, and take nothing of a stream.
+    waiting: HashMap<u64, Instant>,
 }
 
-impl Stalls {
+impl Requests {
+    fn begin(&self) -> Running {
+        self.counts().running += 1;
+        Running(self.clone())
+    }
+
+    /// How long no request has been running; zero if one is, or if there was none.
+    fn idle(&self) -> Duration {
+        let counts = self.counts();
+        counts.idle_since.filter(|_| counts.running == 0).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// How long the answer that waits longest has been waiting.
+    fn longest_stall(&self) -> Duration {
+        self.counts().waiting.values().min().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that is being answered: until its answer was given to the connection, or the client has ended it.
+struct Running(Requests);
+
+impl Running {
     fn watch(self, body: Body) -> Body {
         if HttpBody::size_hint(&body).upper().is_some_and(|bytes| bytes <= PART as u64) {
             return body;
         }
-        let mut waiting = self.waiting();
-        let id = waiting.next;
-        waiting.next += 1;
-        drop(waiting);
-        Body::new(Watched { body, left: Bytes::new(), id, stalls: self })
+        let mut counts = self.0.counts();
+        let id = counts.next;
+        counts.next += 1;
+        drop(counts);
+        Body::new(Watched { body, left: Bytes::new(), id, running: self })
     }
+}
 
-    /// How long the one that waits longest has been waiting.
-    fn longest(&self) -> Duration {
-        self.waiting().since.values().min().map_or(Duration::ZERO, Instant::elapsed)
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut counts = self.0.counts();
+        counts.running -= 1;
+        counts.idle_since = Some(Instant::now());
     }
 }
 
@@ -208,7 +266,7 @@ struct Watched {
     /// What is left of the last chunk.
     left: Bytes,
     id: u64,
-    stalls: Stalls,
+    running: Running,
 }
 
 impl HttpBody for Watched {
@@ -219,7 +277,7 @@ impl HttpBody for Watched {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        self.stalls.waiting().since.remove(&self.id);
+        self.running.0.counts().waiting.remove(&self.id);
         if self.left.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(context)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => self.left = data,
@@ -230,7 +288,7 @@ impl HttpBody for Watched {
         }
         let bytes = self.left.len().min(PART);
         let part = self.left.split_to(bytes);
-        self.stalls.waiting().since.insert(self.id, Instant::now());
+        self.running.0.counts().waiting.insert(self.id, Instant::now());
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
@@ -249,7 +307,7 @@ impl HttpBody for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.stalls.waiting().since.remove(&self.id);
+        self.running.0.counts().waiting.remove(&self.id);
     }
 }
 
@@ -348,7 +406,7 @@ mod tests {
         }
     }
 
-    async fn start(limits: Limits) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    async fn start(limits: Limits) -> (SocketAddr, Arc<AtomicUsize>) {
         let bodies = Arc::new(AtomicUsize::new(0));
         let counted = bodies.clone();
         let endless = async move || {
@@ -361,11 +419,19 @@ mod tests {
         let router = Router::new()
             .route("/", get(async || StatusCode::OK))
             .route("/endless", get(endless))
-            .route("/large", get(async || vec![0_u8; 1024 * 1024]));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            .route("/large", get(async || vec![0_u8; 1024 * 1024]))
+            .route("/late", get(async || sleep(Duration::from_millis(800)).await))
+            .route("/slow", get(async || Response::new(Body::from_stream(stream::unfold(0, slowly)))));
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, router, limits, Shutdown::default()));
         (address, bodies)
+    }
+
+    /// Gives a byte now and then.
+    async fn slowly(given: u32) -> Option<(Result<&'static str, Infallible>, u32)> {
+        sleep(Duration::from_millis(100)).await;
+        (given < 8).then_some((Ok("."), given + 1))
     }
 
     async fn until(is_so: impl Fn() -> bool) {
@@ -388,7 +454,7 @@ mod tests {
     }
 
     /// Asks over HTTP/2 with a client that reads the connection, and never gives a stream more room.
-    async fn ask_without_room(address: std::net::SocketAddr, path: &str) -> TcpStream {
+    async fn ask_without_room(address: SocketAddr, path: &str) -> TcpStream {
         let mut headers = vec![0x82, 0x86, 0x01, 1, b'a', 0x04, u8::try_from(path.len()).unwrap()];
         headers.extend(path.as_bytes());
         let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -410,6 +476,67 @@ mod tests {
             assert!(answer.len() > 65_535, "the first window of {path} is used: {}", answer.len());
         }
         until(|| bodies.load(Ordering::SeqCst) == 0).await;
+    }
+
+    /// Reads frames, and answers pings, until the connection or stream 1 ends. Returns their types, in order.
+    async fn frames(client: &mut TcpStream, only_stream: bool) -> Vec<u8> {
+        const DATA: u8 = 0;
+        const HEADERS: u8 = 1;
+        const PING: u8 = 6;
+        let mut types = Vec::new();
+        loop {
+            let mut head = [0; 9];
+            if client.read_exact(&mut head).await.is_err() {
+                return types;
+            }
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let (kind, ends) = (head[3], head[4] & 1 == 1);
+            types.push(kind);
+            let mut payload = vec![0; length as usize];
+            client.read_exact(&mut payload).await.unwrap();
+            if kind == PING && !ends {
+                head[4] = 1;
+                let _ = client.write_all(&[&head[..], &payload].concat()).await;
+            }
+            if only_stream && ends && [DATA, HEADERS].contains(&kind) {
+                return types;
+            }
+        }
+    }
+
+    fn short() -> Limits {
+        Limits { headers: Duration::from_millis(100), write: Duration::from_millis(200), ..Limits::default() }
+    }
+
+    #[tokio::test]
+    async fn an_http2_connection_without_requests_ends_though_its_client_answers_pings() {
+        const GOAWAY: u8 = 7;
+        let (address, _) = start(short()).await;
+        for path in ["/", "/slow"] {
+            let mut client = ask_without_room(address, path).await;
+            let frames = timeout(LONG, frames(&mut client, false)).await.unwrap();
+            assert!(frames.contains(&1) && frames.contains(&GOAWAY), "{path}: {frames:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_http2_connection_is_not_idle_while_a_request_is_being_answered() {
+        let (address, _) = start(short()).await;
+        for (path, last) in [("/late", 1), ("/slow", 0)] {
+            let mut client = ask_without_room(address, path).await;
+            let frames = timeout(LONG, frames(&mut client, true)).await.unwrap();
+            assert_eq!(frames.last(), Some(&last), "the answer of {path} is whole: {frames:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_system_keeps_little_of_what_a_slow_client_has_not_read() {
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let buffer = TcpSocket::from_std_stream(accepted.into_std().unwrap()).send_buffer_size().unwrap();
+        // Linux counts its own overhead, too: twice the size.
+        assert!((1..=2 * SEND_BUFFER).contains(&buffer), "{buffer}");
     }
 
     #[tokio::test]

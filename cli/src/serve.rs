@@ -18,7 +18,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use nameservice_client::Http;
-use nameservice_embedded::Options;
+use nameservice_embedded::{OpenError, Options};
 use nameservice_graphql::Writes;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
@@ -55,6 +55,9 @@ pub(crate) const DEFAULT_DATA: &str = ".nameservice";
 const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same if the service can no longer write: nothing that is running can be answered better then, and its supervisor
+/// should start it again soon.
+const FAILED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same for reads: one that waits for changes would wait for nothing.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
@@ -70,7 +73,7 @@ pub struct Service {
 
 /// Binds an address, whose port may be 0. No request is answered before [`start`].
 pub async fn bind(listen: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(listen).await.map_err(|source| match source.kind() {
+    connections::listen(listen).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(listen),
         _ => ServeError::Listen { address: listen, source },
     })
@@ -244,13 +247,22 @@ impl Service {
 
     /// Stops listening, and waits up to ten seconds for running requests to finish.
     pub async fn stop(self) {
+        self.stop_within(SHUTDOWN_TIMEOUT).await;
+    }
+
+    async fn stop_within(self, limit: Duration) {
         self.shutdown.begin();
         let mut server = self.server;
-        if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut server).await.is_err() {
-            tracing::warn!("requests were still running after {SHUTDOWN_TIMEOUT:?}, and were cut off");
+        if tokio::time::timeout(limit, &mut server).await.is_err() {
+            tracing::warn!("requests were still running after {limit:?}, and were cut off");
             server.abort();
         }
     }
+}
+
+/// How long running requests may take to finish, for the reason for which a service stops.
+const fn shutdown_timeout(ended: &Result<(), Failure>) -> Duration {
+    if ended.is_ok() { SHUTDOWN_TIMEOUT } else { FAILED_SHUTDOWN_TIMEOUT }
 }
 
 /// `nameservice serve`
@@ -295,7 +307,18 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             stored.names.compare().await.map_err(|source| Failure::Files(source.into()))?;
             Opened::Files(stored)
         }
-        place => Opened::open(place, target.table_options(), Missing::Create, retention).await?,
+        place => {
+            let open = |missing| Opened::open(place.clone(), target.table_options(), missing, retention);
+            match open(Missing::Reject).await {
+                // Said, since data that was not found where it should be looks the same: a file system that is not mounted.
+                Err(Failure::Open(OpenError::Missing { directory })) => {
+                    let opened = open(Missing::Create).await?;
+                    tracing::info!("there was no nameservice data in {}: it is new", directory.display());
+                    opened
+                }
+                opened => opened?,
+            }
+        }
     };
     let consuming = match &opened {
         Opened::Embedded(_) | Opened::Files(_) => None,
@@ -346,7 +369,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
 
     let ended = until(stop, opened.ended()).await;
     // In this order, so that every write that was answered is in the feed.
-    service.stop().await;
+    service.stop_within(shutdown_timeout(&ended)).await;
     if let Some(metrics) = metrics {
         metrics.abort();
     }
@@ -413,7 +436,7 @@ async fn run_replica(
     let _ =
         output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));
     let ended = until(stop, upstream.ended()).await;
-    service.stop().await;
+    service.stop_within(shutdown_timeout(&ended)).await;
     if let Some(metrics) = metrics {
         metrics.abort();
     }

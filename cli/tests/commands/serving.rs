@@ -64,6 +64,10 @@ fn a_service_that_can_no_longer_write_ends_and_what_it_has_answered_is_there_whe
     let mut line = String::new();
     BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(',');
+    // A request whose body does not arrive does not delay the end.
+    let mut stalled = std::net::TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    let begun = "POST /v1/ledgers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    stalled.write_all(begun.as_bytes()).unwrap();
     let (mut created, mut codes) = (Vec::new(), Vec::new());
     while codes.last().is_none_or(|code| *code == 0) && codes.len() < 200 {
         let name = format!("a{}", codes.len());
@@ -76,10 +80,30 @@ fn a_service_that_can_no_longer_write_ends_and_what_it_has_answered_is_there_whe
     process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("so that its supervisor restarts it"), "{said}");
+    assert!(said.contains("requests were still running after 2s"), "{said}");
     assert!(!created.is_empty());
     let data = directory.path().to_str().unwrap();
     for name in created {
         assert_eq!(run(&["--data", data], &format!("show {name}")).0, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_service_says_that_its_data_is_new_and_does_not_say_so_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for is_new in [true, false] {
+        let mut command = program();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut greeting = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let mut said = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let expected = format!("there was no nameservice data in {}: it is new", data.display());
+        assert_eq!(said.contains(&expected), is_new, "{said}");
     }
 }
 
