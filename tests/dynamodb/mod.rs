@@ -2,6 +2,7 @@
 
 mod branch;
 mod config;
+mod counters;
 mod create;
 mod feed;
 mod fluree_rows;

@@ -169,3 +169,86 @@ async fn a_reset_that_is_rejected_deletes_nothing_of_flurees_commit_log() {
     assert!(matches!(outcome, Err(Error::IdempotencyKeyReused { .. })), "{outcome:?}");
     assert_eq!(table.all_rows().await.len(), before);
 }
+
+/// The publications of a graph source, in order: the first creates it, the others replace its config.
+fn publications() -> [GraphSourcePublication; 3] {
+    let publication = |n: i64| bm25("search", json!({ "n": n }), &["target"]);
+    [publication(1), publication(2).expecting(1).unwrap(), publication(3)]
+}
+
+#[tokio::test]
+async fn a_publication_that_arrives_late_after_its_record_was_purged_does_nothing() {
+    for later in [Later::Nothing, Later::Ledger, Later::GraphSource] {
+        let table = Proxied::fresh().await;
+        let store = table.direct();
+        for target in ["target", "target2"] {
+            unborn(store, target).await;
+        }
+        let calls = [Call::fresh(), Call::fresh(), Call::fresh()];
+        for (call, publication) in calls.iter().zip(publications()) {
+            store.publish_graph_source(call, &publication).await.unwrap().applied();
+        }
+        replace(store, &at("search"), later).await;
+        let before = table.all_rows().await;
+        for (call, publication) in calls.iter().zip(publications()) {
+            let answer = table.store.publish_graph_source(call, &publication).await.unwrap();
+            let Published::Created(record) = &answer else { panic!("{later:?}: {answer:?}") };
+            assert_eq!(record.config.payload, Some(Value::Object(publication.config().clone())));
+            assert_eq!(table.all_rows().await, before, "{later:?}");
+        }
+        // Other publications are not affected, and take as many requests as ever.
+        let other = bm25("search", json!({ "n": 4 }), &[]).expecting(1).unwrap();
+        table.proxy.take_operations();
+        let answer = table.store.publish_graph_source(&Call::fresh(), &other).await.unwrap();
+        let operations = table.proxy.take_operations();
+        match later {
+            Later::GraphSource => {
+                assert!(matches!(answer, Published::Updated(_)), "{answer:?}");
+                assert_eq!(operations, ["Query", "TransactWriteItems"]);
+            }
+            Later::Nothing => assert_eq!(answer, Published::Conflict { actual: None }),
+            _ => assert!(matches!(answer, Published::WrongKind { kind: RecordKind::Ledger, .. }), "{answer:?}"),
+        }
+    }
+}
+
+/// Its repetition is faster, and the record is purged before the first attempt writes.
+#[tokio::test]
+async fn a_publication_that_is_overtaken_by_its_repetition_and_a_purge_is_not_applied_to_what_was_created_since() {
+    for later in [Later::Nothing, Later::Ledger, Later::GraphSource] {
+        for publication in publications() {
+            let table = Proxied::fresh().await;
+            let store = table.direct();
+            for target in ["target", "target2"] {
+                unborn(store, target).await;
+            }
+            source(store, "search", &[]).await;
+            let call = Call::fresh();
+            let hook = {
+                let (store, call, publication) = (store.clone(), call.clone(), publication.clone());
+                move || {
+                    let (store, call, publication) = (store.clone(), call.clone(), publication.clone());
+                    async move {
+                        store.publish_graph_source(&call, &publication).await.unwrap().applied();
+                        replace(&store, &at("search"), later).await;
+                    }
+                }
+            };
+            match publication.expected_v() {
+                Some(_) => table.proxy.on("Query", Fault::none().after(hook)),
+                None => table.proxy.on("TransactWriteItems", Fault::none().after(hook)),
+            }
+            let answer = table.store.publish_graph_source(&call, &publication).await.unwrap();
+            assert!(matches!(answer, Published::Created(_)), "{later:?}: {answer:?}");
+            assert!(table.proxy.is_spent());
+            match store.lookup(&at("search")).await.unwrap() {
+                None => assert!(matches!(later, Later::Nothing)),
+                Some(record) if record.kind == RecordKind::GraphSource => {
+                    assert_eq!(record.config, Config::new(1, json!({ "n": 9 })));
+                }
+                Some(record) => assert!(matches!(later, Later::Ledger), "{record:?}"),
+            }
+            layout::assert_references(&table.all_rows().await);
+        }
+    }
+}

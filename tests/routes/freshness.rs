@@ -7,7 +7,8 @@ use axum::body::Body;
 use http_body_util::BodyExt as _;
 use nameservice_cli::routes;
 use nameservice_embedded::{Embedded, Options};
-use nameservice_http::{App, Auth, service};
+use nameservice_files::{Bucket, Files};
+use nameservice_http::{App, Auth, Backend, service};
 use nameservice_model::{
     Address, Call, ChangeFeed, Cursor, History, HistoryQuery, Limit, Publisher as _, RecordKind, Run,
 };
@@ -93,6 +94,50 @@ async fn a_reader_who_waits_is_answered_by_the_write() {
     assert_eq!((status, problem["record"]["head"]["t"].as_i64()), (503, Some(2)));
     let (status, ..) = ask("GET", "/v1/records/mydb?min_position=99", json!(null)).await;
     assert_eq!(status, 503);
+}
+
+/// A reader may ask before the record is created: every backend lets it wait.
+#[tokio::test]
+async fn a_record_that_does_not_exist_is_not_yet_as_fresh_as_asked_on_any_backend() {
+    let (table, directory) = (Table::fresh().await, tempfile::tempdir().unwrap());
+    let options = || nameservice_files::Options::default().with_interval(Duration::from_secs(3_600));
+    let embedded = Arc::new(Embedded::memory(Options::default()).unwrap());
+    let files = Arc::new(Files::directory(directory.path(), false, options()).unwrap());
+    let bucket = Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), "");
+    let bucket = Arc::new(Files::bucket(bucket, options()));
+    let backends: [(&str, Arc<dyn Backend>, Arc<dyn ChangeFeed>); 4] = [
+        ("dynamodb", Arc::new(table.store.clone()), Arc::new(table.feed.clone())),
+        ("embedded", embedded.clone(), embedded),
+        ("directory", files.clone(), files),
+        ("bucket", bucket.clone(), bucket),
+    ];
+    for (name, backend, feed) in backends {
+        let router = service(routes::router(), App::new(backend.clone(), feed, Auth::Open));
+        let ask = |query: &str| {
+            let request = http::Request::get(format!("/v1/records/mydb{query}")).body(Body::empty()).unwrap();
+            let router = router.clone();
+            async move {
+                let response = router.oneshot(request).await.unwrap();
+                let status = response.status().as_u16();
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                (status, serde_json::from_slice::<Value>(&body).unwrap())
+            }
+        };
+        for query in ["min_t=0", "min_t=1", "min_t=0&concern=index", "min_v=0&concern=status", "min_v=1&concern=config"]
+        {
+            let (status, problem) = ask(&format!("?{query}")).await;
+            assert_eq!(status, 503, "{name}: {query}: {problem}");
+            assert!(problem["type"].as_str().unwrap().ends_with("/not-yet"), "{name}: {query}: {problem}");
+            assert!(problem.as_object().unwrap().get("record").is_some_and(Value::is_null), "{name}: {problem}");
+        }
+        assert_eq!(ask("").await.0, 404, "{name}");
+        let waiting = tokio::spawn(ask("?min_t=1&wait=20"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!waiting.is_finished(), "{name}");
+        backend.create_ledger(&Call::fresh(), &at("mydb"), Some(&new_head(1)), None).await.unwrap().applied();
+        let (status, record) = waiting.await.unwrap();
+        assert_eq!((status, record["head"]["t"].as_i64()), (200, Some(1)), "{name}");
+    }
 }
 
 /// A feed in which a change follows every look at its end.

@@ -100,6 +100,11 @@ impl TestClock {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_millis()).unwrap(), SeqCst);
     }
+
+    /// Sets it back.
+    pub fn set_back(&self, by: Duration) {
+        self.0.fetch_sub(i64::try_from(by.as_millis()).unwrap(), SeqCst);
+    }
 }
 
 /// A new and empty backend for one test.

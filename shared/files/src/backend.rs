@@ -158,8 +158,9 @@ impl AdminPublisher for Files {
     }
 
     async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
+        let plan = Plan { both: true, ..Plan::new("reset a head", address) };
         let action = Action::ResetHead { address: address.clone(), to: to.clone() };
-        self.write(Plan::new("reset a head", address), call, action, outcome!(Reset)).await
+        self.write(plan, call, action, outcome!(Reset)).await
     }
 }
 
@@ -188,7 +189,8 @@ impl RefPublisher for Files {
             let reason = "in a bucket the index is another object than the lease: push it without the lease";
             return Err(unsupported(Capability::LeasedIndexPushes, reason));
         }
-        let plan = Plan { creates: push.creates(), ..Plan::new("push an index", address) };
+        let creates = push.creates();
+        let plan = Plan { creates, both: creates, ..Plan::new("push an index", address) };
         let action = Action::PushIndex { address: address.clone(), push: push.clone() };
         self.write(plan, call, action, outcome!(Index)).await
     }

@@ -6,7 +6,8 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::{join, try_join_all};
 use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
 use nameservice_model::{
-    Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
+    Address, BranchCreated, Capability, ConcernKind, Error, Index, Leased, Purged, Record, RecordKind, Result,
+    StatusPayload,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -14,7 +15,7 @@ use crate::{
     Files,
     codec::{self, Stored},
     names,
-    outcomes::judged,
+    outcomes::{is_applied, judged},
     plan::Plan,
     storage::{Blob, Version, Written, failed},
 };
@@ -32,6 +33,8 @@ pub(crate) struct Slot {
     other: Option<Address>,
     pub(crate) main: Option<Version>,
     index: Option<Version>,
+    /// Whether the index file was stored after the main file.
+    is_index_newer: bool,
 }
 
 enum Attempt {
@@ -87,7 +90,9 @@ impl Files {
     fn decoded(&self, address: &Address, main: Option<Blob>, index: Option<Blob>) -> Result<Slot> {
         let versions =
             (main.as_ref().map(|main| main.version.clone()), index.as_ref().map(|index| index.version.clone()));
-        let mut slot = Slot { main: versions.0, index: versions.1, ..Slot::default() };
+        let stored_at = |file: &Option<Blob>| file.as_ref().map(|file| file.content.modified);
+        let is_index_newer = stored_at(&index) > stored_at(&main);
+        let mut slot = Slot { main: versions.0, index: versions.1, is_index_newer, ..Slot::default() };
         if let Some(main) = main {
             let stored =
                 Stored::decode(&main.content, index.as_ref().map(|index| &index.content)).map_err(|error| {
@@ -196,6 +201,16 @@ impl Files {
                 }
             }
             (before, after) if before.as_ref().map(|before| &before.portable) == after.as_ref() => {
+                if plan.both
+                    && is_applied(&outcome)
+                    && let Some(stored) = before
+                    && !slot.is_index_newer
+                    && lacks_index(stored, command, now)
+                {
+                    let source = "the head was written, and the index was not: repeat the request under another key";
+                    let error = Error::OutcomeUnknown { operation: plan.operation, source: Some(source.into()) };
+                    return Ok(Attempt::Failed(error));
+                }
                 // A branch that an earlier attempt has created may not have been counted.
                 if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &plan.parent)
                     && self.recount_locked(parent).await.is_err()
@@ -364,6 +379,22 @@ impl Files {
     pub(crate) fn command(call: &nameservice_model::Call, action: Action) -> Command {
         Command::new(call, action)
     }
+}
+
+/// Whether the index file shows that a write of both files, which the main file remembers, was interrupted between them: the
+/// index file neither remembers the write nor holds its index.
+fn lacks_index(stored: &Stored, command: &Command, now: Now) -> bool {
+    let mut alone = stored.portable.clone();
+    (alone.record.retracted, alone.record.protected) = (false, false);
+    for concern in ConcernKind::ALL.iter().zip(&mut alone.calls).filter(|(concern, _)| **concern != ConcernKind::Index)
+    {
+        concern.1.clear();
+    }
+    let mut state = State::new();
+    state.insert(&alone);
+    let applied = state.apply(command, now).outcome.is_ok_and(|outcome| is_applied(&outcome));
+    let index = state.portable(stored.address()).map(|written| written.record.index);
+    !applied || index.as_ref() != Some(&stored.portable.record.index)
 }
 
 /// Returns the error of a write that has failed after its first file was written: something has changed.

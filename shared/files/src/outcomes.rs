@@ -20,7 +20,8 @@ pub(crate) fn judged(plan: &Plan, outcome: Outcome, lost: Option<Error>) -> Resu
     }
 }
 
-fn is_applied(outcome: &Outcome) -> bool {
+/// Returns whether a write has had the effect that its caller asked for.
+pub(crate) fn is_applied(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Created(outcome) => matches!(outcome, Created::Created(_)),
         Outcome::BranchCreated(outcome) => matches!(outcome, BranchCreated::Created(_)),

@@ -15,6 +15,8 @@ pub(crate) struct Plan {
     pub(crate) creates: bool,
     /// Whether it requires that nothing refers to the record.
     pub(crate) removes: bool,
+    /// Whether it writes the index file, too, after the main file.
+    pub(crate) both: bool,
     /// The holder of a lease to be acquired, which another program's lease may exclude.
     pub(crate) holder: Option<String>,
 }
@@ -28,6 +30,7 @@ impl Plan {
             targets: Vec::new(),
             creates: false,
             removes: false,
+            both: false,
             holder: None,
         }
     }

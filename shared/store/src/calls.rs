@@ -40,6 +40,14 @@ pub(crate) fn not_before(address: &Address, call: &Call) -> Action {
     check.into_check(&key(address))
 }
 
+/// Returns the condition that this very call has not begun or ended a record here before. Unlike that of a creation, it
+/// allows another request under its key, which the record itself would remember.
+pub(crate) fn not_this_one_before(address: &Address, call: &Call) -> Action {
+    let mut check = Expression::new();
+    check.not_this_call(&call.request_id);
+    check.into_check(&key(address))
+}
+
 /// Returns the update that remembers a call that ends a record, and the call that has created the record.
 pub(crate) fn remember_end(address: &Address, ended: &RecordItems, call: &Call, now: i64) -> Action {
     let nothing = Item::new();

@@ -8,9 +8,9 @@ use nameservice_model::{Address, Error, Result};
 
 use crate::{
     Store,
-    client::{Attempts, of_table},
+    client::Attempts,
     expressions::{Action, Expression, Key},
-    items::{self, Item, RecordItems, string},
+    items::{self, Item, RecordItems},
     schema::*,
 };
 
@@ -110,28 +110,16 @@ impl Store {
     ) -> Result<Log> {
         let projection = format!("#pk, #sk, {}, {}", READ_ALONG.join(", "), ATTR_REQUEST_IDS.join(", "));
         let request = self
-            .sender
-            .client()
-            .query()
-            .table_name(self.sender.table())
-            .consistent_read(true)
+            .partition_query(address, "#sk >= :from", sk_commit(above.saturating_add(1)))
             .scan_index_forward(false)
             .limit(PAGE)
-            .key_condition_expression("#pk = :pk AND #sk >= :from")
-            .expression_attribute_names("#pk", ATTR_PK)
-            .expression_attribute_names("#sk", ATTR_SK)
-            .expression_attribute_values(":pk", string(address.as_str()))
-            .expression_attribute_values(":from", string(sk_commit(above.saturating_add(1))))
-            .projection_expression(projection)
-            .set_exclusive_start_key(start);
-        let page = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
+            .projection_expression(projection);
+        let page = self.query_page(operation, &request, start).await?;
         // The items of the record sort after its log.
-        let rows = page.items.unwrap_or_default();
         let (log, record): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
+            page.items.into_iter().partition(|row| items::sk(row).starts_with(SK_COMMIT_PREFIX));
         let rows = log.iter().map(|row| Key::new(items::pk(row), items::sk(row))).collect();
-        let next = page.last_evaluated_key.filter(|key| !key.is_empty());
-        Ok(Log { rows, record: RecordItems::new(record), next })
+        Ok(Log { rows, record: RecordItems::new(record), next: page.next })
     }
 }
 

@@ -130,31 +130,30 @@ impl Expression {
         self.set(ATTR_UPDATED_AT_MS, number(now_ms));
     }
 
-    /// Adds to a counter that may not pass [`MAX_WATERMARK`].
-    pub(crate) fn increment(&mut self, attribute: &str, start: i64) {
-        self.add_from(attribute, start, 1);
-        self.below(attribute, MAX_WATERMARK);
-    }
-
-    /// Sets a counter that was read, and that others have set to anything but a number, as if 1 was added to an absent one.
-    /// Returns whether it was such a one.
-    pub(crate) fn restart(&mut self, attribute: &str, start: i64, seen: &Item) -> bool {
-        let unreadable = seen.get(attribute).filter(|_| items::integer(seen, attribute).is_none());
-        if let Some(stored) = unreadable {
+    /// Adds 1 to a counter that may not pass [`MAX_WATERMARK`]. Others may have set it to NULL, or to anything but a number:
+    /// DynamoDB cannot add to that, so the condition rejects it, and once it was seen, it counts as absent.
+    pub(crate) fn increment(&mut self, attribute: &str, start: i64, seen: Option<&Item>) {
+        if let Some(stored) = seen.and_then(|seen| unreadable(seen, attribute)) {
             self.equals(attribute, stored.clone());
             self.set(attribute, number(start.saturating_add(1)));
+            return;
         }
-        unreadable.is_some()
+        self.add_from(attribute, start, 1);
+        let (name, bound) = (self.name(attribute), self.value(number(MAX_WATERMARK)));
+        self.require(format!("(attribute_not_exists({name}) OR {name} < {bound})"));
     }
 
-    /// Does [`Self::increment`] on an item that was perhaps not read: then one whose counter is not a number is rejected.
-    pub(crate) fn increment_seen(&mut self, attribute: &str, start: i64, seen: Option<&Item>) {
-        if seen.is_some_and(|seen| self.restart(attribute, start, seen)) {
+    /// Adds 1 to a counter of references, on the condition that it is a number or absent. `unreadable` is what it was seen to
+    /// be instead: that counts as absent.
+    pub(crate) fn count(&mut self, attribute: &str, unreadable: Option<&AttributeValue>) {
+        if let Some(stored) = unreadable {
+            self.equals(attribute, stored.clone());
+            self.set(attribute, number(1));
             return;
         }
         let (name, a_number) = (self.name(attribute), self.value(string("N")));
         self.require(format!("(attribute_not_exists({name}) OR attribute_type({name}, {a_number}))"));
-        self.increment(attribute, start);
+        self.add(attribute, 1);
     }
 
     /// Remembers this call and the three before it in the item, and rejects a call whose key is remembered.
@@ -193,6 +192,14 @@ impl Expression {
         let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
         let prefix = self.value(string(request_id.prefix()));
         let remembered = ids.map(|id| format!("begins_with({id}, {prefix})")).join(" OR ");
+        self.require(format!("NOT ({remembered})"));
+    }
+
+    /// This very call is not one of those that the item remembers.
+    pub(crate) fn not_this_call(&mut self, request_id: &RequestId) {
+        let ids = ATTR_REQUEST_IDS.map(|attribute| self.name(attribute));
+        let id = self.value(string(request_id.as_str()));
+        let remembered = ids.map(|remembered| format!("{remembered} = {id}")).join(" OR ");
         self.require(format!("NOT ({remembered})"));
     }
 
@@ -293,11 +300,10 @@ impl Expression {
         self.require(format!("{name} <= {bound}"));
     }
 
-    /// The counter of references is 0, or was never needed.
+    /// The counter of references is 0, or is absent or not a number.
     pub(crate) fn no_references(&mut self, attribute: &str) {
-        let absent = self.absent(attribute);
-        let (name, zero) = (self.name(attribute), self.value(number(0)));
-        self.require(format!("({name} <= {zero} OR {absent})"));
+        let (name, zero, a_number) = (self.name(attribute), self.value(number(0)), self.value(string("N")));
+        self.require(format!("({name} <= {zero} OR NOT attribute_type({name}, {a_number}))"));
     }
 
     /// Not both of these: the value that is about to be written is not stored already.
@@ -395,10 +401,11 @@ impl Expression {
         self.equals(ATTR_LEASE_TOKEN, number(claim.token));
     }
 
-    /// The lease had not expired at this time.
+    /// The lease was held at this time: see [`is_held_until`](nameservice_model::is_held_until).
     pub(crate) fn lease_outlives(&mut self, now_s: i64) {
-        let (expires, now) = (self.member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT), self.value(number(now_s)));
-        self.require(format!("{expires} > {now}"));
+        let expires = self.member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT);
+        let (now, last) = (self.value(number(now_s)), self.value(number(last_expiry(now_s))));
+        self.require(format!("{expires} > {now} AND {expires} <= {last}"));
     }
 
     // ---- requests ----
@@ -491,6 +498,11 @@ impl Expression {
                 .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld),
         )
     }
+}
+
+/// Returns an attribute that should be a counter, and is not: NULL, for example.
+pub(crate) fn unreadable<'a>(item: &'a Item, counter: &str) -> Option<&'a AttributeValue> {
+    item.get(counter).filter(|_| items::integer(item, counter).is_none())
 }
 
 /// One action of a transaction, without the table yet.

@@ -6,13 +6,13 @@ use nameservice_model::{
 use serde_json::Value;
 
 use crate::{
-    Store,
+    Store, calls,
     client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
     creation::{as_put_before, put_new},
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
     records::{Part, any_remembers, check_key, found, rejected_at},
-    references::{References, counted},
+    references::{Dependent, References, counted},
     schema::*,
 };
 
@@ -44,11 +44,14 @@ impl Store {
             Some(_) => None,
         };
         for _ in 0..MAX_PLANS {
-            let found = match existing.take() {
-                Some(existing) => existing,
-                None => self.look_up(PUBLISH, address, &mut attempts).await?,
+            // The creation that found it was conditional on the memory of the address.
+            let (found, is_new_here) = match existing.take() {
+                Some(existing) => (existing, true),
+                None => (self.look_up(PUBLISH, address, &mut attempts).await?, false),
             };
-            if let Some(published) = self.republish(call, address, publication, found, &mut attempts).await? {
+            if let Some(published) =
+                self.republish(call, address, publication, (found, is_new_here), &mut attempts).await?
+            {
                 return Ok(published);
             }
         }
@@ -91,20 +94,20 @@ impl Store {
         Err(contended(PUBLISH, *attempts))
     }
 
-    /// Replaces the config and dependencies of the record that was found. Returns `None` if it has changed meanwhile.
+    /// Replaces the config and dependencies of the record that was found. `is_new_here` says that the memory of the address
+    /// does not know this call. Returns `None` if the record has changed meanwhile.
     async fn republish(
         &self,
         call: &Call,
         address: &Address,
         publication: &GraphSourcePublication,
-        mut found: RecordItems,
+        (mut found, is_new_here): (RecordItems, bool),
         attempts: &mut Attempts,
     ) -> Result<Option<Published>> {
         let config = found.concern_or_empty(ConcernKind::Config);
-        let Some((meta, kind)) = found.meta() else {
-            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: None }));
-        };
-        if items::remembers(&config, &call.request_id) {
+        if let Some((meta, _)) = found.meta()
+            && items::remembers(&config, &call.request_id)
+        {
             let v = items::integer(&config, ATTR_CONFIG_V);
             let first = match items::text(meta, ATTR_LIFE) {
                 Some(life) => life == call.request_id.as_str(),
@@ -114,45 +117,50 @@ impl Store {
             let published = if first { Published::Created } else { Published::Updated };
             return Ok(found.record().map(|record| published(Box::new(record))));
         }
-        if items::reuses_key(&config, &call.request_id) {
-            return Err(key_reused(PUBLISH, *attempts));
-        }
-        let source_type = items::text(meta, ATTR_SOURCE_TYPE);
-        if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
-            let source_type = source_type.map(str::to_owned);
-            return attempts.reject(PUBLISH, Some(Published::WrongKind { kind, source_type }));
-        }
-        if items::flag(meta, ATTR_RETRACTED) {
-            return attempts.reject(PUBLISH, Some(Published::Retracted));
-        }
-        let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
-        if publication.expected_v().is_some_and(|expected| expected != v) {
-            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
-        }
-        let Some(new_v) = publication.v_after(v) else {
-            return attempts.reject(PUBLISH, Some(Published::Conflict { actual: Some(items::config(&config)) }));
+        let (meta, new_v) = match republishable(publication, &found, call) {
+            Ok(republishable) => republishable,
+            Err(obstacle) => {
+                // Only here: otherwise the transaction finds out.
+                if !is_new_here {
+                    let memory = self.memory(PUBLISH, address, attempts).await?;
+                    if items::remembers(&memory, &call.request_id) {
+                        return self.published_before(call, publication, memory).map(Some);
+                    }
+                }
+                return match obstacle {
+                    Obstacle::Rejected(rejection) => attempts.reject(PUBLISH, Some(rejection)),
+                    Obstacle::KeyReused => Err(key_reused(PUBLISH, *attempts)),
+                    Obstacle::Limit => Err(limit_reached(PUBLISH, ATTR_CONFIG_V, *attempts)),
+                };
+            }
         };
-        if new_v > MAX_WATERMARK {
-            return Err(limit_reached(PUBLISH, ATTR_CONFIG_V, *attempts));
-        }
         let now = self.now_ms();
         let mut references = match publication.dependencies() {
             Some(wanted) => References::change(&counted(meta), wanted),
             None => References::default(),
         };
+        let mut others =
+            vec![(Part::Concern(ConcernKind::Config), update_config(address, publication, &config, new_v, call, now))];
+        if !is_new_here {
+            others.push((Part::Calls, calls::not_this_one_before(address, call)));
+        }
+        let later = references.limit(1 + others.len());
+        others.push((Part::Meta, update_meta(address, publication, meta, &later, now)));
         for _ in 0..MAX_PLANS {
-            let mut actions = vec![
-                (Part::Meta, update_meta(address, publication, meta, now)),
-                (Part::Concern(ConcernKind::Config), update_config(address, publication, &config, new_v, call, now)),
-            ];
-            actions.extend(references.actions(address, now));
+            let actions = [others.clone(), references.actions(address, now)].concat();
             let failed = match self.transact(PUBLISH, actions, attempts).await? {
                 Outcome::Applied(()) => {
+                    let kept = publication.dependencies().unwrap_or_default();
+                    let rest = (Dependent::Stays(meta, kept), later);
+                    self.undo_afterwards(PUBLISH, address, rest, now, attempts).await;
                     apply(&mut found, publication, new_v, now);
                     return Ok(found.record().map(|record| Published::Updated(Box::new(record))));
                 }
                 Outcome::Rejected(failed) => failed,
             };
+            if let Some(Failed(Some(memory))) = rejected_at(&failed, &Part::Calls) {
+                return self.published_before(call, publication, memory.clone()).map(Some);
+            }
             if failed.iter().any(|(part, _)| matches!(part, Part::Meta | Part::Concern(_))) {
                 return Ok(None);
             }
@@ -163,6 +171,52 @@ impl Store {
             self.check_found_rows(PUBLISH, &mut references, &failed, attempts).await?;
         }
         Err(contended(PUBLISH, *attempts))
+    }
+
+    /// Returns the answer to a publication of a graph source that was purged since: as it would be created.
+    fn published_before(&self, call: &Call, publication: &GraphSourcePublication, memory: Item) -> Result<Published> {
+        let dependencies = publication.dependencies().unwrap_or_default();
+        let all = new_graph_source(publication.address(), publication, dependencies, call, self.now_ms());
+        created(as_put_before(RecordItems::new(all), &[(Part::Calls, Failed(Some(memory)))], call))
+    }
+}
+
+/// Why a publication cannot replace what was found.
+enum Obstacle {
+    Rejected(Published),
+    KeyReused,
+    /// Its counter is at its greatest value.
+    Limit,
+}
+
+/// Returns the meta item of the record that a publication may replace the config of, and the `v` of the new config.
+fn republishable<'a>(
+    publication: &GraphSourcePublication,
+    found: &'a RecordItems,
+    call: &Call,
+) -> Result<(&'a Item, i64), Obstacle> {
+    let rejected = |published| Err(Obstacle::Rejected(published));
+    let Some((meta, kind)) = found.meta() else { return rejected(Published::Conflict { actual: None }) };
+    let config = found.concern_or_empty(ConcernKind::Config);
+    if items::reuses_key(&config, &call.request_id) {
+        return Err(Obstacle::KeyReused);
+    }
+    let source_type = items::text(meta, ATTR_SOURCE_TYPE);
+    if kind != RecordKind::GraphSource || source_type.is_some_and(|stored| stored != publication.source_type()) {
+        return rejected(Published::WrongKind { kind, source_type: source_type.map(str::to_owned) });
+    }
+    if items::flag(meta, ATTR_RETRACTED) {
+        return rejected(Published::Retracted);
+    }
+    let v = items::integer(&config, ATTR_CONFIG_V).unwrap_or(0);
+    let conflict = || rejected(Published::Conflict { actual: Some(items::config(&config)) });
+    if publication.expected_v().is_some_and(|expected| expected != v) {
+        return conflict();
+    }
+    match publication.v_after(v) {
+        None => conflict(),
+        Some(new_v) if new_v > MAX_WATERMARK => Err(Obstacle::Limit),
+        Some(new_v) => Ok((meta, new_v)),
     }
 }
 
@@ -218,7 +272,14 @@ fn created(all: RecordItems) -> Result<Published> {
 }
 
 /// Returns the update of the meta, on the condition that what the plan was made from is unchanged.
-fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &Item, now: i64) -> Action {
+/// `later` are targets that stay counted for now.
+fn update_meta(
+    address: &Address,
+    publication: &GraphSourcePublication,
+    seen: &Item,
+    later: &[Address],
+    now: i64,
+) -> Action {
     let mut meta = Expression::new();
     meta.same_record(seen);
     meta.live();
@@ -227,7 +288,7 @@ fn update_meta(address: &Address, publication: &GraphSourcePublication, seen: &I
     }
     if let Some(dependencies) = publication.dependencies() {
         meta.set(ATTR_DEPENDENCIES, addresses(dependencies));
-        meta.set(ATTR_COUNTED, addresses(dependencies));
+        meta.set(ATTR_COUNTED, addresses(&[dependencies, later].concat()));
     }
     if items::present(seen, ATTR_SOURCE_TYPE).is_none() {
         meta.set(ATTR_SOURCE_TYPE, string(publication.source_type()));

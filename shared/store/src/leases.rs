@@ -35,7 +35,7 @@ impl Store {
         let mut seen = None;
         for _ in 0..MAX_PLANS {
             let mut acquire = take(&lease, request, call, now, seen.as_ref());
-            acquire.increment(ATTR_LEASE_TOKEN, 0);
+            acquire.increment(ATTR_LEASE_TOKEN, 0, None);
             acquire.is_number(ATTR_LEASE_TOKEN);
             acquire.live();
             free_for(&mut acquire, seen.as_ref(), request.holder(), now);
@@ -122,53 +122,69 @@ impl Store {
     ) -> Result<Leased> {
         let now = self.now_ms();
         let claim = request.claim(token);
-        let mut refresh = Expression::new();
-        refresh.live();
-        refresh.lease_is(&claim);
-        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT, number(expiry(now, request.ttl_seconds())));
-        refresh.set_member(ATTR_LEASE, MEMBER_LEASE_REFRESHED_AT, number(now.div_euclid(1000)));
-        if let Some(t) = request.target_t() {
-            refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
-        }
-        put_meta(&mut refresh, request);
-        refresh.increment(ATTR_STATUS_V, 1);
-        refresh.by_call(&call.request_id);
-        refresh.touch(now);
         let mut attempts = Attempts::default();
-        match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
-            // A lease that others have damaged is as this call knows it.
-            Outcome::Applied(item) => Ok(Leased::Held(items::held(&item).unwrap_or_else(|| Held {
-                lease: Lease {
-                    name: claim.name,
-                    holder: claim.holder,
-                    target_t: request.target_t(),
-                    acquired_at: now.div_euclid(1000),
-                    expires_at: expiry(now, request.ttl_seconds()),
-                    refreshed_at: Some(now.div_euclid(1000)),
-                },
-                token,
-            }))),
-            Outcome::Rejected(Some(item)) if items::remembers(&item, &call.request_id) => match items::held(&item) {
-                // No matter who has written since: the lease is as this call left it, or was extended further.
-                Some(held) if held.token == token => Ok(Leased::Held(held)),
-                _ => repeated(&item, call, REFRESH),
-            },
-            Outcome::Rejected(Some(item)) if items::reuses_key(&item, &call.request_id) => {
-                Err(key_reused(REFRESH, attempts))
+        let mut seen: Option<Item> = None;
+        for _ in 0..MAX_PLANS {
+            let mut refresh = Expression::new();
+            refresh.live();
+            refresh.lease_is(&claim);
+            refresh.set_member(ATTR_LEASE, MEMBER_LEASE_EXPIRES_AT, number(expiry(now, request.ttl_seconds())));
+            refresh.set_member(ATTR_LEASE, MEMBER_LEASE_REFRESHED_AT, number(now.div_euclid(1000)));
+            if let Some(t) = request.target_t() {
+                refresh.set_member(ATTR_LEASE, MEMBER_LEASE_TARGET_T, number(t));
             }
-            Outcome::Rejected(Some(item)) if items::flag(&item, ATTR_RETRACTED) => {
-                attempts.reject(REFRESH, Leased::Retracted)
+            put_meta(&mut refresh, request);
+            refresh.increment(ATTR_STATUS_V, 1, seen.as_ref());
+            refresh.by_call(&call.request_id);
+            refresh.touch(now);
+            let item = match self.update(REFRESH, refresh, &status_key(address), &mut attempts).await? {
+                // A lease that others have damaged is as this call knows it.
+                Outcome::Applied(item) => {
+                    return Ok(Leased::Held(items::held(&item).unwrap_or_else(|| Held {
+                        lease: Lease {
+                            name: claim.name,
+                            holder: claim.holder,
+                            target_t: request.target_t(),
+                            acquired_at: now.div_euclid(1000),
+                            expires_at: expiry(now, request.ttl_seconds()),
+                            refreshed_at: Some(now.div_euclid(1000)),
+                        },
+                        token,
+                    })));
+                }
+                Outcome::Rejected(Some(item)) if shows_record(&item) => item,
+                Outcome::Rejected(_) => {
+                    return match self.look_up(REFRESH, address, &mut attempts).await?.meta() {
+                        Some((meta, _)) if items::flag(meta, ATTR_RETRACTED) => {
+                            attempts.reject(REFRESH, Leased::Retracted)
+                        }
+                        Some(_) => attempts.reject(REFRESH, Leased::Lost { lease: None }),
+                        None => attempts.reject(REFRESH, Leased::Unknown),
+                    };
+                }
+            };
+            if items::remembers(&item, &call.request_id) {
+                return match items::held(&item) {
+                    // No matter who has written since: the lease is as this call left it, or was extended further.
+                    Some(held) if held.token == token => Ok(Leased::Held(held)),
+                    _ => repeated(&item, call, REFRESH),
+                };
             }
-            Outcome::Rejected(Some(item)) if items::is_ours(&item) => match at_limit(&item, &[ATTR_STATUS_V]) {
-                Some(counter) if claims(&item, &claim) => Err(limit_reached(REFRESH, counter, attempts)),
-                _ => attempts.reject(REFRESH, Leased::Lost { lease: items::lease(&item) }),
-            },
-            Outcome::Rejected(_) => match self.look_up(REFRESH, address, &mut attempts).await?.meta() {
-                Some((meta, _)) if items::flag(meta, ATTR_RETRACTED) => attempts.reject(REFRESH, Leased::Retracted),
-                Some(_) => attempts.reject(REFRESH, Leased::Lost { lease: None }),
-                None => attempts.reject(REFRESH, Leased::Unknown),
-            },
+            if items::reuses_key(&item, &call.request_id) {
+                return Err(key_reused(REFRESH, attempts));
+            }
+            if items::flag(&item, ATTR_RETRACTED) {
+                return attempts.reject(REFRESH, Leased::Retracted);
+            }
+            if !claims(&item, &claim) {
+                return attempts.reject(REFRESH, Leased::Lost { lease: items::lease(&item) });
+            }
+            if let Some(counter) = at_limit(&item, &[ATTR_STATUS_V]) {
+                return Err(limit_reached(REFRESH, counter, attempts));
+            }
+            seen = Some(item);
         }
+        Err(contended(REFRESH, attempts))
     }
 
     /// Releases a lease. The state becomes `ready` if it is still the one of the lease. The first request expects that;
@@ -189,7 +205,7 @@ impl Store {
                     release.set(ATTR_STATUS, string(StatusPayload::READY));
                 }
             }
-            release.increment_seen(ATTR_STATUS_V, 1, seen.as_ref());
+            release.increment(ATTR_STATUS_V, 1, seen.as_ref());
             release.by_call(&call.request_id);
             release.touch(now);
             let item = match self.update(RELEASE, release, &status_key(address), &mut attempts).await? {
@@ -237,7 +253,7 @@ fn take(lease: &Lease, request: &LeaseRequest, call: &Call, now: i64, seen: Opti
     take.set(ATTR_STATUS, string(lease.name.state()));
     put_meta(&mut take, request);
     // A row without a counter reads as v 1.
-    take.increment_seen(ATTR_STATUS_V, 1, seen);
+    take.increment(ATTR_STATUS_V, 1, seen);
     take.by_call(&call.request_id);
     take.touch(now);
     take

@@ -10,7 +10,7 @@ use crate::{
     client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::{ConfigConcern, HeadConcern, graphs_attribute},
     creation::NewLedger,
-    expressions::{Expression, Key},
+    expressions::{Expression, Key, unreadable},
     items::{self, Item, RecordItems, number, string},
     records::{Part, any_remembers, check_key, rejected_at},
     schema::*,
@@ -74,9 +74,7 @@ impl Store {
             let mut count = Expression::new();
             count.same_record(source_meta);
             count.live();
-            if !count.restart(ATTR_BRANCHES, 0, source_meta) {
-                count.add(ATTR_BRANCHES, 1);
-            }
+            count.count(ATTR_BRANCHES, unreadable(source_meta, ATTR_BRANCHES));
             count.touch(now);
             let count = (Part::Parent, count.into_update(&Key::meta(source)));
             let actions = |orphans| {

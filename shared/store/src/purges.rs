@@ -9,11 +9,13 @@ use crate::{
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems},
     records::{Part, rejected_at},
-    references::{References, counted, is_referenced, require_unreferenced},
+    references::{Dependent, References, counted, is_referenced, require_unreferenced},
     schema::*,
 };
 
 const PURGE: &str = "purge a record";
+/// The most actions of a purge beside those of its references: its meta item, the memory, its concerns, the parent.
+const OTHER_ACTIONS: usize = 2 + ConcernKind::ALL.len() + 1;
 
 /// The outcome of purging a record, or of dropping a branch.
 enum Ended {
@@ -117,6 +119,7 @@ impl Store {
         let now = self.now_ms();
         let mut counted_at = parent.clone();
         let mut references = References::undo(&counted(meta));
+        let later = references.limit(OTHER_ACTIONS);
         for _ in 0..MAX_PLANS {
             let mut actions = vec![
                 (Part::Meta, delete_meta(address, meta)),
@@ -132,6 +135,7 @@ impl Store {
             actions.extend(references.actions(address, now));
             let failed = match self.transact(PURGE, actions, attempts).await? {
                 Outcome::Applied(()) => {
+                    self.undo_afterwards(PURGE, address, (Dependent::Purged, later), now, attempts).await;
                     let sweep = self.sweep_commits(PURGE, address, NO_COMMITS);
                     self.afterwards(PURGE, address, attempts, sweep).await;
                     return Ok(Some(Ended::Purged { parent }));
@@ -140,7 +144,11 @@ impl Store {
             };
             if let Some(Failed(Some(memory))) = rejected_at(&failed, &Part::Calls) {
                 return match ended_before(address, memory, call) {
-                    Some(ended) => Ok(Some(ended)),
+                    // An attempt whose answer was lost may have purged it just now.
+                    Some(ended) => {
+                        self.undo_afterwards(PURGE, address, (Dependent::Purged, later), now, attempts).await;
+                        Ok(Some(ended))
+                    }
                     None => Err(key_reused(PURGE, *attempts)),
                 };
             }

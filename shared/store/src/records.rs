@@ -1,6 +1,6 @@
 //! Reading whole records, and what a rejected transaction shows of one.
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use nameservice_model::{Address, Call, ConcernKind, Result};
 
 use crate::{
@@ -30,10 +30,17 @@ pub(crate) enum Part {
     Calls,
 }
 
+/// A page of a Query.
+pub(crate) struct QueryPage {
+    pub(crate) items: Vec<Item>,
+    /// Where the next page begins; `None` if there is none.
+    pub(crate) next: Option<Item>,
+}
+
 impl Store {
     /// Reads all items of a record with one consistent Query (more only past 1 MB).
     pub(crate) async fn read_record(&self, operation: &'static str, address: &Address) -> Result<RecordItems> {
-        let items = self.query_partition(operation, address, "#sk >= :from", SK_FIRST_OF_RECORD, None).await?;
+        let items = self.query_partition(operation, address, "#sk >= :from", SK_FIRST_OF_RECORD).await?;
         Ok(RecordItems::new(items))
     }
 
@@ -54,10 +61,28 @@ impl Store {
         address: &Address,
         sort_condition: &str,
         from: &str,
-        projection: Option<&str>,
     ) -> Result<Vec<Item>> {
-        let request = self
-            .sender
+        let request = self.partition_query(address, sort_condition, from);
+        let mut items = Vec::new();
+        let mut start = None;
+        loop {
+            let page = self.query_page(operation, &request, start).await?;
+            items.extend(page.items);
+            start = page.next;
+            if start.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Returns a consistent Query of one partition. `#sk` and `:from` are what the condition on the sort key compares.
+    pub(crate) fn partition_query(
+        &self,
+        address: &Address,
+        sort_condition: &str,
+        from: impl Into<String>,
+    ) -> QueryFluentBuilder {
+        self.sender
             .client()
             .query()
             .table_name(self.sender.table())
@@ -67,21 +92,19 @@ impl Store {
             .expression_attribute_names("#sk", ATTR_SK)
             .expression_attribute_values(":pk", string(address.as_str()))
             .expression_attribute_values(":from", string(from))
-            .set_projection_expression(projection.map(str::to_owned));
-        let mut items = Vec::new();
-        let mut start = None;
-        loop {
-            let page = self
-                .sender
-                .read(operation, || request.clone().set_exclusive_start_key(start.clone()).send())
-                .await
-                .map_err(of_table)?;
-            items.extend(page.items.unwrap_or_default());
-            start = page.last_evaluated_key.filter(|key| !key.is_empty());
-            if start.is_none() {
-                return Ok(items);
-            }
-        }
+    }
+
+    /// Reads the page of a Query that begins after `start`.
+    pub(crate) async fn query_page(
+        &self,
+        operation: &'static str,
+        request: &QueryFluentBuilder,
+        start: Option<Item>,
+    ) -> Result<QueryPage> {
+        let send = || request.clone().set_exclusive_start_key(start.clone()).send();
+        let page = self.sender.read(operation, send).await.map_err(of_table)?;
+        let next = page.last_evaluated_key.filter(|key| !key.is_empty());
+        Ok(QueryPage { items: page.items.unwrap_or_default(), next })
     }
 
     /// Reads one item consistently; empty if there is none.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use nameservice_model::{
     Address, Call, Committed, ConcernKind, ConcernState, Lease, LeaseClaim, Operation, OperationOutcome, Push,
-    PushOutcome, RecordKind, Result,
+    PushOutcome, RecordKind, Result, is_held_until,
 };
 
 use crate::{
@@ -244,7 +244,7 @@ impl Store {
                 held.token == claim.token
                     && held.lease.name == claim.name
                     && held.lease.holder == claim.holder
-                    && held.lease.expires_at > now.div_euclid(1000)
+                    && is_held_until(held.lease.expires_at, now.div_euclid(1000))
             });
             if status.as_ref().is_some_and(|status| items::flag(status, ATTR_RETRACTED)) {
                 return Ok(Verdict::Retracted);

@@ -50,6 +50,34 @@ async fn only_the_current_token_of_a_live_lease_pushes(ns: &Fixture) {
     assert_eq!(ns.head(&at(DB)).await.unwrap(), Some(head(3)));
 }
 
+/// A minute of that is within the difference of two clocks.
+#[every_backend(Leases, LeasedIndexPushes)]
+async fn a_lease_that_was_acquired_before_the_clock_was_set_back_fences_no_push_until_it_is_refreshed(ns: &Fixture) {
+    ledger(ns).await;
+    let hour = for_seconds("one", 3_600);
+    ns.acquire_lease(&Call::fresh(), &at(DB), &hour).await.unwrap().applied();
+    ns.clock.set_back(Duration::from_secs(30));
+    assert_eq!(push_each(ns, &claim("one", 1), 2).await, all("Updated"));
+    ns.clock.set_back(Duration::from_secs(25 * 3_600));
+    assert_eq!(push_each(ns, &claim("one", 1), 3).await, all("lost to Some(\"one\")"));
+    let operation = Operation::new(at(DB), under(&claim("one", 1), older(head(3))));
+    if ns.capabilities().await.unwrap().has(Capability::Transactions) {
+        let committed = ns.commit(&Call::fresh(), &transaction(&[operation])).await.unwrap();
+        assert!(
+            matches!(&committed, Committed::Rejected(all) if matches!(all[..], [OperationOutcome::LeaseLost { .. }])),
+            "{committed:?}"
+        );
+    }
+    assert_eq!(ns.head(&at(DB)).await.unwrap(), Some(head(2)));
+    // It is its holder's still, as long as nobody has taken it.
+    ns.refresh_lease(&Call::fresh(), &at(DB), &hour, 1).await.unwrap().applied();
+    assert_eq!(push_each(ns, &claim("one", 1), 3).await, all("Updated"));
+    ns.clock.set_back(Duration::from_secs(25 * 3_600));
+    assert_eq!(held(ns, "two").await.token, 2);
+    assert_eq!(push_each(ns, &claim("one", 1), 4).await, all("lost to Some(\"two\")"));
+    assert_eq!(push_each(ns, &claim("two", 2), 4).await, all("Updated"));
+}
+
 #[every_backend(Leases)]
 async fn a_push_under_a_lease_is_rejected_as_any_push_is(ns: &Fixture) {
     ledger(ns).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nameservice_model::{
     Committed, ConcernKind, ConcernState, LeaseClaim, Operation, OperationKind, OperationOutcome, Push, Result,
+    is_held_until,
 };
 
 use super::{
@@ -205,14 +206,15 @@ impl Step<'_> {
         }
     }
 
-    /// Returns whether a claim matches the current lease, and the lease has not expired.
+    /// Returns whether a claim matches the current lease, and the lease is held: it has not expired, nor was it set before the
+    /// clock was set back.
     fn is_current(&self, record: &Record, claim: &LeaseClaim) -> bool {
         let status = &record.status;
         status.lease.as_ref().is_some_and(|lease| {
             status.token == claim.token
                 && *lease.name == *claim.name.as_str()
                 && *lease.holder == *claim.holder
-                && lease.expires_at > self.now.seconds()
+                && is_held_until(lease.expires_at, self.now.seconds())
         })
     }
 

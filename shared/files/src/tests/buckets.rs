@@ -31,6 +31,8 @@ enum Fault {
     Busy,
     /// It is applied, its answer is lost, and Fluree writes another index meanwhile.
     Overwritten,
+    /// The store does not allow it.
+    Forbidden,
 }
 
 /// What becomes of the whole bucket.
@@ -115,6 +117,9 @@ impl ObjectStore for Faulty {
                 Err(lost())
             }
             Some(Fault::LostRequest) => Err(lost()),
+            Some(Fault::Forbidden) => {
+                Err(object_store::Error::PermissionDenied { path: location.to_string(), source: "403".into() })
+            }
             Some(Fault::Busy) => {
                 Err(object_store::Error::AlreadyExists { path: location.to_string(), source: "409".into() })
             }
@@ -255,6 +260,51 @@ async fn a_repeated_push_whose_answer_can_no_longer_be_given_fails_at_once() {
     let again = push(&call, IndexPush::overwrite(index(2, 5))).await;
     assert!(matches!(again, Err(Error::OutcomeUnknown { .. })), "{again:?}");
     assert_eq!(store.counted(), one_look);
+}
+
+/// The two files of a record are two objects.
+#[tokio::test]
+async fn a_write_of_both_files_is_never_answered_as_done_while_only_the_first_is_written() {
+    fn is_unknown<T: fmt::Debug>(answer: Result<T>) {
+        assert!(matches!(answer, Err(Error::OutcomeUnknown { .. })), "{answer:?}");
+    }
+    let (files, store) = faulty();
+    let db = born(&files, "mydb", 9).await;
+    for (by, current) in [(1, 7), (2, 9)] {
+        let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(by, current))).await.unwrap();
+        assert!(pushed.is_updated());
+        let to = ResetTo::new(Some(head(0, current - 1)), Some(index(0, 3))).unwrap();
+        let call = Call::fresh();
+        store.then([None, Some(Fault::Forbidden)]);
+        is_unknown(files.reset_head(&call, &db, &to).await);
+        assert_eq!(files.index(&db).await.unwrap().unwrap().v, current, "the index is not written");
+        // Nor is it by a repetition, whatever has become of the record.
+        is_unknown(files.reset_head(&call, &db, &to).await);
+        files.protect(&Call::fresh(), &db, true).await.unwrap();
+        is_unknown(files.reset_head(&call, &db, &to).await);
+        files.protect(&Call::fresh(), &db, false).await.unwrap();
+        let again = Call::fresh();
+        for _ in 0..2 {
+            let reset = files.reset_head(&again, &db, &to).await.unwrap();
+            assert!(matches!(&reset, Reset::Reset { index, .. } if index.v == 3), "{reset:?}");
+        }
+        // What others write later does not make it unknown.
+        let pushed = files.push_index(&Call::fresh(), &db, &IndexPush::monotonic(index(by, 4))).await.unwrap();
+        assert!(pushed.is_updated());
+        let reset = files.reset_head(&again, &db, &to).await.unwrap();
+        assert!(matches!(&reset, Reset::Reset { index, .. } if index.v == 4), "{reset:?}");
+    }
+
+    let (new, call) = (at("new"), Call::fresh());
+    let create = async |call: &Call| files.push_index(call, &new, &IndexPush::create(index(1, 3))).await;
+    store.then([None, Some(Fault::Forbidden)]);
+    is_unknown(create(&call).await);
+    is_unknown(create(&call).await);
+    assert_eq!(files.index(&new).await.unwrap(), Some(Index::unborn()));
+    let conflict = create(&Call::fresh()).await.unwrap();
+    assert!(matches!(conflict, PushOutcome::Conflict { .. }), "{conflict:?}");
+    let pushed = files.push_index(&Call::fresh(), &new, &IndexPush::monotonic(index(1, 3))).await.unwrap();
+    assert!(pushed.is_updated());
 }
 
 #[tokio::test]

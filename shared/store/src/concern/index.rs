@@ -84,7 +84,7 @@ impl Concern for IndexConcern {
         match expected {
             Some((root, t)) if t == new.t() && root.id != *new.id() => {
                 expression.rev_speaks_of(root.id.as_str());
-                expression.increment(ATTR_REV, 0);
+                expression.increment(ATTR_REV, 0, None);
                 expression.set(ATTR_REV_ID, string(new.id().as_str()));
             }
             // The same index again: only its named graphs can be new.

@@ -120,7 +120,7 @@ impl Store {
     /// that lags behind says nothing about changes that it does not hold yet.
     pub(super) async fn compare_log(&self, pk: &str, feed: &dyn ChangeFeed) -> Result<Vec<Diagnosis>> {
         let address = Address::stored(pk);
-        let rows = self.query_partition(COMPARE, &address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX, None).await?;
+        let rows = self.query_partition(COMPARE, &address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX).await?;
         let log: Vec<LoggedCommit> = rows.iter().map(LoggedCommit::of).collect();
         let item = self.get_item(COMPARE, &Key::new(&address, sk_of(ConcernKind::Head))).await?;
         let mut replay = Replay::of(&log);

@@ -6,9 +6,8 @@ use nameservice_model::{Address, ConcernKind, RecordKind, Result};
 
 use crate::{
     Store,
-    client::of_table,
     expressions::Key,
-    items::{self, Item, RecordItems, string},
+    items::{self, Item, RecordItems},
     schema::*,
 };
 
@@ -134,24 +133,13 @@ impl Partition {
 pub(super) async fn read(store: &Store, operation: &'static str, pk: &str) -> Result<Partition> {
     let address = Address::stored(pk);
     let request = store
-        .sender
-        .client()
-        .query()
-        .table_name(store.table())
-        .consistent_read(true)
-        .key_condition_expression("#pk = :pk AND begins_with(#sk, :from)")
-        .expression_attribute_names("#pk", ATTR_PK)
-        .expression_attribute_names("#sk", ATTR_SK)
-        .expression_attribute_values(":pk", string(pk))
-        .expression_attribute_values(":from", string(SK_COMMIT_PREFIX))
+        .partition_query(&address, "begins_with(#sk, :from)", SK_COMMIT_PREFIX)
         .scan_index_forward(false)
         .limit(i32::try_from(SWEPT_AT_ONCE).unwrap_or(i32::MAX));
-    let log =
-        store.sender.read(operation, || request.clone().send()).await.map_err(of_table)?.items.unwrap_or_default();
+    let log = store.query_page(operation, &request, None).await?.items;
     let commits = log.iter().rev().map(LoggedCommit::of).collect();
     let items = store.read_record(operation, &address).await?;
-    let backrefs =
-        store.query_partition(operation, &address, "begins_with(#sk, :from)", SK_BACKREF_PREFIX, None).await?;
+    let backrefs = store.query_partition(operation, &address, "begins_with(#sk, :from)", SK_BACKREF_PREFIX).await?;
     Ok(Partition { pk: pk.to_owned(), items, backrefs, commits })
 }
 

@@ -131,8 +131,7 @@ impl Doctor<'_> {
             let step = if self.has_row(target) { Step::AlreadyCounted } else { Step::Count };
             ((*target).clone(), step)
         });
-        let references = References { steps: steps.collect() };
-        actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
+        actions.extend(self.actions(steps));
         for target in adopted.iter().filter(|target| self.has_row(target)) {
             let mut row = Expression::new();
             row.exists(ATTR_PK);
@@ -147,8 +146,7 @@ impl Doctor<'_> {
         check.kind_is(RecordKind::GraphSource);
         as_seen(&mut check, meta, &[ATTR_DEPENDENCIES, ATTR_COUNTED]);
         let mut actions = vec![check.into_check(&Key::meta(&self.address))];
-        let references = References { steps: targets.iter().map(|target| ((*target).clone(), Step::Count)).collect() };
-        actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
+        actions.extend(self.actions(targets.iter().map(|target| ((*target).clone(), Step::Count))));
         // The target may still include it in its count, with only the row lost: the target's own finding corrects the
         // count.
         Repair(actions)
@@ -164,10 +162,20 @@ impl Doctor<'_> {
             let step = if counts(target) { Step::Uncount } else { Step::DropRow };
             ((*target).clone(), step)
         });
-        let references = References { steps: steps.collect() };
         let mut actions = vec![self.list_counted(meta, &list)];
-        actions.extend(references.actions(&self.address, self.now).into_iter().map(|(_, action)| action));
+        actions.extend(self.actions(steps));
         Repair(actions)
+    }
+
+    /// Returns the actions of these steps, planned for the counters that were read.
+    fn actions(&self, steps: impl Iterator<Item = (Address, Step)>) -> impl Iterator<Item = Action> {
+        let mut references = References::of(steps);
+        for target in references.steps.keys().cloned().collect::<Vec<_>>() {
+            if let Some(meta) = self.related.record(&target) {
+                references.see(&target, meta);
+            }
+        }
+        references.actions(&self.address, self.now).into_iter().map(|(_, action)| action)
     }
 
     /// Writes the list of counted targets, on the condition that it and the dependencies are unchanged.
