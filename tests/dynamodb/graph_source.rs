@@ -112,7 +112,7 @@ async fn new_targets(table: &Proxied) {
 
 #[tokio::test]
 async fn more_references_than_one_transaction_undoes_are_undone_in_several() {
-    for (dependencies, transactions) in [(46, 1), (47, 2), (60, 2), (150, 4)] {
+    for (dependencies, transactions) in [(47, 1), (48, 2), (60, 2), (150, 4)] {
         let table = adopted(dependencies).await;
         actions(&table);
         assert_eq!(table.store.purge(&Call::fresh(), &at("search")).await.unwrap(), Purged::Purged);

@@ -105,13 +105,14 @@ async fn a_record_that_does_not_exist_is_not_yet_as_fresh_as_asked_on_any_backen
     let files = Arc::new(Files::directory(directory.path(), false, options()).unwrap());
     let bucket = Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), "");
     let bucket = Arc::new(Files::bucket(bucket, options()));
-    let backends: [(&str, Arc<dyn Backend>, Arc<dyn ChangeFeed>); 4] = [
+    type Place = (&'static str, Arc<dyn Backend>, Arc<dyn ChangeFeed>);
+    let places: [Place; 4] = [
         ("dynamodb", Arc::new(table.store.clone()), Arc::new(table.feed.clone())),
         ("embedded", embedded.clone(), embedded),
         ("directory", files.clone(), files),
         ("bucket", bucket.clone(), bucket),
     ];
-    for (name, backend, feed) in backends {
+    for (name, backend, feed) in places {
         let router = service(routes::router(), App::new(backend.clone(), feed, Auth::Open));
         let ask = |query: &str| {
             let request = http::Request::get(format!("/v1/records/mydb{query}")).body(Body::empty()).unwrap();

@@ -14,8 +14,8 @@ use crate::{
 };
 
 const PURGE: &str = "purge a record";
-/// The most actions of a purge beside those of its references: its meta item, the memory, its concerns, the parent.
-const OTHER_ACTIONS: usize = 2 + ConcernKind::ALL.len() + 1;
+/// The actions of a purge beside those of the parent and of references: the meta item, the memory, the concerns.
+const OWN_ACTIONS: usize = 2 + ConcernKind::ALL.len();
 
 /// The outcome of purging a record, or of dropping a branch.
 enum Ended {
@@ -119,7 +119,7 @@ impl Store {
         let now = self.now_ms();
         let mut counted_at = parent.clone();
         let mut references = References::undo(&counted(meta));
-        let later = references.limit(OTHER_ACTIONS);
+        let later = references.limit(OWN_ACTIONS + usize::from(parent.is_some()));
         for _ in 0..MAX_PLANS {
             let mut actions = vec![
                 (Part::Meta, delete_meta(address, meta)),

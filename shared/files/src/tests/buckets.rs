@@ -280,9 +280,9 @@ async fn a_write_of_both_files_is_never_answered_as_done_while_only_the_first_is
         assert_eq!(files.index(&db).await.unwrap().unwrap().v, current, "the index is not written");
         // Nor is it by a repetition, whatever has become of the record.
         is_unknown(files.reset_head(&call, &db, &to).await);
-        files.protect(&Call::fresh(), &db, true).await.unwrap();
+        assert_eq!(files.protect(&Call::fresh(), &db, true).await.unwrap(), Protection::Set);
         is_unknown(files.reset_head(&call, &db, &to).await);
-        files.protect(&Call::fresh(), &db, false).await.unwrap();
+        assert_eq!(files.protect(&Call::fresh(), &db, false).await.unwrap(), Protection::Set);
         let again = Call::fresh();
         for _ in 0..2 {
             let reset = files.reset_head(&again, &db, &to).await.unwrap();
