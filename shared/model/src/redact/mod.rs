@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use self::urls::ShownUrl;
 use self::{
-    names::{LABELS, is_entry_name, is_next_option, is_password, is_secret, is_secret_label},
+    names::{LABELS, VALUES, is_entry_name, is_next_option, is_password, is_secret, is_secret_label},
     texts::redacted_text,
 };
 
@@ -30,14 +30,19 @@ pub fn redact(value: &mut Value) {
             let is_labelled = members.iter().any(|(name, value)| {
                 LABELS.contains(&name.to_lowercase().as_str()) && value.as_str().is_some_and(is_secret_label)
             });
+            // `{"type": "password", "value": …}`: other members beside a type may say anything.
+            let is_typed = ["type", "kind"]
+                .iter()
+                .any(|name| members.get(*name).and_then(Value::as_str).is_some_and(is_secret_label));
             let is_key = members.contains_key("kty");
             for (name, value) in members {
                 let is_label =
                     LABELS.contains(&name.to_lowercase().as_str()) && value.as_str().is_some_and(is_secret_label);
                 // The private parts of a JSON Web Key.
                 let is_of_key = is_key && ["k", "d", "p", "q", "dp", "dq", "qi"].contains(&name.as_str());
-                if is_secret(name) || is_of_key || (is_labelled && !is_label && name != "type") {
-                    if value.is_number() && (is_password(name) || is_labelled) {
+                let is_of_type = is_typed && VALUES.contains(&name.to_lowercase().as_str());
+                if is_secret(name) || is_of_key || is_of_type || (is_labelled && !is_label && name != "type") {
+                    if value.is_number() && (is_password(name) || is_labelled || is_of_type) {
                         *value = REDACTED.into();
                     }
                     redact_all(value);

@@ -1,7 +1,7 @@
 //! Which names are those of secrets.
 
 /// What makes a name a secret wherever it occurs in it, in any case and however its words are joined.
-const SECRET_PARTS: [&str; 27] = [
+const SECRET_PARTS: [&str; 32] = [
     "password",
     "passwd",
     "passwort",
@@ -29,6 +29,11 @@ const SECRET_PARTS: [&str; 27] = [
     "keymaterial",
     "keypem",
     "keystore",
+    "sessionid",
+    "sessid",
+    "idrsa",
+    "idecdsa",
+    "ided25519",
 ];
 /// What makes a name a secret as a word of it, or as its end.
 const SECRET_WORDS: [&str; 23] = [
@@ -113,6 +118,9 @@ pub(super) const LABELS: [&str; 17] = [
     "setting",
 ];
 
+/// The members of an object that hold a value, beside one that holds its type.
+pub(super) const VALUES: [&str; 6] = ["value", "val", "@value", "text", "data", "content"];
+
 /// Whether a text is the name of a secret, as options and variables are named: `--password`, `DB_PASSWORD`.
 pub(super) fn is_secret_label(text: &str) -> bool {
     let is_name = |c: char| {
@@ -145,13 +153,14 @@ pub(super) fn is_password(name: &str) -> bool {
 
 pub(super) fn is_secret(name: &str) -> bool {
     // A number at the end counts: `DB_PASS1`, `refreshToken2`.
+    let whole = words(name).concat();
     let words = words(name.trim_end_matches(|c: char| c.is_ascii_digit()));
     let joined = words.concat();
     if PLAIN_NAMES.iter().any(|plain| joined.ends_with(plain)) {
         return false;
     }
     let singular = joined.strip_suffix('s').unwrap_or(&joined);
-    if SECRET_PARTS.iter().any(|part| joined.contains(part)) {
+    if SECRET_PARTS.iter().any(|part| whole.contains(part)) {
         return true;
     }
     let is_word = |word: &str| {
@@ -262,6 +271,12 @@ mod tests {
             "pem",
             "keystore",
             "hmac",
+            "tls.key",
+            "session_id",
+            "JSESSIONID",
+            "PHPSESSID",
+            "id_rsa",
+            "id_ed25519",
         ] {
             assert_eq!(redacted(json!({"a": [{ name: "x" }]})), json!({"a": [{ name: REDACTED }]}), "{name}");
         }

@@ -10,10 +10,35 @@ use super::{
     urls::without_user_info,
 };
 
-/// What is a secret in any text, followed by at least [`MIN_TOKEN`] characters that are no space.
-const TOKEN_PREFIXES: [&str; 12] =
-    ["bearer ", "basic ", "eyj", "akia", "asia", "ghp_", "gho_", "github_pat_", "xoxb-", "xoxp-", "sk_live_", "glpat-"];
-const MIN_TOKEN: usize = 8;
+/// What is a secret in any text, and how many characters follow it at least: more where a word may begin so.
+const TOKEN_PREFIXES: [(&str, usize); 26] = [
+    ("bearer ", 8),
+    ("basic ", 8),
+    ("eyj", 8),
+    ("akia", 8),
+    ("asia", 8),
+    ("ghp_", 8),
+    ("gho_", 8),
+    ("ghu_", 8),
+    ("ghs_", 8),
+    ("ghr_", 8),
+    ("github_pat_", 8),
+    ("xoxb-", 8),
+    ("xoxp-", 8),
+    ("xapp-", 8),
+    ("sk_live_", 8),
+    ("sk_test_", 8),
+    ("rk_live_", 8),
+    ("glpat-", 8),
+    ("hvs.", 20),
+    ("sk-", 20),
+    ("aiza", 30),
+    ("hf_", 30),
+    ("npm_", 30),
+    ("dapi", 30),
+    ("pypi-", 30),
+    ("sg.", 40),
+];
 
 /// Returns a text without the secrets in it; `None` if there are none.
 pub(super) fn redacted_text(text: &str) -> Option<String> {
@@ -132,7 +157,9 @@ fn without_elements(text: &str) -> Option<String> {
         let Some((tag, inner)) = after.split_once('>') else { break };
         out.push_str(before);
         out.push('<');
-        out.push_str(tag);
+        let shown = without_attributes(tag);
+        found |= shown.is_some();
+        out.push_str(shown.as_deref().unwrap_or(tag));
         out.push('>');
         rest = inner;
         let name = tag.split(char::is_whitespace).next().unwrap_or_default();
@@ -156,6 +183,33 @@ fn without_elements(text: &str) -> Option<String> {
     }
     out.push_str(rest);
     found.then_some(out)
+}
+
+/// Removes the values of attributes beside one that names a secret: `key="password" value="…"`.
+fn without_attributes(tag: &str) -> Option<String> {
+    // Each odd part is in quotes, after the name of its attribute.
+    let quote = tag.chars().find(|c| matches!(c, '"' | '\''))?;
+    let mut parts: Vec<&str> = tag.split(quote).collect();
+    let is_label = |before: &str| {
+        let name = before.trim_end().trim_end_matches('=').trim_end();
+        let name = name.rsplit(char::is_whitespace).next().unwrap_or_default();
+        LABELS.contains(&name.to_lowercase().as_str())
+    };
+    let is_secret = |pair: &[&str]| matches!(pair, [before, value] if is_label(before) && is_secret_label(value));
+    if !parts.chunks(2).any(is_secret) {
+        return None;
+    }
+    let mut found = false;
+    for pair in parts.chunks_mut(2) {
+        if let [before, value] = pair
+            && !is_label(before)
+            && !value.is_empty()
+            && *value != REDACTED
+        {
+            (*value, found) = (REDACTED, true);
+        }
+    }
+    found.then(|| parts.join(&quote.to_string()))
 }
 
 /// Removes the values of options: `--password x`.
@@ -182,10 +236,13 @@ fn without_tokens(text: &str) -> Option<String> {
     let begins = |at: usize| text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric());
     let mut at = 0;
     while at < text.len() {
-        let prefix = TOKEN_PREFIXES.iter().find(|prefix| lower[at..].starts_with(**prefix) && begins(at));
-        if let Some(prefix) = prefix {
-            let end = at + prefix.len() + word_end(&text[at + prefix.len()..]);
-            if end - at >= prefix.len() + MIN_TOKEN {
+        let prefix = TOKEN_PREFIXES.iter().find(|(prefix, _)| lower[at..].starts_with(prefix) && begins(at));
+        if let Some((prefix, least)) = prefix {
+            let rest = &text[at + prefix.len()..];
+            let word = &rest[..word_end(rest)];
+            let end = at + prefix.len() + word.len();
+            let is_path = !prefix.ends_with(' ') && word.bytes().take(*least).any(|byte| byte == b'/');
+            if word.len() >= *least && !is_path {
                 let keep = if prefix.ends_with(' ') { prefix.len() } else { 0 };
                 out.push_str(&text[from..at + keep]);
                 out.push_str(REDACTED);

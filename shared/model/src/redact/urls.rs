@@ -29,6 +29,8 @@ fn push_word(out: &mut String, word: &str) -> bool {
             out.push_str(&word[from..login.begin]);
             let separator = if !login.has_scheme && text.contains('/') && !text.contains(':') { '/' } else { ':' };
             match text.split_once(separator) {
+                // A token in place of a user.
+                Some((_, "" | "x-oauth-basic")) => out.push_str(REDACTED),
                 Some((user, _)) if !text.starts_with("jdbc:") => out.push_str(&format!("{user}{separator}{REDACTED}")),
                 _ => out.push_str(REDACTED),
             }
@@ -67,9 +69,10 @@ impl Login {
     fn of_url(url: &Url<'_>, at: usize) -> Self {
         let text = &url.word[url.begin..at];
         // `s3://bucket/a@b` has a path, `pg://u:p/w@h` a password with a slash.
+        let is_web = ["http://", "https://"].iter().any(|scheme| url.word[..url.begin].ends_with(scheme));
         let is_secret = text.find(['/', '?', '#']).is_none_or(|end| {
             let port = text[..end].rsplit_once(':').map(|(_, port)| port);
-            port.is_some_and(|port| port.is_empty() || !port.bytes().all(|digit| digit.is_ascii_digit()))
+            port.is_some_and(|port| !is_web || !is_port(port))
         });
         let end = if is_secret { url.last_at(at) } else { at };
         Self { is_secret, has_scheme: true, begin: url.begin, end }
@@ -88,9 +91,19 @@ impl Login {
         };
         let begin = from + begin.unwrap_or(0);
         let text = &word[begin..at];
-        let is_login = text.contains(':') && !text.starts_with("mailto:");
-        let is_secret = is_login && near.contains(['(', '.', '/']);
         let host = near.find(['/', '?', '#']).map_or(near, |end| &near[..end]);
+        // `mydb:main@t:50` is a moment of a ledger.
+        let is_moment = near.split_once(':').is_some_and(|(name, _)| ["t", "iso", "commit", "sha"].contains(&name));
+        // `scott/tiger@db:1521` of Oracle; `org/action@v4` is none.
+        let has_port = near.starts_with("//")
+            || host
+                .split_once(':')
+                .is_some_and(|(_, rest)| is_port(rest.split_once(':').map_or(rest, |(port, _)| port)));
+        let is_login = match text.split_once('/') {
+            Some((_, rest)) if !text.contains(':') => has_port && !rest.contains('/'),
+            _ => text.contains(':') && !text.starts_with("mailto:") && !near.is_empty() && !is_moment,
+        };
+        let is_secret = is_login && (has_port || !text.ends_with(':') || near.contains(['(', '.', '/']));
         let end = if is_secret { host.rfind('@').map_or(at, |i| at + 1 + i) } else { at };
         Self { is_secret, has_scheme: false, begin, end }
     }
@@ -144,6 +157,10 @@ impl<'a> Url<'a> {
             letters.take_while(|(i, letter)| !matches!(letter, '/' | '?' | '#') && !self.is_end(*i, *letter));
         authority.filter(|(_, letter)| *letter == '@').last().map_or(at, |(i, _)| i)
     }
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|digit| digit.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
 fn is_quote(letter: char) -> bool {
