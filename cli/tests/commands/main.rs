@@ -567,7 +567,8 @@ mod leases {
             }
         };
         with_service(move |url| {
-            let shell = "trap 'exit 5' USR1; trap 'exit 6' TERM; echo $$; while :; do sleep 0.02; done";
+            // It starts nothing after its first line: a shell whose child is stopped before its `exec` shows another state.
+            let shell = "trap 'kill $!; exit 5' USR1; trap 'kill $!; exit 6' TERM; sleep 60 & echo $$; wait";
             // Continued in time.
             let mut process = hold(url, "--holder first --ttl 60", shell);
             let (id, _stdout) = first_line(&mut process);
