@@ -181,15 +181,15 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "tokens do not grow",
         LEASES,
-        "            acquire.increment(ATTR_LEASE_TOKEN, 0);",
+        "            acquire.increment(ATTR_LEASE_TOKEN, 0, None);",
         "            acquire.add(ATTR_LEASE_TOKEN, 0);",
         &["leases::", "model::"],
     ),
     bug(
         "a push is made under a lease that has ended",
         EXPRESSIONS,
-        "        self.require(format!(\"{expires} > {now}\"));",
-        "        let _ = (expires, now);",
+        "        self.require(format!(\"{expires} > {now} AND {expires} <= {last}\"));",
+        "        let _ = (expires, now, last);",
         &["leases::"],
     ),
     bug(
@@ -253,7 +253,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a dependency is not counted",
         REFERENCES,
-        "                    count.add(ATTR_DEPENDENTS, 1);\n",
+        "                    count.count(ATTR_DEPENDENTS, self.unreadable.get(target));\n",
         "",
         &["contract::graph_source", "races::references", "model::"],
     ),
