@@ -96,6 +96,10 @@ fn describe() {
     );
     describe_histogram!("nameservice_log_commit_commands", "Commands in a group of the embedded log");
     describe_counter!("nameservice_log_commit_failures_total", "Groups that the embedded log did not take");
+    describe_counter!(
+        "nameservice_log_maintenance_failures_total",
+        "Attempts to move or remove old changes of the embedded log that failed"
+    );
     describe_gauge!("nameservice_projection_position", "The position of the feed that a read model has reached");
     describe_gauge!("nameservice_projection_lag_changes", "Changes of the feed that a read model does not have yet");
     describe_gauge!(

@@ -386,12 +386,14 @@ impl Run {
     fn note_failure(&mut self, error: &CommitError) {
         match error {
             error if error.is_full() => self.fill(&nameservice_model::chain(error)),
-            CommitError::Rejected(_) => {}
-            CommitError::Unknown(_) => {
-                let reason = format!("{}: restart the service", nameservice_model::chain(error));
-                self.shared.set(Condition::Ended(reason));
-            }
+            error if error.is_permanent() => self.end(&nameservice_model::chain(error)),
+            _ => {}
         }
+    }
+
+    /// Writes nothing more in this process.
+    fn end(&self, reason: &str) {
+        self.shared.set(Condition::Ended(format!("{reason}: restart the service")));
     }
 
     /// Writes nothing until the disk has space again.
@@ -413,12 +415,10 @@ impl Run {
                 let reason = nameservice_model::chain(&error);
                 match error {
                     error if error.is_full() => self.fill(&reason),
-                    CommitError::Rejected(_) => {
+                    error if error.is_permanent() => self.end(&reason),
+                    _ => {
                         self.shared.set(Condition::Full(reason));
                         self.probe_at = Some(Instant::now() + PROBE_EVERY);
-                    }
-                    CommitError::Unknown(_) => {
-                        self.shared.set(Condition::Ended(format!("{reason}: restart the service")));
                     }
                 }
                 false

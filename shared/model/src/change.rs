@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::{Address, ConcernKind, Limit, RecordKind, UnknownName};
+use crate::{Address, ConcernKind, Limit, RecordKind, UnknownName, redact};
 
 /// The largest payload that a change carries, in bytes of JSON. A larger one is left out and marked, and readers fetch
 /// the record instead. This keeps every batch of changes within the limits of what carries it, such as a queue
@@ -131,6 +131,21 @@ pub enum ChangePayload {
     Omitted,
 }
 
+impl ChangePayload {
+    /// Returns a stored value as a change carries it. It is measured as it is stored, too, so that no large text is redacted.
+    pub fn of(mut value: Value) -> Self {
+        // A payload of parsed JSON always has a JSON form.
+        let is_small =
+            |value: &Value| serde_json::to_vec(value).is_ok_and(|bytes| bytes.len() <= MAX_CHANGE_PAYLOAD_BYTES);
+        if !is_small(&value) {
+            return Self::Omitted;
+        }
+        redact(&mut value);
+        // What replaces a secret may be longer.
+        if is_small(&value) { Self::Value(value) } else { Self::Omitted }
+    }
+}
+
 /// One entry of the change feed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -192,4 +207,23 @@ pub struct History {
     /// The last position that was examined, if more changes may follow it in the order of the query. Pass it as `after`
     /// in the next query, or as `before` if the newest comes first.
     pub more_after: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_is_small_as_it_is_stored_and_as_it_is_carried() {
+        let carried = |bytes: usize| ChangePayload::of(json!({ "a": "x".repeat(bytes) }));
+        let frame = r#"{"a":""}"#.len();
+        assert!(matches!(carried(MAX_CHANGE_PAYLOAD_BYTES - frame), ChangePayload::Value(_)));
+        assert_eq!(carried(MAX_CHANGE_PAYLOAD_BYTES - frame + 1), ChangePayload::Omitted);
+        let secrets: Vec<_> = (0..1_000).map(|_| json!({ "pin": "x" })).collect();
+        assert_eq!(ChangePayload::of(secrets.into()), ChangePayload::Omitted, "a thousand times [redacted]");
+        // It was small only without its secret.
+        assert_eq!(ChangePayload::of(json!({ "password": "x".repeat(20_000) })), ChangePayload::Omitted);
+    }
 }

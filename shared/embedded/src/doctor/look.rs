@@ -130,7 +130,8 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
     Ok(())
 }
 
-/// Reads all changes in order. Returns the first position after the last gap, and the last watermark of each part.
+/// Reads all changes in order. Returns the first position after the last gap or unreadable change, and the last watermark of
+/// each part since then.
 fn look_at_changes(
     connection: &Connection,
     checked_after: u64,
@@ -189,6 +190,9 @@ fn look_at_changes(
                 let unreadable =
                     Problem::new("change-unreadable", Severity::Error, error.to_string(), MEND).at(&address);
                 problems.push(unreadable.repaired_by(Repair::DropChangesUpTo(position)));
+                // What it has changed is not known.
+                last.clear();
+                oldest = position + 1;
             }
         }
     }

@@ -135,6 +135,8 @@ fn check_chain(connection: &Connection, path: &Path, position: u64, checked_afte
         let (Ok((change, Some(chain))), Some((own, _))) =
             (rows::checked_change(position, at, address, body), rows::sums_of(body))
         else {
+            // What it has changed is not known.
+            last.clear();
             before = None;
             continue;
         };

@@ -31,8 +31,10 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
+use metrics::counter;
 use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
 use durable::Durable;
@@ -65,6 +67,8 @@ const MOVED: usize = if cfg!(test) { 16 } else { 1024 };
 const REPLICA_SCHEMA: &str =
     "CREATE TABLE replica (upstream TEXT NOT NULL, base INTEGER NOT NULL, base_at INTEGER NOT NULL) STRICT;";
 
+/// The pause before old changes that could not be moved or removed are tried again.
+const UNTIDY: Duration = Duration::from_secs(60);
 /// The most expired changes that one transaction removes.
 const TRIM: usize = 256;
 /// How many bytes are written to the write-ahead file between two attempts at a checkpoint.
@@ -142,6 +146,17 @@ impl CommitError {
         let (Self::Rejected(source) | Self::Unknown(source)) = self;
         source.downcast_ref().is_some_and(is_full)
     }
+
+    /// Returns whether this process can write nothing more: a commit was sent, or SQLite rejected the batch for a reason
+    /// that does not pass, as that the file is damaged.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Unknown(_) => true,
+            Self::Rejected(source) => source
+                .downcast_ref::<rusqlite::Error>()
+                .is_some_and(|error| error.sqlite_error_code().is_some() && !is_passing(error)),
+        }
+    }
 }
 
 /// Returns whether an error says that the disk is full. The log returns every error of a full disk as such, as
@@ -153,8 +168,9 @@ pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
 /// Returns whether what has failed may succeed later, with nothing lost meanwhile: another program holds SQLite's lock,
 /// or memory or the disk has no space.
 fn is_passing(error: &rusqlite::Error) -> bool {
-    use ffi::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory};
-    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory))
+    use ffi::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, OutOfMemory};
+    let passing = [DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, OutOfMemory];
+    error.sqlite_error_code().is_some_and(|code| passing.contains(&code))
 }
 
 fn rejected(error: rusqlite::Error) -> CommitError {
@@ -186,6 +202,8 @@ pub(crate) struct Log {
     /// Whether it has the format before, because there was no space to convert it.
     is_former: bool,
     oldest_at: Option<i64>,
+    /// When old changes could not be moved or removed.
+    untidy_since: Cell<Option<Instant>>,
     hook: Option<Arc<dyn Hook>>,
     path: PathBuf,
 }
@@ -297,6 +315,7 @@ impl Log {
             durable,
             is_former,
             oldest_at,
+            untidy_since: Cell::default(),
             hook,
             path: path.to_owned(),
         };
@@ -487,24 +506,61 @@ impl Log {
             }
         }
         let unmoved = if batch.replaced.is_some() { 0 } else { self.unmoved };
-        let mut unmoved = unmoved + batch.changes.len();
-        if unmoved >= MOVED && !batch.is_empty() {
-            let mut copy = connection.prepare_cached("INSERT INTO log SELECT * FROM tail").map_err(rejected)?;
-            let mut clear = connection.prepare_cached("DELETE FROM tail").map_err(rejected)?;
-            copy.execute([]).and_then(|_| clear.execute([])).map_err(rejected)?;
-            unmoved = 0;
-        }
-        if self.oldest_at.is_some_and(|at| at < expired_before) {
-            // Twice as many as were added, so that a backlog is eventually removed.
-            let at_most = TRIM.max(2 * batch.changes.len());
-            trim(connection, expired_before, position, at_most).map_err(rejected)?;
-        }
+        let unmoved = self.tidy(batch, unmoved + batch.changes.len(), position, expired_before).map_err(rejected)?;
         Ok((unmoved, chain))
     }
 
-    /// Returns when the oldest removable change was recorded. The last change is never removed.
-    pub(crate) const fn oldest_at(&self) -> Option<i64> {
-        self.oldest_at
+    /// Moves the changes of `tail` if they are many, and removes expired ones. Returns how many changes `tail` then has. If
+    /// old changes are damaged, they stay where they are, and the batch is written all the same.
+    fn tidy(&self, batch: &Batch, unmoved: usize, position: u64, expired_before: i64) -> rusqlite::Result<usize> {
+        let is_moved = unmoved >= MOVED && !batch.is_empty();
+        let is_trimmed = self.oldest_at().is_some_and(|at| at < expired_before);
+        if self.is_untidy() || !(is_moved || is_trimmed) {
+            return Ok(unmoved);
+        }
+        let connection = &self.connection;
+        let tidy = || {
+            if is_moved {
+                connection.prepare_cached("INSERT INTO log SELECT * FROM tail")?.execute([])?;
+                connection.prepare_cached("DELETE FROM tail")?.execute([])?;
+            }
+            if is_trimmed {
+                // Twice as many as were added, so that a backlog is eventually removed.
+                trim(connection, expired_before, position, TRIM.max(2 * batch.changes.len()))?;
+            }
+            Ok(())
+        };
+        connection.execute_batch("SAVEPOINT tidy")?;
+        match tidy() {
+            Ok(()) => {
+                connection.execute_batch("RELEASE tidy")?;
+                self.untidy_since.set(None);
+                Ok(if is_moved { 0 } else { unmoved })
+            }
+            // SQLite has rolled back all of the transaction after some errors.
+            Err(error) if is_passing(&error) || connection.is_autocommit() => Err(error),
+            Err(error) => {
+                counter!("nameservice_log_maintenance_failures_total").increment(1);
+                tracing::error!(
+                    %error,
+                    "old changes of the log were not moved or removed, and are tried again in a minute: examine the log with \
+                     `nameservice doctor`"
+                );
+                connection.execute_batch("ROLLBACK TO tidy; RELEASE tidy")?;
+                self.untidy_since.set(Some(Instant::now()));
+                Ok(unmoved)
+            }
+        }
+    }
+
+    fn is_untidy(&self) -> bool {
+        self.untidy_since.get().is_some_and(|since| since.elapsed() < UNTIDY)
+    }
+
+    /// Returns when the oldest removable change was recorded; `None` if none can be removed for now. The last change is
+    /// never removed.
+    pub(crate) fn oldest_at(&self) -> Option<i64> {
+        self.oldest_at.filter(|_| !self.is_untidy())
     }
 
     fn find_oldest(&mut self) -> rusqlite::Result<()> {

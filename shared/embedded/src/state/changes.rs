@@ -4,9 +4,7 @@
 //! of a protection. Counters, remembered calls and write times are not part of it.
 
 use jiff::Timestamp;
-use nameservice_model::{
-    Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, MAX_CHANGE_PAYLOAD_BYTES, redact,
-};
+use nameservice_model::{Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity};
 use serde_json::{Map, Value, json};
 
 use super::record::{Graph, Record, Root, texts};
@@ -36,7 +34,7 @@ pub(super) fn between(
             kind,
             watermark: after.and_then(watermark).unwrap_or(0),
             previous: before.filter(|_| part != ChangedPart::Meta).and_then(watermark),
-            payload: after.and_then(|after| payload(part, after)).map_or(ChangePayload::None, carried),
+            payload: after.and_then(|after| payload(part, after)).map_or(ChangePayload::None, ChangePayload::of),
             occurred_at,
             recorded_at,
         });
@@ -151,13 +149,4 @@ fn index_payload(t: i64, root: &Root) -> Value {
         payload["graphs"] = Value::Object(graphs.collect());
     }
     payload
-}
-
-/// A payload as a change carries it: without secrets, and left out where it is large.
-fn carried(mut payload: Value) -> ChangePayload {
-    redact(&mut payload);
-    match serde_json::to_vec(&payload) {
-        Ok(bytes) if bytes.len() <= MAX_CHANGE_PAYLOAD_BYTES => ChangePayload::Value(payload),
-        _ => ChangePayload::Omitted,
-    }
 }

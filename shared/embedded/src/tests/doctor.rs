@@ -1,4 +1,4 @@
-use nameservice_model::{Call, GraphSourcePublication, GraphSourcePublisher, Object, Publisher};
+use nameservice_model::{AdminPublisher, Call, GraphSourcePublication, GraphSourcePublisher, Object, Publisher};
 use rusqlite::Connection;
 
 use super::{at, open, pushed};
@@ -99,6 +99,37 @@ async fn what_cannot_be_repaired_safely_is_left_to_the_operator() {
         let found = findings(&directory, true);
         assert!(found.iter().any(|(found, fix)| *found == code && *fix == Fix::ByHand), "{statement}: {found:?}");
     }
+}
+
+/// Whatever an unreadable change was: a creation, the last change of a head, a purge.
+#[tokio::test]
+async fn one_unreadable_change_prevents_no_start_and_accuses_no_record() {
+    let changes = {
+        let directory = history().await;
+        let log = Connection::open(directory.path().join(LOG_FILE)).unwrap();
+        log.query_row("SELECT count(*) FROM changes", [], |row| row.get::<_, u64>(0)).unwrap()
+    };
+    for position in 1..changes {
+        let directory = history().await;
+        for table in ["log", "tail"] {
+            damage(&directory, &format!("UPDATE {table} SET body = x'ff' WHERE position = {position}"));
+        }
+        let names = Embedded::open_existing(directory.path(), Options::default()).unwrap();
+        pushed(&names, "a", 9).await;
+        drop(names);
+        assert_eq!(findings(&directory, false), [("change-unreadable", Fix::Possible)], "{position}");
+    }
+}
+
+/// A log in which each part of a record has changed, and a record was purged.
+async fn history() -> tempfile::TempDir {
+    let directory = directory().await;
+    let names = open(directory.path());
+    let _ = names.purge(&Call::fresh(), &at("s")).await.unwrap();
+    pushed(&names, "b", 1).await;
+    pushed(&names, "b", 2).await;
+    let _ = names.retract(&Call::fresh(), &at("b"), None).await.unwrap();
+    directory
 }
 
 #[tokio::test]

@@ -332,6 +332,63 @@ async fn a_writer_that_has_panicked_is_dead_for_health_and_says_that_it_has_ende
     pushed(&super::open(directory.path()), "a", 4).await;
 }
 
+/// Lets statements fail that write to a table, as they do on a page that is damaged.
+fn damaged(directory: &std::path::Path, statement: &str, table: &str, how: &str) {
+    let other = Connection::open(directory.join(crate::directory::LOG_FILE)).unwrap();
+    let name = format!("{statement}_{table}");
+    let trigger =
+        format!("CREATE TRIGGER {name} BEFORE {statement} ON {table} BEGIN SELECT RAISE({how}, 'planted'); END");
+    other.execute_batch(&trigger).unwrap();
+}
+
+#[tokio::test]
+async fn old_changes_that_can_be_neither_moved_nor_removed_prevent_no_write() {
+    for (statement, table) in [("DELETE", "tail"), ("INSERT", "log"), ("DELETE", "log")] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options::default().with_retention(std::time::Duration::from_millis(1));
+        let names = Embedded::open(directory.path(), options).unwrap();
+        damaged(directory.path(), statement, table, "ABORT");
+        for n in 0..60 {
+            pushed(&names, &format!("a{n}"), 1).await;
+        }
+        assert!(names.ping().await.is_ok());
+        let dump = names.view().state().dump();
+        drop(names);
+        let log = Connection::open(directory.path().join(crate::directory::LOG_FILE)).unwrap();
+        log.execute_batch(&format!("DROP TRIGGER {statement}_{table}")).unwrap();
+        drop(log);
+        let names = super::open(directory.path());
+        assert_eq!(names.view().state().dump(), dump);
+        pushed(&names, "a0", 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_rejects_what_is_written_for_a_reason_that_does_not_pass_ends_the_service() {
+    for (statement, table, how) in
+        [("INSERT", "tail", "ABORT"), ("INSERT", "records", "ABORT"), ("DELETE", "tail", "ROLLBACK")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let names = super::open(directory.path());
+        damaged(directory.path(), statement, table, how);
+        let failed = async {
+            for n in 0.. {
+                match push(&names, &format!("a{n}"), 1).await {
+                    Ok(outcome) => assert!(outcome.is_updated()),
+                    Err(failed) => return failed,
+                }
+            }
+            unreachable!()
+        };
+        let failed = timeout(LONG, failed).await.unwrap();
+        assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+        let reason = timeout(LONG, names.ended()).await.unwrap();
+        assert!(reason.contains("planted"), "{reason}");
+        // A successful attempt to write nothing says nothing.
+        assert!(names.ping().await.is_err());
+    }
+}
+
 /// Holds SQLite's write lock, as another program may.
 fn locked(directory: &std::path::Path) -> Connection {
     let other = Connection::open(directory.join(crate::directory::LOG_FILE)).unwrap();
