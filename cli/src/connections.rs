@@ -31,7 +31,7 @@ use nameservice_http::Shutdown;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpSocket},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep, interval_at, sleep},
 };
 use tower::{Service as _, ServiceExt as _};
@@ -147,7 +147,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
                     }
                 }
             });
-            let stream = TokioIo::new(Deadlined::new(stream, limits.write));
+            let stream = TokioIo::new(Deadlined { stream, limit: limits.write, waiting: None, _slot: slot });
             let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service));
             let mut stopping = pin!(shutdown.begun());
             let mut is_stopping = false;
@@ -182,11 +182,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
                     }
                 }
             }
-            drop(slot);
         });
     }
     drop(listener);
-    // All of them: every connection has ended.
+    // All of them: every connection has ended, WebSockets too.
     let _ = slots.acquire_many(limits.max).await;
 }
 
@@ -318,13 +317,11 @@ struct Deadlined<S> {
     limit: Duration,
     /// Set while a write is waiting.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Its place among the connections. A WebSocket keeps the stream after the connection's future has ended.
+    _slot: OwnedSemaphorePermit,
 }
 
 impl<S> Deadlined<S> {
-    const fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None }
-    }
-
     /// Passes on a result of the stream, and fails if it has been pending for too long.
     fn within<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
@@ -420,12 +417,23 @@ mod tests {
             .route("/", get(async || StatusCode::OK))
             .route("/endless", get(endless))
             .route("/large", get(async || vec![0_u8; 1024 * 1024]))
+            .route("/socket", get(upgrade))
             .route("/late", get(async || sleep(Duration::from_millis(800)).await))
             .route("/slow", get(async || Response::new(Body::from_stream(stream::unfold(0, slowly)))));
         let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, router, limits, Shutdown::default()));
         (address, bodies)
+    }
+
+    /// Keeps the connection, as a WebSocket does, until the client closes it.
+    async fn upgrade(request: Request<Body>) -> Response {
+        tokio::spawn(async {
+            let mut socket = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+            let _ = socket.read_to_end(&mut Vec::new()).await;
+        });
+        let upgrade = [("connection", "upgrade"), ("upgrade", "test")];
+        axum::response::IntoResponse::into_response((StatusCode::SWITCHING_PROTOCOLS, upgrade))
     }
 
     /// Gives a byte now and then.
@@ -561,33 +569,40 @@ mod tests {
 
     #[tokio::test]
     async fn more_connections_than_allowed_are_answered_and_closed_and_places_become_free() {
-        let (address, _) = start(Limits::default().with_max(1)).await;
-        let mut first = TcpStream::connect(address).await.unwrap();
-        first.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut part = [0; 12];
-        first.read_exact(&mut part).await.unwrap();
-        assert_eq!(&part, b"HTTP/1.1 200");
-        let mut second = TcpStream::connect(address).await.unwrap();
-        let mut answer = String::new();
-        timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())),
-            "{answer}"
-        );
-        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
-        drop(first);
-        let again = async {
-            loop {
-                let mut next = TcpStream::connect(address).await.unwrap();
-                if next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok()
-                    && next.read_exact(&mut part).await.is_ok()
-                    && &part == b"HTTP/1.1 200"
-                {
-                    break;
+        for (request, status) in [
+            (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], "200"),
+            (b"GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n", "101"),
+        ] {
+            let (address, _) = start(Limits::default().with_max(1)).await;
+            let mut first = TcpStream::connect(address).await.unwrap();
+            first.write_all(request).await.unwrap();
+            let mut part = [0; 12];
+            first.read_exact(&mut part).await.unwrap();
+            assert_eq!(str::from_utf8(&part).unwrap(), format!("HTTP/1.1 {status}"));
+            // A socket is passed on after its answer.
+            sleep(Duration::from_millis(100)).await;
+            let mut second = TcpStream::connect(address).await.unwrap();
+            let mut answer = String::new();
+            timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())),
+                "{answer}"
+            );
+            assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+            drop(first);
+            let again = async {
+                loop {
+                    let mut next = TcpStream::connect(address).await.unwrap();
+                    if next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok()
+                        && next.read_exact(&mut part).await.is_ok()
+                        && &part == b"HTTP/1.1 200"
+                    {
+                        break;
+                    }
                 }
-            }
-        };
-        timeout(LONG, again).await.unwrap();
+            };
+            timeout(LONG, again).await.unwrap();
+        }
     }
 }

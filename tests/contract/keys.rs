@@ -347,6 +347,20 @@ async fn rejections_are_answered_in_one_order(ns: &Fixture) {
     assert_eq!(ns.drop_branch(&Call::fresh(), &db).await.unwrap(), Dropped::NotABranch);
 }
 
+/// A key is looked up in what the operation writes, not in what it reads.
+async fn a_key_that_only_the_status_remembers_is_rejected_by_no_push_of_another_concern_under_a_lease(ns: &Fixture) {
+    let db = at("mydb");
+    born(ns, "mydb", 1).await;
+    ns.acquire_lease(&call(3, 1), &db, &index_lock("one", 60)).await.unwrap().applied();
+    ns.release_lease(&Call::fresh(), &db, &index_lock("one", 60).claim(1)).await.unwrap().applied();
+    let claim = index_lock("one", 60).claim(1);
+    let pushed = ns.push_head(&call(3, 2), &db, &older(head(2)).under(claim.clone()).unwrap()).await.unwrap();
+    assert!(matches!(pushed, PushOutcome::LeaseLost { .. }), "{pushed:?}");
+    let push = cas(Status::stored(3, None), status(4, "indexing")).under(claim).unwrap();
+    let pushed = ns.push_status(&call(3, 2), &db, &push).await;
+    assert!(matches!(pushed, Err(Error::IdempotencyKeyReused { .. })), "{pushed:?}");
+}
+
 macro_rules! on_both {
     ($($test:ident,)*) => {
         mod dynamodb {
@@ -375,4 +389,5 @@ on_both! {
     a_branch_that_is_created_again_by_one_call_has_the_head_that_it_began_with,
     what_was_written_to_a_record_that_is_gone_is_unknown,
     rejections_are_answered_in_one_order,
+    a_key_that_only_the_status_remembers_is_rejected_by_no_push_of_another_concern_under_a_lease,
 }

@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use nameservice_model::{
-    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, GraphIndex, Identity, IndexRoot,
-    MAX_CHANGE_PAYLOAD_BYTES, RequestId, Result, redact,
+    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, GraphIndex, Identity, IndexRoot, RequestId, Result,
 };
 use serde_json::{Value, json};
 
@@ -87,7 +86,7 @@ impl StreamRecord {
             kind,
             watermark: after.as_ref().map_or(0, |state| state.watermark),
             previous: before.as_ref().filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
-            payload: after.map_or(ChangePayload::None, |state| carried(state.payload)),
+            payload: after.and_then(|state| state.payload).map_or(ChangePayload::None, ChangePayload::of),
             occurred_at: self.occurred_at(),
         }))
     }
@@ -265,16 +264,6 @@ fn kind_of(part: ChangedPart, before: Option<&State>, after: Option<&State>) -> 
     }
 }
 
-fn carried(payload: Option<Value>) -> ChangePayload {
-    let Some(mut payload) = payload else { return ChangePayload::None };
-    redact(&mut payload);
-    // A payload of parsed JSON always has a JSON form.
-    match serde_json::to_vec(&payload) {
-        Ok(bytes) if bytes.len() <= MAX_CHANGE_PAYLOAD_BYTES => ChangePayload::Value(payload),
-        _ => ChangePayload::Omitted,
-    }
-}
-
 /// Rejects attributes of the wrong type. Reads of records treat those as absent, but a feed that did so would lose
 /// changes silently.
 fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
@@ -395,7 +384,10 @@ mod tests {
         let config = |json: Value| json!({"config_v": 1, "config_json": json.to_string()});
         let payload = |json| record("config", NOTHING, config(json)).difference().unwrap().unwrap().payload;
         assert_eq!(payload(json!({"apiKey": "x"})), ChangePayload::Value(json!({"apiKey": "[redacted]"})));
-        assert_eq!(payload(json!({"a": "x".repeat(MAX_CHANGE_PAYLOAD_BYTES)})), ChangePayload::Omitted);
+        assert_eq!(
+            payload(json!({"a": "x".repeat(nameservice_model::MAX_CHANGE_PAYLOAD_BYTES)})),
+            ChangePayload::Omitted
+        );
     }
 
     #[test]
