@@ -45,13 +45,6 @@ impl Files {
     async fn record(&self, address: &Address) -> Result<Option<Record>> {
         Ok(self.load(address).await?.map(|stored| stored.record()))
     }
-
-    /// The record that counts this one among its branches.
-    async fn parent(&self, address: &Address) -> Result<Option<Address>> {
-        let record = self.record(address).await?;
-        let source = record.as_ref().and_then(|record| record.source_branch.as_deref());
-        Ok(source.map(|source| Address::stored(format!("{}:{source}", address.name()))).filter(|of| of != address))
-    }
 }
 
 fn unsupported(capability: Capability, reason: &str) -> Error {
@@ -141,8 +134,7 @@ impl Publisher for Files {
 #[async_trait]
 impl AdminPublisher for Files {
     async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
-        let parent = self.parent(address).await?;
-        let plan = Plan { removes: true, parent, ..Plan::new("purge a record", address) };
+        let plan = Plan { removes: true, ends: true, ..Plan::new("purge a record", address) };
         self.write(plan, call, Action::Purge { address: address.clone() }, outcome!(Purged)).await
     }
 
@@ -152,8 +144,7 @@ impl AdminPublisher for Files {
     }
 
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
-        let parent = self.parent(address).await?;
-        let plan = Plan { removes: true, parent, ..Plan::new("drop a branch", address) };
+        let plan = Plan { removes: true, ends: true, ..Plan::new("drop a branch", address) };
         self.write(plan, call, Action::DropBranch { address: address.clone() }, outcome!(Dropped)).await
     }
 

@@ -12,6 +12,11 @@ use crate::{
     storage::Written,
 };
 
+/// The warning about a count that is not that of the records.
+pub(crate) const NOT_COUNTED: &str = "the branches of a record were not counted: run `nameservice doctor --fix`";
+/// How many times a count is made again if another writer was faster.
+const RECOUNTS: usize = 5;
+
 impl Files {
     /// Sets the number of branches of a record to the number of records that were created from it.
     pub(crate) async fn recount(&self, address: &Address) -> Result<()> {
@@ -23,24 +28,25 @@ impl Files {
 
     /// Does the same for a caller that holds the lock of the record.
     pub(crate) async fn recount_locked(&self, address: &Address) -> Result<()> {
-        let key = names::main_key(address);
-        let slot = self.slot(address).await?;
-        let Some(stored) = &slot.stored else { return Ok(()) };
-        check_formats(std::iter::once(stored))?;
-        let mut after = stored.portable.clone();
-        let branches = self.referrers(address).await?.branches.len();
-        after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
-        if after.record.branches == stored.portable.record.branches {
-            return Ok(());
-        }
-        let bytes = codec::encode_main(Some(stored), &after);
-        match self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? {
-            Written::Done => Ok(()),
-            Written::Overtaken => {
-                let source = Some("another writer was faster".into());
-                Err(Error::Unavailable { operation: "count branches", source })
+        for _ in 0..RECOUNTS {
+            let slot = self.slot(address).await?;
+            let Some(stored) = &slot.stored else { return Ok(()) };
+            check_formats(std::iter::once(stored))?;
+            let mut after = stored.portable.clone();
+            let branches = self.referrers(address).await?.branches.len();
+            after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
+            if after.record.branches == stored.portable.record.branches {
+                return Ok(());
             }
+            let bytes = codec::encode_main(Some(stored), &after);
+            let key = names::main_key(address);
+            if self.inner.storage.replace(&key, bytes, &slot.main.unwrap_or_default()).await? == Written::Done {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20)).await;
         }
+        let source = Some("another writer was faster".into());
+        Err(Error::Unavailable { operation: "count branches", source })
     }
 
     /// Adds to the number of branches of a record. The number is in another file than the branch: if that cannot be
@@ -82,7 +88,7 @@ impl Files {
         };
         if let Err(error) = counted {
             let error = nameservice_model::chain(&error);
-            tracing::warn!(%parent, by, error, "the branches of a record were not counted: run `nameservice doctor --fix`");
+            tracing::warn!(%parent, by, error, "{NOT_COUNTED}");
         }
         self.inner.feed.look_again(self, parent).await;
     }

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use bytes::Bytes;
 use futures_util::future::{join, try_join_all};
 use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
 use nameservice_model::{
-    Address, BranchCreated, Capability, ConcernKind, Error, Index, Leased, Purged, Record, RecordKind, Result,
-    StatusPayload,
+    Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Files,
     codec::{self, Stored},
+    counts::NOT_COUNTED,
     names,
     outcomes::{is_applied, judged},
     plan::Plan,
@@ -23,6 +24,8 @@ use crate::{
 /// How long beyond the timeout of its operation a write may take before its caller gets an error. The write goes on.
 const GRACE: Duration = Duration::from_secs(5);
 const READ: &str = "read a record";
+/// The place of the index among the remembered calls of a record.
+const INDEX: usize = 1;
 
 /// What is stored for an address.
 #[derive(Debug, Default)]
@@ -33,8 +36,29 @@ pub(crate) struct Slot {
     other: Option<Address>,
     pub(crate) main: Option<Version>,
     index: Option<Version>,
-    /// Whether the index file was stored after the main file.
-    is_index_newer: bool,
+}
+
+impl Slot {
+    /// Whether neither a record is stored nor a file that a write of this address would remove.
+    const fn is_empty(&self) -> bool {
+        self.stored.is_none() && self.index.is_none()
+    }
+}
+
+/// The outcome of a removal.
+enum Removed {
+    Done,
+    Overtaken,
+    /// Something else is stored, and nothing shows whether the record was removed before.
+    Unknown,
+}
+
+/// What the second file of a write may replace.
+enum Second<'a> {
+    /// Whatever is there: the write sets the value.
+    Any,
+    /// No file, or one with these bytes.
+    New(Option<&'a Bytes>),
 }
 
 enum Attempt {
@@ -90,9 +114,7 @@ impl Files {
     fn decoded(&self, address: &Address, main: Option<Blob>, index: Option<Blob>) -> Result<Slot> {
         let versions =
             (main.as_ref().map(|main| main.version.clone()), index.as_ref().map(|index| index.version.clone()));
-        let stored_at = |file: &Option<Blob>| file.as_ref().map(|file| file.content.modified);
-        let is_index_newer = stored_at(&index) > stored_at(&main);
-        let mut slot = Slot { main: versions.0, index: versions.1, is_index_newer, ..Slot::default() };
+        let mut slot = Slot { main: versions.0, index: versions.1, ..Slot::default() };
         if let Some(main) = main {
             let stored =
                 Stored::decode(&main.content, index.as_ref().map(|index| &index.content)).map_err(|error| {
@@ -151,20 +173,35 @@ impl Files {
     async fn attempt(&self, plan: &Plan, command: &Command, deadline: Instant) -> Result<Attempt> {
         let storage = &self.inner.storage;
         let address = &plan.address;
-        let _guard = if storage.locks() && !self.is_pointless(plan).await? {
+        let parent = match plan.ends {
+            true => self.load(address).await?.and_then(|stored| parent_of(&stored.portable.record)),
+            false => plan.parent.clone(),
+        };
+        let guard = if storage.locks() && !self.is_pointless(plan).await? {
             let mut keys = vec![names::main_key(address), names::index_key(address)];
-            keys.extend(plan.parent.iter().map(names::main_key));
+            keys.extend(parent.iter().map(names::main_key));
             Some(storage.lock(&keys, deadline.saturating_duration_since(Instant::now())).await?)
         } else {
             None
         };
-        let others = plan.parent.iter().chain(&plan.targets).filter(|other| *other != address);
+        let others = parent.iter().chain(&plan.targets).filter(|other| *other != address);
         let (slot, others) = join(
             self.slot(address),
             try_join_all(others.map(|other| async move { Ok::<_, Error>((other, self.slot(other).await?)) })),
         )
         .await;
         let (mut slot, others) = (slot?, others?);
+        // Another program has created it since: it is only written under the lock.
+        if storage.locks() && guard.is_none() && !slot.is_empty() {
+            return Ok(Attempt::Overtaken);
+        }
+        // It was created again since, from another source.
+        if plan.ends
+            && let Some(stored) = &slot.stored
+            && parent_of(&stored.portable.record) != parent
+        {
+            return Ok(Attempt::Overtaken);
+        }
         if slot.stored.is_none() && plan.creates {
             self.check_name(address, slot.other.as_ref())?;
         }
@@ -193,8 +230,11 @@ impl Files {
         let outcome = match (&slot.stored, state.portable(address)) {
             (None, None) => {
                 // An index file that an interrupted purge has left is deleted now.
-                if slot.index.is_some() && slot.main.is_none() && matches!(outcome, Outcome::Purged(Purged::Unknown)) {
-                    self.delete(&names::index_key(address), deadline).await?;
+                if let Some(version) = &slot.index
+                    && slot.main.is_none()
+                    && matches!(outcome, Outcome::Purged(Purged::Unknown))
+                {
+                    self.delete(&names::index_key(address), deadline, |there| there.version == *version).await?;
                     Outcome::Purged(Purged::Purged)
                 } else {
                     outcome
@@ -204,31 +244,39 @@ impl Files {
                 if plan.both
                     && is_applied(&outcome)
                     && let Some(stored) = before
-                    && !slot.is_index_newer
-                    && lacks_index(stored, command, now)
+                    && lacks_index(stored, command)
                 {
                     let source = "the head was written, and the index was not: repeat the request under another key";
                     let error = Error::OutcomeUnknown { operation: plan.operation, source: Some(source.into()) };
                     return Ok(Attempt::Failed(error));
                 }
                 // A branch that an earlier attempt has created may not have been counted.
-                if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &plan.parent)
-                    && self.recount_locked(parent).await.is_err()
+                if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &parent)
+                    && let Err(error) = self.recount_locked(parent).await
                 {
-                    return Ok(Attempt::Overtaken);
+                    let error = nameservice_model::chain(&error);
+                    tracing::warn!(%parent, error, "{NOT_COUNTED}");
                 }
                 outcome
             }
             (before, after) => {
                 let formers = before.iter().chain(others.iter().filter_map(|(_, slot)| slot.stored.as_ref()));
                 check_formats(
-                    formers
-                        .filter(|stored| stored.address() == address || plan.parent.as_ref() == Some(stored.address())),
+                    formers.filter(|stored| stored.address() == address || parent.as_ref() == Some(stored.address())),
                 )?;
                 let written = match (before, &after) {
                     (None, Some(after)) => self.create(&slot, after, deadline).await?,
                     (Some(before), Some(after)) => self.replace(&slot, before, after, deadline).await?,
-                    (Some(before), None) => self.remove(&slot, before, deadline).await?,
+                    (Some(before), None) => match self.remove(&slot, before, deadline).await? {
+                        Removed::Done => Written::Done,
+                        Removed::Overtaken => Written::Overtaken,
+                        Removed::Unknown => {
+                            let source = "something else is stored since, and it is unknown what it has replaced";
+                            let error =
+                                Error::OutcomeUnknown { operation: plan.operation, source: Some(source.into()) };
+                            return Ok(Attempt::Failed(error));
+                        }
+                    },
                     (None, None) => Written::Done,
                 };
                 if written == Written::Overtaken {
@@ -238,7 +286,7 @@ impl Files {
                 outcome
             }
         };
-        if let Some(parent) = &plan.parent
+        if let Some(parent) = &parent
             && let Some((_, before)) = others.iter().find(|(other, _)| *other == parent)
             && let (Some(before), Some(after)) = (&before.stored, state.portable(parent))
             && after.record.branches != before.portable.record.branches
@@ -251,13 +299,8 @@ impl Files {
 
     /// Whether there is nothing to write, so that no lock file is created.
     async fn is_pointless(&self, plan: &Plan) -> Result<bool> {
-        Ok(match plan.creates {
-            true => names::objection(&plan.address).is_some(),
-            false => {
-                let slot = self.slot(&plan.address).await?;
-                slot.stored.is_none() && slot.index.is_none()
-            }
-        })
+        let may_create = plan.creates && names::objection(&plan.address).is_none();
+        Ok(!may_create && self.slot(&plan.address).await?.is_empty())
     }
 
     /// Rejects a name that cannot be a file.
@@ -278,14 +321,31 @@ impl Files {
         let (storage, address) = (&self.inner.storage, &after.record.address);
         let index_key = names::index_key(address);
         // An index file that an earlier record has left does not belong to this one.
-        if slot.index.is_some() && slot.main.is_none() {
-            self.delete(&index_key, deadline).await?;
+        let mut blank = None;
+        if let (Some(version), None) = (&slot.index, &slot.main) {
+            if storage.locks() {
+                storage.delete(&index_key).await?;
+            } else {
+                // A deletion cannot be conditional, and could be one of the index of a record that another has created.
+                let mut unborn = after.clone();
+                unborn.record.index = Index::unborn();
+                unborn.calls[INDEX].clear();
+                let bytes = codec::encode_index(None, &unborn);
+                match storage.replace(&index_key, bytes.clone(), version).await {
+                    Ok(Written::Done) => blank = Some(bytes),
+                    // Nothing of this record is written yet.
+                    Ok(Written::Overtaken) | Err(Error::OutcomeUnknown { .. }) => return Ok(Written::Overtaken),
+                    Err(error) => return Err(error),
+                }
+            }
         }
         if storage.create(&names::main_key(address), codec::encode_main(None, after)).await? == Written::Overtaken {
             return Ok(Written::Overtaken);
         }
         if after.record.index != Index::unborn() {
-            self.put_surely(&index_key, codec::encode_index(None, after), deadline).await.map_err(begun)?;
+            self.put_second(after, codec::encode_index(None, after), &Second::New(blank.as_ref()), deadline)
+                .await
+                .map_err(begun)?;
         }
         Ok(Written::Done)
     }
@@ -311,65 +371,117 @@ impl Files {
         if storage.replace(&main_key, bytes, &version).await? == Written::Overtaken {
             return Ok(Written::Overtaken);
         }
-        self.put_surely(&index_key, index, deadline).await.map_err(begun)?;
+        self.put_second(after, index, &Second::Any, deadline).await.map_err(begun)?;
         Ok(Written::Done)
     }
 
-    async fn remove(&self, slot: &Slot, before: &Stored, deadline: Instant) -> Result<Written> {
+    async fn remove(&self, slot: &Slot, before: &Stored, deadline: Instant) -> Result<Removed> {
         let (storage, address) = (&self.inner.storage, before.address());
-        let main_key = names::main_key(address);
-        if !storage.locks() {
-            // A deletion cannot be conditional. This write is: it fails if the record was written since it was read.
-            let mut retracted = before.portable.clone();
-            retracted.record.status.payload = Some(StatusPayload::state(StatusPayload::RETRACTED));
-            let bytes = codec::encode_main(Some(before), &retracted);
-            let version = slot.main.clone().unwrap_or_default();
-            if storage.replace(&main_key, bytes, &version).await? == Written::Overtaken {
-                return Ok(Written::Overtaken);
-            }
-        }
-        let removed = self.delete(&main_key, deadline).await;
-        removed.map_err(|error| if storage.locks() { error } else { begun(error) })?;
-        if slot.index.is_some() {
-            self.delete(&names::index_key(address), deadline).await.map_err(begun)?;
-        }
+        let (main_key, index_key) = (names::main_key(address), names::index_key(address));
         if storage.locks() {
-            self.delete(&names::commits_key(address), deadline).await.map_err(begun)?;
-        }
-        Ok(Written::Done)
-    }
-
-    /// Deletes a file, repeating the request if its answer is lost.
-    async fn delete(&self, key: &str, deadline: Instant) -> Result<()> {
-        loop {
-            match self.inner.storage.delete(key).await {
-                Err(Error::OutcomeUnknown { .. }) if Instant::now() < deadline && !self.inner.storage.locks() => {
-                    sleep(Duration::from_millis(20)).await;
-                }
-                done => return done,
+            storage.delete(&main_key).await?;
+            if slot.index.is_some() {
+                storage.delete(&index_key).await.map_err(begun)?;
             }
+            storage.delete(&names::commits_key(address)).await.map_err(begun)?;
+            return Ok(Removed::Done);
+        }
+        // A deletion cannot be conditional. This write is: it fails if the record was written since it was read.
+        let mut retracted = before.portable.clone();
+        retracted.record.status.payload = Some(StatusPayload::state(StatusPayload::RETRACTED));
+        let mark = codec::encode_main(Some(before), &retracted);
+        let version = slot.main.clone().unwrap_or_default();
+        if storage.replace(&main_key, mark.clone(), &version).await? == Written::Overtaken {
+            return Ok(Removed::Overtaken);
+        }
+        // The index first: while the main file is there, nobody creates another record, whose index it could be.
+        if let Some(version) = &slot.index {
+            self.delete(&index_key, deadline, |there| there.version == *version).await.map_err(begun)?;
+        }
+        match self.delete(&main_key, deadline, |there| there.content.bytes == mark).await.map_err(begun)? {
+            None => Ok(Removed::Done),
+            Some(there) if is_of_another_life(&there, before) => Ok(Removed::Done),
+            Some(_) => Ok(Removed::Unknown),
         }
     }
 
-    /// Writes a file whatever its current content: the second file of a write whose first is written.
-    async fn put_surely(&self, key: &str, bytes: bytes::Bytes, deadline: Instant) -> Result<()> {
+    /// Deletes a file. If the answer is lost, the request is repeated only while the file is the one that was seen: what is
+    /// there otherwise is returned, and stays.
+    async fn delete(
+        &self,
+        key: &str,
+        deadline: Instant,
+        is_seen: impl Fn(&Blob) -> bool + Send + Sync,
+    ) -> Result<Option<Blob>> {
         let storage = &self.inner.storage;
         loop {
-            let there = storage.read(key).await;
-            let written = match there {
+            let lost = match storage.delete(key).await {
+                Ok(()) => return Ok(None),
+                Err(error @ Error::OutcomeUnknown { .. }) if !storage.locks() => error,
+                Err(error) => return Err(error),
+            };
+            loop {
+                if Instant::now() >= deadline {
+                    return Err(lost);
+                }
+                sleep(Duration::from_millis(20)).await;
+                match storage.read(key).await {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(there)) if is_seen(&there) => break,
+                    Ok(there) => return Ok(there),
+                    Err(Error::Unavailable { .. }) => {}
+                    Err(_) => return Err(lost),
+                }
+            }
+        }
+    }
+
+    /// Writes the index file of a write whose main file is written. What others have written there since an attempt whose
+    /// answer was lost is never replaced: it may have replaced what this write has stored.
+    async fn put_second(&self, after: &Portable, bytes: Bytes, replaces: &Second<'_>, deadline: Instant) -> Result<()> {
+        let storage = &self.inner.storage;
+        let key = names::index_key(&after.record.address);
+        let unknown = |reason: &str| {
+            let source = Some(format!("{} {reason}", storage.describe(&key)).into());
+            Error::OutcomeUnknown { operation: "write the second file of a record", source }
+        };
+        // What an attempt would have replaced whose answer was lost.
+        let mut lost: Option<Option<Version>> = None;
+        loop {
+            let written = match storage.read(&key).await {
                 Ok(Some(there)) if there.content.bytes == bytes => return Ok(()),
-                Ok(Some(there)) => storage.replace(key, bytes.clone(), &there.version).await,
-                Ok(None) => storage.create(key, bytes.clone()).await,
+                Ok(there) => {
+                    let version = there.as_ref().map(|there| there.version.clone());
+                    if lost.as_ref().is_some_and(|lost| *lost != version) {
+                        let call = after.calls[INDEX].first();
+                        let is_over_ours =
+                            |there: &Blob| call.is_some_and(|call| codec::index_remembers(&there.content.bytes, call));
+                        return match there.as_ref().is_some_and(is_over_ours) {
+                            true => Ok(()),
+                            false => Err(unknown("was written meanwhile")),
+                        };
+                    }
+                    if let (Second::New(blank), Some(there)) = (replaces, &there)
+                        && *blank != Some(&there.content.bytes)
+                    {
+                        return Err(unknown("was written meanwhile"));
+                    }
+                    let written = match &version {
+                        Some(version) => storage.replace(&key, bytes.clone(), version).await,
+                        None => storage.create(&key, bytes.clone()).await,
+                    };
+                    if matches!(written, Err(Error::OutcomeUnknown { .. })) {
+                        lost = Some(version);
+                    }
+                    written
+                }
                 Err(error) => Err(error),
             };
             match written {
                 Ok(Written::Done) => return Ok(()),
                 Ok(Written::Overtaken) | Err(Error::OutcomeUnknown { .. } | Error::Unavailable { .. })
                     if Instant::now() < deadline => {}
-                Ok(Written::Overtaken) => {
-                    let source = Some(format!("{} could not be written", storage.describe(key)).into());
-                    return Err(Error::OutcomeUnknown { operation: "write the second file of a record", source });
-                }
+                Ok(Written::Overtaken) => return Err(unknown("could not be written")),
                 Err(error) => return Err(error),
             }
             sleep(Duration::from_millis(20)).await;
@@ -381,20 +493,25 @@ impl Files {
     }
 }
 
-/// Whether the index file shows that a write of both files, which the main file remembers, was interrupted between them: the
-/// index file neither remembers the write nor holds its index.
-fn lacks_index(stored: &Stored, command: &Command, now: Now) -> bool {
-    let mut alone = stored.portable.clone();
-    (alone.record.retracted, alone.record.protected) = (false, false);
-    for concern in ConcernKind::ALL.iter().zip(&mut alone.calls).filter(|(concern, _)| **concern != ConcernKind::Index)
-    {
-        concern.1.clear();
-    }
-    let mut state = State::new();
-    state.insert(&alone);
-    let applied = state.apply(command, now).outcome.is_ok_and(|outcome| is_applied(&outcome));
-    let index = state.portable(stored.address()).map(|written| written.record.index);
-    !applied || index.as_ref() != Some(&stored.portable.record.index)
+/// Returns the record that counts this one among its branches.
+fn parent_of(record: &Record) -> Option<Address> {
+    let source = record.source_branch.as_deref()?;
+    let parent = Address::stored(format!("{}:{source}", record.address.name()));
+    Some(parent).filter(|parent| *parent != record.address)
+}
+
+/// Whether nothing shows that a write of both files, which the main file remembers, has written the index file: it was
+/// interrupted between them, or others have written the index so often, or in a way, that the file has forgotten it.
+/// Times of files do not decide: they are coarse, and an index that is newer may be one that was pushed after the interruption.
+fn lacks_index(stored: &Stored, command: &Command) -> bool {
+    let (calls, call) = (&stored.portable.calls, command.call());
+    calls.iter().any(|calls| calls.contains(&call)) && !calls[INDEX].contains(&call)
+}
+
+/// Whether a main file is certainly of a record that was created after this one was removed: it says when it was created.
+fn is_of_another_life(there: &Blob, before: &Stored) -> bool {
+    let created = Stored::decode(&there.content, None).ok().and_then(|there| there.portable.record.created_at);
+    created.is_some() && created != before.portable.record.created_at
 }
 
 /// Returns the error of a write that has failed after its first file was written: something has changed.

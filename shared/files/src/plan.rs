@@ -7,8 +7,10 @@ use nameservice_model::Address;
 pub(crate) struct Plan {
     pub(crate) operation: &'static str,
     pub(crate) address: Address,
-    /// The record whose number of branches it changes.
+    /// The source of the branch that it creates, whose number of branches it changes.
     pub(crate) parent: Option<Address>,
+    /// Whether it ends the record, and so changes the number of branches of the record's source.
+    pub(crate) ends: bool,
     /// Records that must exist.
     pub(crate) targets: Vec<Address>,
     /// Whether it may create the record.
@@ -27,6 +29,7 @@ impl Plan {
             operation,
             address: address.clone(),
             parent: None,
+            ends: false,
             targets: Vec::new(),
             creates: false,
             removes: false,

@@ -23,7 +23,12 @@ impl CallId {
         &self.0[..KEY_BYTES]
     }
 
-    /// Reads what [`Ring::texts`] returned.
+    /// Returns the id as text.
+    pub(crate) fn to_text(self) -> String {
+        base16ct::lower::encode_string(&self.0)
+    }
+
+    /// Reads what [`to_text`](Self::to_text) returned.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         from_hex(text).map(Self)
     }
@@ -98,7 +103,7 @@ impl Ring {
 
     /// Returns the calls as text, the newest first.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.0.iter().map(|call| base16ct::lower::encode_string(&call.0)).collect()
+        self.iter().map(CallId::to_text).collect()
     }
 
     /// Remembers a call. If there are more than four, the oldest is forgotten.

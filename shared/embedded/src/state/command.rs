@@ -21,6 +21,11 @@ impl Command {
     pub fn new(call: &Call, action: Action) -> Self {
         Self { call: CallId::from(&call.request_id), action }
     }
+
+    /// Returns the call as a record that remembers it shows it: see [`Portable::calls`](super::Portable::calls).
+    pub fn call(&self) -> String {
+        self.call.to_text()
+    }
 }
 
 /// A write.

@@ -321,6 +321,12 @@ fn ours(name: &str, value: &Value) -> Option<Lease> {
     serde_json::from_value(Value::Object(members)).ok()
 }
 
+/// Whether an index file remembers a call.
+pub(crate) fn index_remembers(bytes: &[u8], call: &str) -> bool {
+    let json: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    Note::of(&json["@context"]).calls[1].iter().any(|known| known == call)
+}
+
 /// Whether a change of a record rewrites its index file.
 pub(crate) fn index_differs(before: &Portable, after: &Portable) -> bool {
     let place = ConcernKind::ALL.iter().position(|concern| *concern == ConcernKind::Index).unwrap_or(1);

@@ -65,6 +65,9 @@ pub(crate) struct Directory {
     sync: bool,
     #[cfg(test)]
     moments: Arc<Mutex<Option<Moment>>>,
+    /// The error of every hard link, as on a file system without them.
+    #[cfg(test)]
+    pub(crate) links: Option<ErrorKind>,
 }
 
 /// What a test does before a file is looked at.
@@ -119,6 +122,8 @@ impl Directory {
             sync,
             #[cfg(test)]
             moments: Arc::default(),
+            #[cfg(test)]
+            links: None,
         })
     }
 
@@ -331,7 +336,7 @@ impl Directory {
         let path = self.path(key).map_err(not_written)?;
         let stage = self.make_parents(&path).and_then(|()| self.stage(&path, bytes)).map_err(not_written)?;
         // Fluree creates files without a lock. If it was faster, a link fails, where a rename would overwrite its file.
-        let linked = fs::hard_link(&stage, &path);
+        let linked = self.link(&stage, &path);
         let placed = match linked {
             Ok(()) => Ok(Written::Done),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -342,7 +347,7 @@ impl Directory {
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
-                self.create_in_place(&path, bytes)
+                Self::create_without_links(&stage, &path)
             }
             Err(error) => Err(error),
         };
@@ -359,18 +364,27 @@ impl Directory {
         }
     }
 
-    /// Creates a file without staging, for file systems without hard links.
-    fn create_in_place(&self, path: &Path, bytes: &[u8]) -> io::Result<Written> {
-        let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Written::Overtaken),
-            Err(error) => return Err(error),
-        };
-        file.write_all(bytes)?;
-        if self.sync {
-            file.sync_all()?;
+    fn link(&self, stage: &Path, path: &Path) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(kind) = self.links {
+            return Err(kind.into());
         }
-        Ok(Written::Done)
+        fs::hard_link(stage, path)
+    }
+
+    /// Puts a new file in its place on a file system without hard links: an empty file, which counts as absent, takes the
+    /// name, and is replaced. Whatever fails, and wherever a crash interrupts it, no part of a record is ever there.
+    pub(crate) fn create_without_links(stage: &Path, path: &Path) -> io::Result<Written> {
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if !fs::metadata(path).is_ok_and(|found| found.len() == 0) {
+                    return Ok(Written::Overtaken);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        fs::rename(stage, path).map(|()| Written::Done)
     }
 
     pub(crate) fn replace_now(&self, key: &str, bytes: &[u8]) -> Result<Written> {
@@ -628,6 +642,7 @@ fn not_placed(error: io::Error) -> Error {
         | ErrorKind::PermissionDenied
         | ErrorKind::StorageFull
         | ErrorKind::QuotaExceeded
+        | ErrorKind::FileTooLarge
         | ErrorKind::ReadOnlyFilesystem => not_written(error),
         _ => maybe_written(error),
     }
@@ -655,4 +670,23 @@ fn stamp(about: &fs::Metadata, modified: SystemTime) -> String {
     let (_, inode) = identity(about);
     let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-{inode}", since.as_nanos(), about.len())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// ENOSPC, EDQUOT and EFBIG.
+    const FULL: [i32; 3] = [28, 122, 27];
+
+    #[test]
+    fn a_write_for_which_there_is_no_space_has_changed_nothing() {
+        for code in FULL {
+            for error in [not_written, not_placed].map(|error| error(io::Error::from_raw_os_error(code))) {
+                assert!(matches!(error, Error::Unavailable { .. }), "{code}: {error:?}");
+            }
+        }
+        let broken = not_placed(io::Error::from_raw_os_error(5));
+        assert!(matches!(broken, Error::OutcomeUnknown { .. }), "{broken:?}");
+    }
 }

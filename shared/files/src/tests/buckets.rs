@@ -12,7 +12,12 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{StreamExt as _, future::join_all, stream, stream::BoxStream};
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, join_all},
+    stream,
+    stream::BoxStream,
+};
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutOptions,
     PutPayload, PutResult, Result as StoreResult, path::Path,
@@ -22,7 +27,7 @@ use super::*;
 
 /// What happens to one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     /// It is applied, and its answer is lost.
     LostReply,
     /// The request itself is lost.
@@ -31,13 +36,40 @@ enum Fault {
     Busy,
     /// It is applied, its answer is lost, and Fluree writes another index meanwhile.
     Overwritten,
+    /// Fluree writes another index before it.
+    Preceded,
     /// The store does not allow it.
     Forbidden,
 }
 
+/// What becomes of a request beside which others write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// It is applied after the others have written.
+    After,
+    /// It is applied before the others write, and its answer is lost.
+    Lost,
+    /// It is lost.
+    Never,
+}
+
+/// What others do beside the next write or deletion of a file.
+pub(super) struct Meanwhile {
+    /// How the path ends.
+    pub(super) of: &'static str,
+    pub(super) request: Request,
+    pub(super) others: BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meanwhile").field("of", &self.of).field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
 /// What becomes of the whole bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outage {
+pub(super) enum Outage {
     /// It does not exist: the same status as for a missing object.
     Gone,
     /// It may no longer be read.
@@ -50,9 +82,11 @@ enum Outage {
 
 /// A store in memory that counts requests and loses answers.
 #[derive(Debug, Default)]
-struct Faulty {
-    inner: InMemory,
-    outage: Mutex<Option<Outage>>,
+pub(super) struct Faulty {
+    inner: Arc<InMemory>,
+    pub(super) outage: Mutex<Option<Outage>>,
+    deletions: Arc<Mutex<Option<Meanwhile>>>,
+    writes: Arc<Mutex<Option<Meanwhile>>>,
     gets: AtomicUsize,
     puts: AtomicUsize,
     lists: AtomicUsize,
@@ -74,7 +108,19 @@ impl Faulty {
         self.then([Some(fault)]);
     }
 
-    fn then<const N: usize>(&self, faults: [Option<Fault>; N]) {
+    /// Has others write beside the next deletion of a file.
+    pub(super) fn beside_deletion(&self, meanwhile: Meanwhile) {
+        *self.deletions.lock().unwrap() = Some(meanwhile);
+    }
+
+    /// Has others write beside the next write or deletion of a file, whichever comes first.
+    pub(super) fn beside(&self, of: &'static str, mut others: impl FnMut() -> BoxFuture<'static, ()>) {
+        let mut meanwhile = || Some(Meanwhile { of, request: Request::After, others: others() });
+        *self.deletions.lock().unwrap() = meanwhile();
+        *self.writes.lock().unwrap() = meanwhile();
+    }
+
+    pub(super) fn then<const N: usize>(&self, faults: [Option<Fault>; N]) {
         *self.faults.lock().unwrap() = VecDeque::from(faults);
     }
 
@@ -103,6 +149,11 @@ fn lost() -> object_store::Error {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> StoreResult<PutResult> {
         self.puts.fetch_add(1, SeqCst);
+        let meanwhile = self.writes.lock().unwrap().take_if(|meanwhile| location.as_ref().ends_with(meanwhile.of));
+        if let Some(meanwhile) = meanwhile {
+            *self.deletions.lock().unwrap() = None;
+            meanwhile.others.await;
+        }
         let fault = self.faults.lock().unwrap().pop_front().flatten();
         match fault {
             None => self.inner.put_opts(location, payload, options).await,
@@ -110,10 +161,15 @@ impl ObjectStore for Faulty {
                 self.inner.put_opts(location, payload, options).await?;
                 Err(lost())
             }
-            Some(Fault::Overwritten) => {
-                self.inner.put_opts(location, payload, options).await?;
+            Some(fault @ (Fault::Overwritten | Fault::Preceded)) => {
                 let index = format!(r#"{{"@context": {{}}, "f:ledgerIndex": {{"f:cid": "{}", "f:t": 9}}}}"#, IDS[2]);
-                self.inner.put_opts(location, index.into(), PutOptions::default()).await?;
+                let theirs = self.inner.put_opts(location, index.into(), PutOptions::default());
+                if fault == Fault::Preceded {
+                    theirs.await?;
+                    return self.inner.put_opts(location, payload, options).await;
+                }
+                self.inner.put_opts(location, payload, options).await?;
+                theirs.await?;
                 Err(lost())
             }
             Some(Fault::LostRequest) => Err(lost()),
@@ -153,7 +209,29 @@ impl ObjectStore for Faulty {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, StoreResult<Path>>) -> BoxStream<'static, StoreResult<Path>> {
-        self.inner.delete_stream(locations)
+        let (inner, deletions, writes) = (self.inner.clone(), self.deletions.clone(), self.writes.clone());
+        let each = move |location: StoreResult<Path>| {
+            let (inner, deletions, writes) = (inner.clone(), deletions.clone(), writes.clone());
+            async move {
+                let location = location?;
+                let meanwhile =
+                    deletions.lock().unwrap().take_if(|meanwhile| location.as_ref().ends_with(meanwhile.of));
+                let request = meanwhile.as_ref().map(|meanwhile| meanwhile.request);
+                let delete = async || object_store::ObjectStoreExt::delete(&*inner, &location).await;
+                if request == Some(Request::Lost) {
+                    delete().await?;
+                }
+                if let Some(meanwhile) = meanwhile {
+                    *writes.lock().unwrap() = None;
+                    meanwhile.others.await;
+                }
+                match request {
+                    Some(Request::Lost | Request::Never) => Err(lost()),
+                    Some(Request::After) | None => delete().await.map(|()| location.clone()),
+                }
+            }
+        };
+        locations.then(each).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
@@ -176,7 +254,7 @@ impl ObjectStore for Faulty {
     }
 }
 
-fn faulty() -> (Files, Arc<Faulty>) {
+pub(super) fn faulty() -> (Files, Arc<Faulty>) {
     let store = Arc::new(Faulty::default());
     (bucket(store.clone()), store)
 }
@@ -315,7 +393,7 @@ async fn no_two_files_of_ours_have_equal_bytes() {
     let mut seen = std::collections::HashSet::new();
     let mut status = files.status(&db).await.unwrap().unwrap();
     for _ in 0..4 {
-        let read = object_store::ObjectStoreExt::get(&store.inner, &path).await.unwrap().bytes().await.unwrap();
+        let read = object_store::ObjectStoreExt::get(&*store.inner, &path).await.unwrap().bytes().await.unwrap();
         assert!(seen.insert(read), "an ETag would be that of an earlier state");
         let to = ResetTo::new(Some(head(0, 5)), None).unwrap();
         assert!(matches!(files.reset_head(&Call::fresh(), &db, &to).await.unwrap(), Reset::Reset { .. }));

@@ -8,6 +8,7 @@ mod numbers;
 #[cfg(unix)]
 mod outages;
 mod processes;
+mod races;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
