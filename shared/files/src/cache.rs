@@ -14,6 +14,12 @@ const CAPACITY: usize = 20_000;
 /// A younger file may change without a new modification time, since file systems have coarse clocks.
 const SETTLED_MS: i64 = 2_000;
 
+/// Whether files are so old at a time (epoch milliseconds) that their next change changes their stamps.
+pub(crate) fn is_settled(pair: &Pair, now: i64) -> bool {
+    let modified = pair.index.as_ref().map_or(i64::MIN, |index| index.modified).max(pair.main.modified);
+    now.saturating_sub(modified) > SETTLED_MS
+}
+
 /// Records that were read from files, with the stamps of the files.
 ///
 /// A full cache replaces a random record: a list reads all records in the same order, so that of more records than it
@@ -65,8 +71,7 @@ impl Cache {
 
     /// Keeps what was read from files. Stamps that are `exact` differ whenever the files do; others only once the files are settled.
     pub(crate) fn put(&self, pair: &Pair, stored: &Stored, exact: bool) {
-        let modified = pair.index.as_ref().map_or(i64::MIN, |index| index.modified).max(pair.main.modified);
-        let is_settled = exact || epoch_ms(SystemTime::now()).saturating_sub(modified) > SETTLED_MS;
+        let is_settled = exact || is_settled(pair, epoch_ms(SystemTime::now()));
         if pair.main.stamp.is_empty() || !is_settled {
             return;
         }

@@ -13,7 +13,7 @@ use std::{
     mem,
     path::{Path, PathBuf},
     sync::{Arc, Mutex as Lock, MutexGuard, PoisonError, RwLock, Weak},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -30,9 +30,11 @@ use tokio::{
 };
 
 use crate::{
-    Files, Inner, names,
+    Files, Inner,
+    cache::is_settled,
+    names,
     scan::{Found, Pair, paired},
-    storage::{Directory, Entry, Identity, failed},
+    storage::{Directory, Entry, Identity, epoch_ms, failed},
 };
 
 /// How many records are read concurrently.
@@ -241,6 +243,8 @@ impl Following {
     /// Compares what is stored with what was last seen.
     async fn compare(&self, files: &Files, scope: &Scope) -> Result<()> {
         let mut seen = self.seen.lock().await;
+        let began = epoch_ms(SystemTime::now());
+        let is_exact = !files.inner.storage.locks();
         let pairs = paired(files.entries(scope).await?);
         let stamps = |pair: &Pair| (pair.main.stamp.clone(), pair.index.as_ref().map(|index| index.stamp.clone()));
         let is_new = |pair: &&Pair| {
@@ -256,8 +260,10 @@ impl Following {
         let mut gone = Vec::new();
         for (pair, address) in found {
             let (main, index) = stamps(&pair);
-            // A file that cannot be read is read again next time, whether it looks changed or not.
-            let main = if address.is_some() { main } else { String::new() };
+            // A file that cannot be read is read again next time, whether it looks changed or not. So is one that may
+            // change without looking so.
+            let is_read = address.is_some() && (is_exact || is_settled(&pair, began));
+            let main = if is_read { main } else { String::new() };
             let before = seen.insert(pair.main.key, Seen { main, index, address: address.clone() });
             gone.extend(before.and_then(|before| before.address).filter(|before| Some(before) != address.as_ref()));
         }

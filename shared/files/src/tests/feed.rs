@@ -120,6 +120,30 @@ fn looked_at(directory: &Directory) -> Arc<Mutex<Vec<String>>> {
     seen
 }
 
+/// File systems have coarse clocks, and use inodes again.
+#[tokio::test]
+async fn a_file_that_changes_twice_at_one_time_of_the_file_system_is_read_twice() {
+    let (files, directory) = directory();
+    let db = born(&files, "mydb", 1).await;
+    let path = directory.path().join(crate::names::main_key(&db));
+    let directory = Directory::open(directory.path(), false).unwrap();
+    // Without notifications.
+    let files = Files::open(Arc::new(directory), options(), Duration::from_secs(3_600), None);
+    // A clock of the file system that is ahead: the file is young, however long this takes.
+    let time = std::time::SystemTime::now() + Duration::from_secs(3_600);
+    let mut before = std::fs::read_to_string(&path).unwrap();
+    for t in 2..5 {
+        let text = before.replace(&format!("\"f:t\": {}", t - 1), &format!("\"f:t\": {t}"));
+        assert_ne!(text, before);
+        std::fs::write(&path, &text).unwrap();
+        std::fs::File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+        files.compare().await.unwrap();
+        let last = kinds(&changes(&files).await).into_iter().rfind(|(_, part, ..)| part == "head");
+        assert_eq!(last.unwrap().3, t);
+        before = text;
+    }
+}
+
 #[tokio::test]
 async fn after_a_notification_only_what_it_names_is_looked_at() {
     let (theirs, path) = directory();
