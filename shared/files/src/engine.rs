@@ -5,6 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use futures_util::future::{join, try_join_all};
+use jiff::Timestamp;
 use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
 use nameservice_model::{
     Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
@@ -49,8 +50,9 @@ impl Slot {
 enum Removed {
     Done,
     Overtaken,
-    /// Something else is stored, and nothing shows whether the record was removed before.
-    Unknown,
+    /// The answer to the deletion was lost, and what is stored does not show whether it was applied. It is not repeated:
+    /// what is stored may be another record.
+    Unknown(Error),
 }
 
 /// What the second file of a write may replace.
@@ -60,6 +62,9 @@ enum Second<'a> {
     /// No file, or one with these bytes.
     New(Option<&'a Bytes>),
 }
+
+/// The record that an attempt was decided on, by the time of its creation; `None` if there was none.
+type Life = Option<Option<Timestamp>>;
 
 enum Attempt {
     Done(Outcome),
@@ -151,8 +156,10 @@ impl Files {
             .without_max_times();
         let mut delays = backoff.build();
         let mut lost: Option<Error> = None;
+        let mut life: Life = None;
         loop {
-            match self.attempt(plan, command, deadline).await {
+            let before = lost.is_some().then_some(life);
+            match self.attempt(plan, command, deadline, before, &mut life).await {
                 Ok(Attempt::Done(outcome)) => return judged(plan, outcome, lost),
                 // Another attempt would find the same.
                 Ok(Attempt::Failed(error)) => return Err(lost.unwrap_or(error)),
@@ -170,7 +177,15 @@ impl Files {
         }
     }
 
-    async fn attempt(&self, plan: &Plan, command: &Command, deadline: Instant) -> Result<Attempt> {
+    /// Makes one attempt. `before` is the record that an earlier attempt was decided on, if its answer was lost.
+    async fn attempt(
+        &self,
+        plan: &Plan,
+        command: &Command,
+        deadline: Instant,
+        before: Option<Life>,
+        life: &mut Life,
+    ) -> Result<Attempt> {
         let storage = &self.inner.storage;
         let address = &plan.address;
         let parent = match plan.ends {
@@ -201,6 +216,14 @@ impl Files {
             && parent_of(&stored.portable.record) != parent
         {
             return Ok(Attempt::Overtaken);
+        }
+        *life = slot.stored.as_ref().map(|stored| stored.portable.record.created_at);
+        // The lost attempt may have written the record that was purged since. What is there now is another one.
+        if let Some(Some(before)) = before
+            && life.map_or(!plan.ends, |now| now != before)
+        {
+            let source = Some("the record was purged since".into());
+            return Ok(Attempt::Failed(Error::OutcomeUnknown { operation: plan.operation, source }));
         }
         if slot.stored.is_none() && plan.creates {
             self.check_name(address, slot.other.as_ref())?;
@@ -270,12 +293,7 @@ impl Files {
                     (Some(before), None) => match self.remove(&slot, before, deadline).await? {
                         Removed::Done => Written::Done,
                         Removed::Overtaken => Written::Overtaken,
-                        Removed::Unknown => {
-                            let source = "something else is stored since, and it is unknown what it has replaced";
-                            let error =
-                                Error::OutcomeUnknown { operation: plan.operation, source: Some(source.into()) };
-                            return Ok(Attempt::Failed(error));
-                        }
+                        Removed::Unknown(error) => return Ok(Attempt::Failed(error)),
                     },
                     (None, None) => Written::Done,
                 };
@@ -398,10 +416,15 @@ impl Files {
         if let Some(version) = &slot.index {
             self.delete(&index_key, deadline, |there| there.version == *version).await.map_err(begun)?;
         }
-        match self.delete(&main_key, deadline, |there| there.content.bytes == mark).await.map_err(begun)? {
-            None => Ok(Removed::Done),
-            Some(there) if is_of_another_life(&there, before) => Ok(Removed::Done),
-            Some(_) => Ok(Removed::Unknown),
+        match self.delete(&main_key, deadline, |there| there.content.bytes == mark).await {
+            Ok(None) => Ok(Removed::Done),
+            Ok(Some(there)) if is_of_another_life(&there, before) => Ok(Removed::Done),
+            Ok(Some(_)) => {
+                let source = "something else is stored since, and it is unknown what it has replaced";
+                Ok(Removed::Unknown(begun(failed("purge a record", source))))
+            }
+            Err(error @ Error::OutcomeUnknown { .. }) => Ok(Removed::Unknown(error)),
+            Err(error) => Err(begun(error)),
         }
     }
 

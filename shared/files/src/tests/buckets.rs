@@ -113,6 +113,11 @@ impl Faulty {
         *self.deletions.lock().unwrap() = Some(meanwhile);
     }
 
+    /// Has others write beside the next write of a file.
+    pub(super) fn beside_write(&self, meanwhile: Meanwhile) {
+        *self.writes.lock().unwrap() = Some(meanwhile);
+    }
+
     /// Has others write beside the next write or deletion of a file, whichever comes first.
     pub(super) fn beside(&self, of: &'static str, mut others: impl FnMut() -> BoxFuture<'static, ()>) {
         let mut meanwhile = || Some(Meanwhile { of, request: Request::After, others: others() });
@@ -152,7 +157,13 @@ impl ObjectStore for Faulty {
         let meanwhile = self.writes.lock().unwrap().take_if(|meanwhile| location.as_ref().ends_with(meanwhile.of));
         if let Some(meanwhile) = meanwhile {
             *self.deletions.lock().unwrap() = None;
+            if meanwhile.request == Request::Lost {
+                self.inner.put_opts(location, payload.clone(), options.clone()).await?;
+            }
             meanwhile.others.await;
+            if meanwhile.request != Request::After {
+                return Err(lost());
+            }
         }
         let fault = self.faults.lock().unwrap().pop_front().flatten();
         match fault {

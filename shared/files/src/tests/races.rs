@@ -77,6 +77,54 @@ async fn a_purge_whose_deletion_is_lost_repeats_it_only_while_its_own_mark_is_th
     assert_eq!(ours.head(&db).await.unwrap().unwrap().v, 3, "what another has written is kept");
 }
 
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_not_repeated_on_a_record_that_was_created_since() {
+    let (ours, theirs, store) = servers(60);
+    let db = born(&ours, "mydb", 3).await;
+    let again = |theirs: Files, db: Address, is_created: bool| async move {
+        assert_eq!(theirs.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged);
+        if is_created {
+            born(&theirs, "mydb", 1).await;
+        }
+    };
+    let others = again(theirs.clone(), db.clone(), true).boxed();
+    store.beside_write(Meanwhile { of: "/main.json", request: Request::Lost, others });
+    is_unknown(ours.push_head(&Call::fresh(), &db, &HeadPush::monotonic(head(1, 5))).await);
+    assert_eq!(ours.head(&db).await.unwrap().unwrap().v, 1);
+    // A publication would create the record again.
+    let source = at("search");
+    let publish = |k: &str| {
+        let config = [("k".to_owned(), k.into())].into_iter().collect();
+        GraphSourcePublication::new(source.clone(), "f:Bm25Index", config).unwrap()
+    };
+    let _ = ours.publish_graph_source(&Call::fresh(), &publish("1")).await.unwrap();
+    let others = again(theirs, source.clone(), false).boxed();
+    store.beside_write(Meanwhile { of: "/main.json", request: Request::Lost, others });
+    is_unknown(ours.publish_graph_source(&Call::fresh(), &publish("2")).await);
+    assert_eq!(ours.lookup(&source).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_purge_whose_deletion_cannot_be_looked_at_is_not_begun_again() {
+    for outage in [Outage::Forbidden, Outage::Unauthenticated] {
+        let (_, theirs, store) = servers(0);
+        let quick = options().with_timeout(Duration::from_millis(300));
+        let ours = Files::bucket(Bucket::over(store.clone(), "some/prefix"), quick);
+        let db = born(&ours, "mydb", 3).await;
+        let successor = {
+            let (theirs, store) = (theirs.clone(), store.clone());
+            async move {
+                born(&theirs, "mydb", 7).await;
+                *store.outage.lock().unwrap() = Some(outage);
+            }
+        };
+        store.beside_deletion(Meanwhile { of: "/main.json", request: Request::Lost, others: successor.boxed() });
+        is_unknown(ours.purge(&Call::fresh(), &db).await);
+        *store.outage.lock().unwrap() = None;
+        assert_eq!(theirs.head(&db).await.unwrap().unwrap().v, 7, "{outage:?}");
+    }
+}
+
 async fn store_has(files: &Files, address: &Address) -> bool {
     let storage = &files.inner.storage;
     let found =
