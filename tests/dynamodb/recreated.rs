@@ -124,6 +124,95 @@ async fn a_branch_that_was_made_again_from_another_source_is_uncounted_there() {
 }
 
 #[tokio::test]
+async fn a_branch_begins_at_no_head_that_its_source_was_reset_from_meanwhile() {
+    for (later, begins) in [(None, 1), (Some(2), 2), (Some(3), 3)] {
+        let table = Proxied::fresh().await;
+        let store = table.direct();
+        let source = born(store, "mydb", 3).await;
+        let (hooked, address) = (store.clone(), source.clone());
+        let of = |t: i64| NewHead::new(ContentId::stored(format!("{}-other", cid(t).as_str())), t).unwrap();
+        table.proxy.on(
+            "Query",
+            Fault::none().after(move || {
+                let (store, source) = (hooked.clone(), address.clone());
+                async move {
+                    assert!(matches!(
+                        store.reset_head(&Call::fresh(), &source, &to_head(1)).await,
+                        Ok(Reset::Reset { .. })
+                    ));
+                    for t in 2..=later.unwrap_or(1) {
+                        store.push_head(&Call::fresh(), &source, &older(of(t))).await.unwrap().applied();
+                    }
+                }
+            }),
+        );
+        let created = table.store.create_branch(&Call::fresh(), &at("mydb:dev"), &source, None).await.unwrap();
+        let BranchCreated::Created(record) = created else { panic!("{created:?}") };
+        assert_eq!(record.head, found(store, &source).await.head, "reset to 1, then pushed up to {later:?}");
+        assert_eq!(record.head.map(|head| head.v), Some(begins));
+    }
+    // A push is no reset: nothing is planned again.
+    let table = Proxied::fresh().await;
+    let (store, source) = (table.direct(), born(table.direct(), "mydb", 3).await);
+    let (hooked, address) = (store.clone(), source.clone());
+    table.proxy.on(
+        "Query",
+        Fault::none().after(move || {
+            let (store, source) = (hooked.clone(), address.clone());
+            async move { store.push_head(&Call::fresh(), &source, &older(head(4))).await.unwrap().applied() }
+        }),
+    );
+    let created = table.store.create_branch(&Call::fresh(), &at("mydb:dev"), &source, None).await.unwrap();
+    assert!(matches!(&created, BranchCreated::Created(record) if record.head == Some(head(3))), "{created:?}");
+    assert_eq!(table.proxy.count("TransactWriteItems"), 1);
+}
+
+#[tokio::test]
+async fn a_purge_of_what_was_left_without_a_record_is_remembered_like_any() {
+    for left in [rows::orphans("mydb:main", cid(3), 3), vec![rows::commit_log("mydb:main", &cid(3), 3)]] {
+        let table = Table::fresh().await;
+        table.put(&left).await;
+        let call = Call::fresh();
+        for _ in 0..2 {
+            assert_eq!(table.store.purge(&call, &at("mydb")).await.unwrap(), Purged::Purged);
+        }
+        assert_eq!(table.store.purge(&Call::fresh(), &at("mydb")).await.unwrap(), Purged::Unknown);
+        let db = born(&table.store, "mydb", 1).await;
+        let before = table.all_rows().await;
+        assert_eq!(table.store.purge(&call, &db).await.unwrap(), Purged::Purged);
+        assert_eq!(table.all_rows().await, before, "what was created since stays");
+    }
+}
+
+#[tokio::test]
+async fn a_publication_whose_graph_source_is_purged_meanwhile_creates_it() {
+    for expected in [None, Some(0)] {
+        let table = Proxied::fresh().await;
+        let (store, search) = (table.direct(), source(table.direct(), "search", &[]).await);
+        let (hooked, address) = (store.clone(), search.clone());
+        // The rejection of the creation is what it reads.
+        table.proxy.on(
+            "TransactWriteItems",
+            Fault::none().after(move || {
+                let (store, search) = (hooked.clone(), address.clone());
+                async move { store.purge(&Call::fresh(), &search).await.unwrap().applied() }
+            }),
+        );
+        let publication = bm25(&search, json!({ "n": 2 }), &[]);
+        let publication = match expected {
+            Some(v) => publication.expecting(v).unwrap(),
+            None => publication,
+        };
+        let published = table.store.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
+        match expected {
+            None => assert!(matches!(published, Published::Created(_)), "{published:?}"),
+            // It was there when it was asked.
+            Some(_) => assert!(matches!(published, Published::Conflict { .. }), "{published:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_dependency_of_a_later_graph_source_is_uncounted_with_it() {
     let table = Proxied::fresh().await;
     let store = table.direct();

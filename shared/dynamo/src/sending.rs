@@ -106,7 +106,7 @@ impl Rejection {
 }
 
 /// The item that failed an action's condition; `None` where there is no item.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Failed(pub Option<Item>);
 
 /// What a failed attempt means.

@@ -71,6 +71,15 @@ pub(crate) fn remember_end(address: &Address, ended: &RecordItems, call: &Call, 
     update.into_update(&key(address))
 }
 
+/// Returns the update, and its key, that remembers a call that has purged what was left without a record.
+pub(crate) fn remember_sweep(address: &Address, call: &Call, now: i64) -> (Expression, Key) {
+    let mut update = Expression::new();
+    update.by_call(&call.request_id);
+    update.set(ATTR_TTL, number(now.div_euclid(1000) + KEPT_SECONDS));
+    update.touch(now);
+    (update, key(address))
+}
+
 /// Returns the call that created a record. Records of earlier versions do not say which it was: it may be any that their
 /// config and status remember. Of a graph source, the last publications too: they could create it again.
 fn began<'a>(meta: &'a Item, items: &'a RecordItems) -> Vec<&'a str> {

@@ -11,7 +11,7 @@ use crate::{
     creation::{as_put_before, put_new},
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string, strings},
-    records::{Part, any_remembers, check_key, found, rejected_at},
+    records::{Part, any_remembers, check_key, found, own, rejected_at},
     references::{Dependent, References, counted},
     schema::*,
 };
@@ -36,22 +36,24 @@ impl Store {
     ) -> Result<Published> {
         let address = publication.address();
         let mut attempts = Attempts::default();
-        let mut existing = match publication.expected_v() {
-            None | Some(0) => match self.create_graph_source(call, address, publication, &mut attempts).await? {
-                Creation::Answered(published) => return Ok(published),
-                Creation::Taken(existing) => Some(existing),
-            },
-            Some(_) => None,
-        };
+        let may_create = matches!(publication.expected_v(), None | Some(0));
+        let mut is_gone = true;
         for _ in 0..MAX_PLANS {
-            // The creation that found it was conditional on the memory of the address.
-            let (found, is_new_here) = match existing.take() {
-                Some(existing) => (existing, true),
-                None => (self.look_up(PUBLISH, address, &mut attempts).await?, false),
+            let creates = may_create && is_gone;
+            let found = match creates {
+                true => match self.create_graph_source(call, address, publication, &mut attempts).await? {
+                    Creation::Answered(published) => return Ok(published),
+                    Creation::Taken(existing) => existing,
+                },
+                false => self.look_up(PUBLISH, address, &mut attempts).await?,
             };
-            if let Some(published) =
-                self.republish(call, address, publication, (found, is_new_here), &mut attempts).await?
-            {
+            is_gone = found.meta().is_none();
+            if is_gone && may_create {
+                continue;
+            }
+            // A creation that found it was conditional on the memory of the address.
+            let found = (found, creates);
+            if let Some(published) = self.republish(call, address, publication, found, &mut attempts).await? {
                 return Ok(published);
             }
         }
@@ -83,7 +85,7 @@ impl Store {
                 _ if any_remembers(&failed, call) => {
                     return created(as_put_before(RecordItems::new(all), &failed, call)).map(Creation::Answered);
                 }
-                _ => check_key(PUBLISH, &failed, call, *attempts)?,
+                _ => check_key(PUBLISH, own(&failed), call, *attempts)?,
             }
             let missing = references.learn(&failed);
             if !missing.is_empty() {

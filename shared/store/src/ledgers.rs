@@ -12,7 +12,7 @@ use crate::{
     creation::NewLedger,
     expressions::{Expression, Key, unreadable},
     items::{self, Item, RecordItems, number, string},
-    records::{Part, any_remembers, check_key, rejected_at},
+    records::{Part, any_remembers, check_key, own, rejected_at},
     schema::*,
 };
 
@@ -42,7 +42,7 @@ impl Store {
                 put_record(CREATE, &ledger.into_items_before(&failed, call)).map(Created::Created)
             }
             Outcome::Rejected(failed) => {
-                check_key(CREATE, &failed, call, attempts)?;
+                check_key(CREATE, own(&failed), call, attempts)?;
                 attempts.reject(CREATE, Created::AlreadyExists)
             }
         }
@@ -77,9 +77,16 @@ impl Store {
             count.count(ATTR_BRANCHES, unreadable(source_meta, ATTR_BRANCHES));
             count.touch(now);
             let count = (Part::Parent, count.into_update(&Key::meta(source)));
+            // The source may be written meanwhile, but not be reset to before the head that the branch begins at.
+            let still = at.is_none().then(|| {
+                let mut still = Expression::new();
+                still.reaches(&head);
+                (Part::ParentHead, still.into_check(&Key::new(source, sk_of(ConcernKind::Head))))
+            });
             let actions = |orphans| {
                 let mut actions = ledger.actions(orphans);
                 actions.push(count.clone());
+                actions.extend(still.clone());
                 actions
             };
             let failed = match self.create(BRANCH, call, branch, &mut attempts, actions).await? {
@@ -89,7 +96,7 @@ impl Store {
             if any_remembers(&failed, call) {
                 return branched_before(branch, source, at, &failed, call, now).map(BranchCreated::Created);
             }
-            check_key(BRANCH, &failed, call, attempts)?;
+            check_key(BRANCH, own(&failed), call, attempts)?;
             if rejected_at(&failed, &Part::Meta).is_some() {
                 return attempts.reject(BRANCH, BranchCreated::AlreadyExists);
             }
@@ -194,7 +201,7 @@ impl Store {
             Outcome::Applied(()) => Ok(Some(done)),
             Outcome::Rejected(failed) if any_remembers(&failed, call) => Ok(Some(done)),
             Outcome::Rejected(failed) => {
-                check_key(RESET, &failed, call, *attempts)?;
+                check_key(RESET, own(&failed), call, *attempts)?;
                 Ok(None)
             }
         }

@@ -184,10 +184,13 @@ impl Store {
         if items::reuses_key(&memory, &call.request_id) {
             return Ok(Ended::Unknown);
         }
-        match self.within(PURGE, attempts, self.sweep(address, found)).await? {
-            true => Ok(purged),
-            false => Ok(Ended::Unknown),
+        if !self.within(PURGE, attempts, self.sweep(address, found)).await? {
+            return Ok(Ended::Unknown);
         }
+        // As every purge: a late duplicate must not purge what is created here next. One that comes first has remembered it.
+        let (memory, key) = calls::remember_sweep(address, call, self.now_ms());
+        let (Outcome::Applied(_) | Outcome::Rejected(_)) = self.update(PURGE, memory, &key, attempts).await?;
+        Ok(purged)
     }
 
     /// Drops a branch where there is no record. `dropping` is the parent of one that an attempt of this call may have

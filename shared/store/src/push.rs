@@ -12,7 +12,7 @@ use crate::{
     creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},
-    records::{Part, any_remembers, check_key, found},
+    records::{Part, any_remembers, check_key, found, own},
     schema::*,
 };
 
@@ -151,7 +151,7 @@ impl Store {
         if any_remembers(&failed, call) {
             return Ok(PushOutcome::Updated { value: C::read(&asked), replayed: !attempts.uncertain });
         }
-        check_key(C::OPERATION, &failed, call, attempts)?;
+        check_key(C::OPERATION, own(&failed), call, attempts)?;
         // Otherwise a meta item of an unknown kind occupies the address. It is not a record, and cannot be replaced.
         let Some((meta, kind)) = found.as_ref().and_then(RecordItems::meta) else {
             return Err(contended(C::OPERATION, attempts));

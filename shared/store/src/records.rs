@@ -20,6 +20,8 @@ pub(crate) enum Part {
     Concern(ConcernKind),
     /// The meta item of the record that it was branched from.
     Parent,
+    /// The head of that record.
+    ParentHead,
     /// The meta item of a record it depends on.
     Target(Address),
     /// Its row in the partition of a record it depends on.
@@ -133,15 +135,22 @@ pub(crate) fn any_remembers(failed: &[(Part, Failed)], call: &Call) -> bool {
     failed.iter().any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)))
 }
 
-/// Fails where any of the items that failed remembers another request under the key of this call.
-pub(crate) fn check_key<L>(
+/// Returns how the items of the address itself rejected a transaction: not those that it only refers to, which remember no key
+/// of this operation.
+pub(crate) fn own(failed: &[(Part, Failed)]) -> impl Iterator<Item = &Failed> {
+    let is_own = |part: &Part| matches!(part, Part::Meta | Part::Concern(_) | Part::Log | Part::Calls);
+    failed.iter().filter(move |(part, _)| is_own(part)).map(|(_, failed)| failed)
+}
+
+/// Fails if any of these items remembers another request under the key of this call.
+pub(crate) fn check_key<'a>(
     operation: &'static str,
-    failed: &[(L, Failed)],
+    mut failed: impl Iterator<Item = &'a Failed>,
     call: &Call,
     attempts: Attempts,
 ) -> Result<()> {
     let reused = |Failed(item): &Failed| item.as_ref().is_some_and(|item| items::reuses_key(item, &call.request_id));
-    if failed.iter().any(|(_, failed)| reused(failed)) { Err(key_reused(operation, attempts)) } else { Ok(()) }
+    if failed.any(reused) { Err(key_reused(operation, attempts)) } else { Ok(()) }
 }
 
 /// Returns how a part of a transaction was rejected, if it was.

@@ -205,8 +205,8 @@ impl Store {
             }
             // An item that is only read, for its lease too, remembers no key of this operation.
             let of_writes = |key: &Key| pending.iter().any(|pending| pending.planned.writes() && pending.key() == *key);
-            let of_writes: Vec<_> = failed.iter().filter(|(key, _)| of_writes(key)).cloned().collect();
-            check_key(name, &of_writes, call, attempts)?;
+            let written = failed.iter().filter(|(key, _)| of_writes(key)).map(|(_, failed)| failed);
+            check_key(name, written, call, attempts)?;
             let mut outcomes = Vec::with_capacity(pending.len());
             for pending in &mut pending {
                 outcomes.push(self.judge_operation(name, pending, &failed, now, &mut attempts).await?);
