@@ -74,7 +74,9 @@ impl Client {
             }
             // The lease may have expired after an earlier attempt began, which may still be in flight; or that attempt was applied,
             // and the item no longer remembers it.
-            PushOutcome::LeaseLost { .. } if maybe_applied => Err(unknown(operation)),
+            PushOutcome::LeaseLost { .. } | PushOutcome::Conflict { actual: None } if maybe_applied => {
+                Err(unknown(operation))
+            }
             _ => Ok(outcome),
         }
     }
@@ -361,11 +363,12 @@ impl AdminPublisher for Client {
         let request = Request::of_call(Method::DELETE, "records", call).at(address);
         let Repeated { answer, maybe_applied, .. } = self.repeat::<Value>(&request).await;
         let Err(error) = answer else { return Ok(Purged::Purged) };
-        match error.problem() {
-            Some(ProblemKind::HasDependents) => Ok(Purged::HasDependents),
-            Some(ProblemKind::Protected) => Ok(Purged::Protected),
+        match error.last_problem() {
             // An earlier attempt has purged it.
             Some(ProblemKind::UnknownRecord) if maybe_applied => Ok(Purged::Purged),
+            _ if maybe_applied && error.may_be_applied() => Err(error.into_model(OPERATION)),
+            Some(ProblemKind::HasDependents) => Ok(Purged::HasDependents),
+            Some(ProblemKind::Protected) => Ok(Purged::Protected),
             Some(ProblemKind::UnknownRecord) => Ok(Purged::Unknown),
             _ => Err(error.into_model(OPERATION)),
         }
@@ -387,8 +390,7 @@ impl AdminPublisher for Client {
     async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
         const OPERATION: &str = "drop a branch";
         let request = Request::of_call(Method::DELETE, "branches", call).at(address);
-        let Repeated { answer, maybe_applied, .. } = self.repeat::<api::BranchDropped>(&request).await;
-        let error = match answer {
+        let error = match self.repeat::<api::BranchDropped>(&request).await.answer {
             Ok(api::BranchDropped { parent_branches }) => return Ok(Dropped::Dropped { parent_branches }),
             Err(error) => error,
         };
@@ -396,7 +398,6 @@ impl AdminPublisher for Client {
             Some(ProblemKind::HasDependents) => Ok(Dropped::HasDependents),
             Some(ProblemKind::Protected) => Ok(Dropped::Protected),
             Some(ProblemKind::NotABranch) => Ok(Dropped::NotABranch),
-            Some(ProblemKind::UnknownRecord) if maybe_applied => Err(unknown(OPERATION)),
             Some(ProblemKind::UnknownRecord) => Ok(Dropped::Unknown),
             _ => Err(error.into_model(OPERATION)),
         }
@@ -511,6 +512,7 @@ impl GraphSourcePublisher for Client {
                     Some(actual) if maybe_applied && actual.v >= written.saturating_add(REMEMBERED) => {
                         Err(unknown(OPERATION))
                     }
+                    None if maybe_applied => Err(unknown(OPERATION)),
                     _ => Ok(Published::Conflict { actual }),
                 }
             }

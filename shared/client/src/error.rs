@@ -80,12 +80,23 @@ impl RequestError {
 
     /// Whether the service has decided on the write after it looked for its key: had an earlier attempt been applied, it
     /// would have answered as at first. What is answered before (a token, the size of a body) proves nothing about that attempt.
+    /// Neither does a record that is gone, retracted, or of another kind: the one that remembered the attempt may have been
+    /// purged since.
     pub(crate) fn is_decision(&self) -> bool {
         match self {
             Self::Problem(problem) => {
-                matches!(problem.status, 409 | 410 | 422) || problem.kind() == Some(ProblemKind::UnknownRecord)
+                matches!(problem.status, 409 | 410 | 422)
+                    && !matches!(problem.kind(), Some(ProblemKind::Retracted | ProblemKind::WrongKind))
             }
             _ => false,
+        }
+    }
+
+    /// Returns the problem that the last attempt was answered with, also if an earlier one may have been applied.
+    pub(crate) fn last_problem(&self) -> Option<ProblemKind> {
+        match self {
+            Self::OutcomeUnknown { source, .. } => source.downcast_ref::<Self>().and_then(Self::problem),
+            other => other.problem(),
         }
     }
 

@@ -8,8 +8,9 @@ use futures_util::{StreamExt as _, stream};
 use http::{Response, header};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use nameservice_model::{
-    Address, AdminPublisher as _, BoxError, Call, ContentId, Error, Head, HeadPush, LeaseClaim, LeaseName,
-    LeasePublisher as _, LeaseRequest, Leased, NameService as _, NewHead, Purged, PushOutcome, RefPublisher as _,
+    Address, AdminPublisher as _, BoxError, Call, ContentId, Error, GraphSourcePublication, GraphSourcePublisher as _,
+    Head, HeadPush, IndexPush, LeaseClaim, LeaseName, LeasePublisher as _, LeaseRequest, Leased, NameService as _,
+    NewHead, NewIndex, Object, Publisher as _, Purged, PushOutcome, RefPublisher as _, ResetTo,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -165,14 +166,14 @@ async fn a_write_that_is_never_answered_is_unknown_and_one_that_was_never_sent_i
 
 #[tokio::test(start_paused = true)]
 async fn after_a_lost_attempt_only_a_decision_of_the_service_is_certain() {
-    let decisions = [
+    let decisions = [(409, "limit-reached"), (422, "idempotency-key-reused")];
+    let others = [
+        // The record that remembered the attempt may have been purged since.
         (404, "unknown-record"),
         (409, "wrong-kind"),
-        (409, "limit-reached"),
+        (409, "conflict"),
         (410, "retracted"),
-        (422, "idempotency-key-reused"),
-    ];
-    let before_the_key = [
+        // The service has not looked for the key.
         (400, "invalid-body"),
         (401, "unauthorized"),
         (403, "insufficient-scope"),
@@ -191,7 +192,7 @@ async fn after_a_lost_attempt_only_a_decision_of_the_service_is_certain() {
         let answer = pushed(vec![Reply::Lost, problem(status, slug, json!({}))]).await;
         assert!(!is_unknown(&answer), "{slug}: {answer:?}");
     }
-    for (status, slug) in before_the_key {
+    for (status, slug) in others {
         let answer = pushed(vec![Reply::Lost, problem(status, slug, json!({}))]).await;
         assert!(is_unknown(&answer), "{slug}: {answer:?}");
         let answer = pushed(vec![problem(status, slug, json!({}))]).await;
@@ -204,6 +205,77 @@ async fn after_a_lost_attempt_only_a_decision_of_the_service_is_certain() {
     }
     let answer = pushed(vec![Reply::Lost, Reply::Answer(200, json!("a page"))]).await;
     assert!(is_unknown(&answer), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_attempt_no_operation_says_that_nothing_was_written_to_a_record_that_is_gone() {
+    type Answer = std::pin::Pin<Box<dyn Future<Output = String>>>;
+    fn shown<T: std::fmt::Debug + 'static>(
+        answer: impl Future<Output = nameservice_model::Result<T>> + 'static,
+    ) -> Answer {
+        Box::pin(async move {
+            match answer.await {
+                Err(Error::OutcomeUnknown { .. }) => "outcome unknown".to_owned(),
+                other => format!("{other:?}"),
+            }
+        })
+    }
+    let operations: [fn(Client) -> Answer; 12] = [
+        |client| shown(async move { client.push_head(&Call::fresh(), &mydb(), &push(6)).await }),
+        |client| {
+            shown(async move {
+                let index = IndexPush::monotonic(NewIndex::new(ContentId::stored("b1"), 1).unwrap());
+                client.push_index(&Call::fresh(), &mydb(), &index).await
+            })
+        },
+        |client| shown(async move { client.retract(&Call::fresh(), &mydb(), None).await }),
+        |client| shown(async move { client.restore(&Call::fresh(), &mydb()).await }),
+        |client| shown(async move { client.protect(&Call::fresh(), &mydb(), true).await }),
+        |client| shown(async move { client.drop_branch(&Call::fresh(), &mydb()).await }),
+        |client| {
+            shown(async move {
+                let to = ResetTo::new(Some(NewHead::new(ContentId::stored("b1"), 1).unwrap()), None).unwrap();
+                client.reset_head(&Call::fresh(), &mydb(), &to).await
+            })
+        },
+        |client| {
+            shown(async move {
+                let publication = GraphSourcePublication::new(mydb(), "f:Bm25Index", Object::new()).unwrap();
+                client.publish_graph_source(&Call::fresh(), &publication).await
+            })
+        },
+        |client| {
+            shown(async move {
+                client.acquire_lease(&Call::fresh(), &mydb(), &LeaseRequest::new(LeaseName::INDEX, "i1").unwrap()).await
+            })
+        },
+        |client| {
+            shown(async move {
+                client
+                    .refresh_lease(&Call::fresh(), &mydb(), &LeaseRequest::new(LeaseName::INDEX, "i1").unwrap(), 1)
+                    .await
+            })
+        },
+        |client| {
+            shown(async move {
+                let claim = LeaseRequest::new(LeaseName::INDEX, "i1").unwrap().claim(1);
+                client.release_lease(&Call::fresh(), &mydb(), &claim).await
+            })
+        },
+        |client| shown(async move { client.purge(&Call::fresh(), &mydb()).await }),
+    ];
+    for (i, operation) in operations.iter().enumerate() {
+        for (status, slug) in [(404, "unknown-record"), (410, "retracted"), (409, "wrong-kind")] {
+            let gone = || problem(status, slug, json!({}));
+            let definite = operation(client([gone()]).0).await;
+            assert_ne!(definite, "outcome unknown", "{i}: {slug} without a lost attempt");
+            let answer = operation(client([Reply::Lost, gone()]).0).await;
+            match (i, slug) {
+                (11, "unknown-record") => assert_eq!(answer, "Ok(Purged)"),
+                _ => assert_eq!(answer, "outcome unknown", "{i}: {slug}"),
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
