@@ -62,9 +62,10 @@ impl Upstream {
         self.replica.names().ended()
     }
 
-    /// Returns a replica with the connection to its upstream.
+    /// Returns a replica with the connection to its upstream. Credentials in its URL are the replica's own: what callers write is
+    /// forwarded without them.
     pub fn new(replica: Replica, http: Http) -> Self {
-        Self { replica, http: Arc::new(http) }
+        Self { replica, http: Arc::new(http.without_credentials()) }
     }
 
     /// Turns a service over the replica into that of a replica: it forwards writes, and reports the age of its reads.
@@ -261,10 +262,47 @@ mod tests {
     use axum::routing::put;
     use futures_util::stream;
     use nameservice_embedded::Options;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
     use tower::ServiceExt as _;
 
     use super::*;
     use crate::client;
+
+    #[tokio::test]
+    async fn what_a_caller_writes_is_forwarded_with_the_credentials_of_the_caller_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://replica:secret@{}/base", listener.local_addr().unwrap());
+        let nowhere = client::in_process(Router::new()).unwrap();
+        let replica = Replica::in_memory(nowhere, Options::default()).unwrap();
+        let upstream = Upstream::new(replica, Http::new(&url).unwrap());
+        let for_upstream = async || {
+            let mut response = Response::new(Body::empty());
+            response.extensions_mut().insert(ForUpstream(Vec::new()));
+            response
+        };
+        let router = upstream.layer(Router::new().route("/v1/heads/mydb", put(for_upstream)));
+        for token in [None, Some("Bearer of-the-caller")] {
+            let mut request = Request::put("/v1/heads/mydb");
+            if let Some(token) = token {
+                request = request.header(header::AUTHORIZATION, token);
+            }
+            let answered = tokio::spawn(router.clone().oneshot(request.body(Body::from("{}")).unwrap()));
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut sent = Vec::new();
+            while !sent.ends_with(b"{}") {
+                stream.read_buf(&mut sent).await.unwrap();
+            }
+            stream.write_all(b"HTTP/1.1 400 no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await.unwrap();
+            assert_eq!(answered.await.unwrap().unwrap().status(), StatusCode::BAD_REQUEST);
+            let sent = String::from_utf8(sent).unwrap();
+            assert!(sent.starts_with("PUT /base/v1/heads/mydb "), "{sent}");
+            let header = sent.lines().find_map(|line| line.strip_prefix("authorization: "));
+            assert_eq!(header, token, "{sent}");
+        }
+    }
 
     /// A body of which only the beginning arrives. The route beneath is not asked, and nothing is forwarded.
     #[tokio::test(start_paused = true)]

@@ -140,10 +140,11 @@ def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
 @pytest.mark.parametrize(
     ("status", "slug", "is_certain"),
     [
-        (404, "unknown-record", True),
+        (404, "unknown-record", False),
+        (409, "wrong-kind", False),
         (409, "conflict", True),
         (409, "limit-reached", True),
-        (410, "retracted", True),
+        (410, "retracted", False),
         (422, "idempotency-key-reused", True),
         (400, "invalid-body", False),
         (401, "unauthorized", False),

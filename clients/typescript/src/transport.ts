@@ -11,10 +11,11 @@ const OUTCOME_UNKNOWN = "https://nameservice.dev/problems/outcome-unknown";
 
 /**
  * Whether the service has decided on the write after it looked for its key: had an earlier attempt been applied, it would have answered
- * as at first. What is answered before (a token, the size of a body) proves nothing about that attempt.
+ * as at first. What is answered before (a token, the size of a body) proves nothing about that attempt. Neither does a record that is
+ * gone, retracted, or of another kind: the one that remembered the attempt may have been purged since.
  */
 function isDecision(error: NameserviceError): boolean {
-  return error.kind === "unknown-record" || (error.kind !== "" && [409, 410, 422].includes(error.status));
+  return !["", "retracted", "wrong-kind"].includes(error.kind) && [409, 410, 422].includes(error.status);
 }
 
 /** Milliseconds to wait before the next attempt: up to twice as long each time, ten seconds at most. */

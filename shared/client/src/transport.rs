@@ -68,6 +68,13 @@ impl Http {
         Ok(Self { client, base, shown })
     }
 
+    /// Returns the transport without the credentials of its URL.
+    #[must_use]
+    pub fn without_credentials(mut self) -> Self {
+        self.base.clone_from(&self.shown);
+        self
+    }
+
     /// Returns the URL of the service, without credentials and without a slash at the end.
     pub fn url(&self) -> &str {
         &self.shown
