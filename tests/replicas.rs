@@ -8,8 +8,9 @@ use std::{
 
 use axum::{Router, extract::Request, middleware};
 use nameservice::{ChangeEvent, Replica, ReplicaState, replica};
+use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
-use nameservice_tests::{in_process::InProcess, link::Link, prelude::*};
+use nameservice_tests::{in_process::InProcess, link::Link, prelude::*, pump::pump, service::Service};
 
 /// The deadline for what happens without a request.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -150,6 +151,69 @@ async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
     push(&service, "mydb", 9).await;
     caught_up(&replica, &service).await;
     assert_eq!(counts.take().get("/v1/snapshot"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_passes_a_gap_in_its_upstreams_feed_with_one_snapshot() {
+    let (service, counts) = (InProcess::new(), Counts::default());
+    created(&service, "mydb").await;
+    let replica = replica(&service.serve_through(|router| counts.around(router)).await).start().await.unwrap();
+    replica.ready().await;
+    push(&service, "mydb", 2).await;
+    caught_up(&replica, &service).await;
+    counts.take();
+    // No client can name the record of these changes.
+    let unusable = Address::stored("my@db:main");
+    service.backend.create_ledger(&Call::fresh(), &unusable, None, None).await.unwrap().applied();
+    service.backend.purge(&Call::fresh(), &unusable).await.unwrap().applied();
+    push(&service, "mydb", 3).await;
+    caught_up(&replica, &service).await;
+    assert_eq!(replica.names().head("mydb").unwrap().get().await.unwrap().unwrap().v, 3);
+    push(&service, "mydb", 4).await;
+    caught_up(&replica, &service).await;
+    assert_eq!(counts.take().get("/v1/snapshot"), Some(&1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_comes_with_a_position_ahead_of_the_replica_waits_for_it() {
+    let service = InProcess::new();
+    created(&service, "mydb").await;
+    let client = Client::new(&service.serve().await).unwrap();
+    let replica = nameservice_sync::Replica::in_memory(client, Options::default()).unwrap();
+    replica.ready().await;
+    for t in 2..100 {
+        push(&service, "mydb", t).await;
+        let position = service.backend.position().await.unwrap();
+        let changes = replica.changes(position, Limit::MAX).await.unwrap();
+        assert_eq!(changes, Run::Changes(Vec::new()), "t {t}");
+    }
+    // The upstream has not reached it either: it is of another feed.
+    let position = service.backend.position().await.unwrap();
+    let changes = replica.changes(position + 1, Limit::MAX).await.unwrap();
+    assert!(matches!(changes, Run::Gone { .. }), "{changes:?}");
+}
+
+/// Rows of Fluree's: under a name that no route takes, and those that belong to no record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_belongs_to_no_record_shows_at_no_replica_and_stops_none() {
+    let service = Service::start().await;
+    let table = &service.table;
+    table.store.create_ledger(&Call::fresh(), &at("mydb"), Some(&new_head(1)), None).await.unwrap().applied();
+    pump(table).await;
+    let replica =
+        nameservice_sync::Replica::in_memory(Client::new(service.url()).unwrap(), Options::default()).unwrap();
+    replica.ready().await;
+    table.put(&rows::ledger("my@db:main").commit(cid(1), 1).rows()).await;
+    table.put(&rows::orphans("orphan:main", cid(3), 3)).await;
+    table.store.push_head(&Call::fresh(), &at("mydb"), &older(head(2))).await.unwrap().applied();
+    pump(table).await;
+    let position = table.feed.position().await.unwrap();
+    assert_eq!(position, 5, "a ledger of three parts, the head that was left, and the push");
+    assert!(replica.reached(position, DEADLINE).await, "the replica has stopped: {:?}", replica.state());
+    let known =
+        |address: &str| replica.names().view().record(&at(address)).map(|record| record.head.map(|head| head.v));
+    assert_eq!((known("mydb"), known("orphan")), (Some(Some(2)), None));
+    assert_eq!(replica.names().view().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

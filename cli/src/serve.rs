@@ -423,7 +423,7 @@ async fn run_replica(
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
     }
-    let app = with_archive(App::new(names.clone(), names.clone(), auth), args.archive.open().await?);
+    let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
     let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));

@@ -146,6 +146,11 @@ impl Consumer {
         for (i, delivery) in batch.iter().enumerate() {
             match delivery.difference() {
                 Ok(None) => {}
+                // No route names it, and no list holds it (docs/specification.md, Names).
+                Ok(Some(difference)) if nameservice_model::Address::parse(difference.address.as_str()).is_err() => {
+                    let address = difference.address.as_str();
+                    tracing::debug!(address, "left out: only Fluree allows this name");
+                }
                 Ok(Some(difference)) => found.push(Found { delivery: i, difference }),
                 Err(reason) => {
                     tracing::error!(event_id = delivery.event_id(), reason, "a stream record cannot be read");

@@ -49,7 +49,8 @@ impl Client {
         const OPERATION: &str = "read changes";
         match self.send::<changes::Changes>(request).await {
             Ok(page) => {
-                let found = page.changes.into_iter().map(Change::try_from).collect::<Result<_, _>>();
+                let usable = page.changes.into_iter().filter(is_usable);
+                let found = usable.map(Change::try_from).collect::<Result<_, _>>();
                 Ok(Ok((found.map_err(invalid(OPERATION))?, page.position)))
             }
             Err(error) => match error.oldest() {
@@ -124,6 +125,12 @@ impl ChangeFeed for Client {
             Err(error) => Err(error.into_model(OPERATION)),
         }
     }
+}
+
+/// Returns whether a change is of a record that can be addressed. Feeds of earlier versions hold changes of rows under names that
+/// only Fluree allows: they are skipped, as those that the caller may not see.
+pub(crate) fn is_usable(change: &changes::Change) -> bool {
+    Address::parse(&change.address).is_ok()
 }
 
 /// Returns an error with this reason.

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use sse_stream::Sse;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{Client, Events, Request, RequestError, backend::MAX_PAGE, feed::unreadable, outcomes::invalid};
+use crate::{
+    Client, Events, Request, RequestError, backend::MAX_PAGE, feed::is_usable, feed::unreadable, outcomes::invalid,
+};
 
 const OPERATION: &str = "follow changes";
 /// The service writes at least every fifteen seconds.
@@ -306,7 +308,10 @@ impl Follow {
         let found = match event.event.as_deref() {
             Some("change") => {
                 let change: changes::Change = serde_json::from_str(data).map_err(read)?;
-                Some(Event::Change(Box::new(change.try_into().map_err(invalid(OPERATION))?)))
+                match is_usable(&change) {
+                    true => Some(Event::Change(Box::new(change.try_into().map_err(invalid(OPERATION))?))),
+                    false => None,
+                }
             }
             Some("expired") => {
                 let Expired { oldest } = serde_json::from_str(data).map_err(read)?;

@@ -6,6 +6,7 @@
 //! replica's position, the replica reads a new snapshot.
 
 use std::{
+    collections::{HashMap, HashSet},
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,11 +15,12 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use nameservice_client::{ChangeFilter, Client, Event};
 use nameservice_embedded::{Embedded, OpenError, Options, Replicated};
 use nameservice_model::{
-    Change, ChangeFeed as _, ChangedPart, ConcernKind, Cursor, Error, Limit, NameService as _, Record, Result,
-    ShownUrl, chain,
+    Address, Change, ChangeFeed, ChangeKind, ChangedPart, ConcernKind, Cursor, Error, History, HistoryQuery, Limit,
+    NameService as _, Record, Result, Run, ShownUrl, chain,
 };
 use serde_json::Value;
 use tokio::{
@@ -39,6 +41,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// The service writes to a stream at least every fifteen seconds. After this time without a sign of it, a replica no
 /// longer counts as fresh.
 const FRESH: Duration = Duration::from_secs(20);
+/// The pause before an upstream that seems to be behind the replica is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a reader waits for a position that the upstream has, and the replica has not reached.
+const AHEAD: Duration = Duration::from_secs(5);
 /// How long a stream without changes continues before an upstream that is a replica is asked for its age.
 const ASK_AGE: Duration = Duration::from_secs(5);
 
@@ -230,6 +236,56 @@ impl Replica {
     }
 }
 
+/// The feed of the upstream, under its positions. A reader may come from the upstream, or from another replica, with a position
+/// that this one has not reached yet.
+#[async_trait]
+impl ChangeFeed for Replica {
+    async fn position(&self) -> Result<u64> {
+        self.names.position().await
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.names.is_immediate()
+    }
+
+    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
+        if after > self.names.view().position() {
+            self.await_position(after).await?;
+        }
+        self.names.changes(after, limit).await
+    }
+
+    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
+        self.names.wait(after, at_most).await
+    }
+
+    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
+        self.names.history(address, query).await
+    }
+}
+
+impl Replica {
+    /// Waits until a position is reached that the upstream has. Returns immediately if the upstream does not have it.
+    async fn await_position(&self, position: u64) -> Result<()> {
+        let unavailable = |reason: &str| {
+            Err(Error::Unavailable { operation: "read changes at a replica", source: Some(reason.into()) })
+        };
+        if self.shared.known.load(Ordering::Acquire) < position {
+            match timeout(AHEAD, self.client.position()).await {
+                Ok(Ok(there)) if there < position => return Ok(()),
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => {
+                    return unavailable("the replica has not reached this position, and its upstream cannot be asked");
+                }
+            }
+        }
+        match self.reached(position, AHEAD).await {
+            true => Ok(()),
+            false => unavailable("the replica has not reached this position yet"),
+        }
+    }
+}
+
 /// Keeps the replica up to date with its upstream.
 struct Follower {
     names: Embedded,
@@ -254,14 +310,13 @@ impl From<Error> for End {
 
 impl Follower {
     async fn run(mut self) {
-        let mut pause = PAUSES.0;
+        let (mut pause, mut was_gone) = (PAUSES.0, false);
         loop {
             let begun = Instant::now();
             let end = match self.is_fresh {
                 true => match self.snapshot().await {
                     Ok(()) => {
                         self.is_fresh = false;
-                        pause = PAUSES.0;
                         continue;
                     }
                     Err(error) => End::Failed(error),
@@ -270,9 +325,12 @@ impl Follower {
             };
             match end {
                 End::Gone => {
-                    tracing::info!("the upstream's feed no longer holds the next change: reading a snapshot");
+                    tracing::info!("the upstream's feed does not hold the next change: reading a snapshot");
                     self.is_fresh = true;
-                    continue;
+                    // After the first one there is a pause before the next: replicas behind one address can differ.
+                    if begun.elapsed() > PAUSES.1 || !std::mem::replace(&mut was_gone, true) {
+                        continue;
+                    }
                 }
                 End::Failed(error) => {
                     tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");
@@ -354,8 +412,8 @@ impl Follower {
                     Err(error) => end = Some(End::Failed(error)),
                 }
             }
-            if let Err(error) = self.take(changes).await {
-                return End::Failed(error);
+            if let Err(end) = self.take(changes).await {
+                return end;
             }
             if let Some(end) = end {
                 return end;
@@ -377,31 +435,68 @@ impl Follower {
         let (there, age) = self.client.position_and_age().await?;
         *self.shared.upstream_age.lock().unwrap_or_else(PoisonError::into_inner) = age;
         if there < self.names.view().position() {
-            return Err(End::Gone);
+            // Another replica behind the same address may be a moment behind.
+            sleep(AGAIN).await;
+            if self.client.position().await? < self.names.view().position() {
+                return Err(End::Gone);
+            }
+            return Ok(());
         }
         self.shared.begin_at(there);
         Ok(())
     }
 
-    async fn take(&self, changes: Vec<Change>) -> Result<()> {
+    /// Applies changes. Ends at one that does not follow the last: what is between them is not in the feed, or the replica may not
+    /// see it.
+    async fn take(&self, changes: Vec<Change>) -> std::result::Result<(), End> {
         if changes.is_empty() {
             return Ok(());
         }
         let position = self.names.view().position();
         let mut taken = Vec::with_capacity(changes.len());
+        let is_creation = |change: &&Change| change.part == ChangedPart::Meta && change.kind != ChangeKind::Purged;
+        let created: HashSet<Address> =
+            changes.iter().filter(is_creation).map(|change| change.address.clone()).collect();
+        let mut looked_up = HashMap::new();
         // A stream that was opened again may repeat its last change.
         for change in changes.into_iter().filter(|change| change.position > position) {
+            if change.position != position + taken.len() as u64 + 1 {
+                return Err(End::Gone);
+            }
             let payload = match Replicated::is_partial(&change) {
                 true => self.whole_payload(&change).await?,
                 false => None,
             };
-            taken.push(Replicated { change, payload });
+            let is_orphan = self.is_orphan(&change, &created, &mut looked_up).await?;
+            taken.push(Replicated { change, payload, is_orphan });
         }
         if !taken.is_empty() {
             self.names.replicate(taken).await?;
         }
         self.shared.applied();
         Ok(())
+    }
+
+    /// Returns whether a change is of an item that belongs to no record: Fluree can write the head of a ledger that was purged. The
+    /// upstream is asked only if neither the replica nor these changes show the record.
+    async fn is_orphan(
+        &self,
+        change: &Change,
+        created: &HashSet<Address>,
+        looked_up: &mut HashMap<Address, bool>,
+    ) -> Result<bool> {
+        if change.part == ChangedPart::Meta || created.contains(&change.address) {
+            return Ok(false);
+        }
+        if self.names.view().record(&change.address).is_some() {
+            return Ok(false);
+        }
+        if let Some(is_orphan) = looked_up.get(&change.address) {
+            return Ok(*is_orphan);
+        }
+        let is_orphan = self.client.lookup(&change.address).await?.is_none();
+        looked_up.insert(change.address.clone(), is_orphan);
+        Ok(is_orphan)
     }
 
     /// Reads a payload that the change does not carry in full from the upstream's record. Returns `None` if the record

@@ -233,22 +233,22 @@ impl TransactionPublisher for ReplicaBackend {
 #[async_trait]
 impl ChangeFeed for ReplicaBackend {
     async fn position(&self) -> Result<u64> {
-        self.replica.names().position().await
+        ChangeFeed::position(&self.replica).await
     }
 
     fn is_immediate(&self) -> bool {
-        self.replica.names().is_immediate()
+        self.replica.is_immediate()
     }
 
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
-        self.replica.names().changes(after, limit).await
+        self.replica.changes(after, limit).await
     }
 
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
-        self.replica.names().wait(after, at_most).await
+        self.replica.wait(after, at_most).await
     }
 
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
-        self.replica.names().history(address, query).await
+        self.replica.history(address, query).await
     }
 }

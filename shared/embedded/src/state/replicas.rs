@@ -28,6 +28,8 @@ pub struct Replicated {
     /// The full payload, if it is left out of the change or redacted in it. Without it, the concern stays as it was: a
     /// later change brings a newer value.
     pub payload: Option<Value>,
+    /// Whether it is of an item that belongs to no record. Then it takes its position, and shows in nothing else.
+    pub is_orphan: bool,
 }
 
 impl Replicated {
@@ -43,7 +45,7 @@ impl Replicated {
 
 impl From<Change> for Replicated {
     fn from(change: Change) -> Self {
-        Self { change, payload: None }
+        Self { change, payload: None, is_orphan: false }
     }
 }
 
@@ -118,7 +120,7 @@ impl State {
 
     /// Applies a change, which must follow the last one.
     pub(crate) fn replicate(&mut self, replicated: &Replicated, touched: &mut Vec<Touched>) -> Result<(), NotNext> {
-        let Replicated { change, payload } = replicated;
+        let Replicated { change, payload, is_orphan } = replicated;
         // A position beyond every watermark is not one that a nameservice gives.
         if self.position.checked_add(1) != Some(change.position) || change.position > MAX_POSITION {
             return Err(NotNext { found: change.position, position: self.position });
@@ -131,7 +133,7 @@ impl State {
         match change.part {
             ChangedPart::Meta => self.replicate_meta(change, payload, touched),
             // The value is not known, and a wrong one must not be shown.
-            ChangedPart::Concern(_) if !is_known => {}
+            ChangedPart::Concern(_) if !is_known || *is_orphan => {}
             ChangedPart::Concern(concern) => self.replicate_concern(change, concern, payload, touched),
         }
         self.position = change.position;

@@ -31,7 +31,7 @@ fn whole(state: &State, change: Change) -> Replicated {
         (false, Some(record), ConcernKind::Config) if record.config.v == change.watermark => record.config.payload,
         _ => None,
     };
-    Replicated { change, payload }
+    Replicated { change, payload, is_orphan: false }
 }
 
 #[test]
