@@ -6,7 +6,11 @@ use nameservice::DynamoDb;
 use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::App;
-use nameservice_sync::{BackendSource, CopyOptions, Report, copy, report::Records};
+use nameservice_sync::{
+    BackendSource, CopyOptions, Report, copy,
+    remotes::{self, MoveOptions, Tracking},
+    report::Records,
+};
 use nameservice_tests::{in_process::InProcess, prelude::*};
 
 use crate::{
@@ -51,6 +55,55 @@ async fn what_a_target_has_written_without_an_answer_is_found_there() {
     let (source, table) = (source().await, Proxied::fresh().await);
     table.proxy.on_writes(Fault::cut_reply().always());
     assert_copied(source, &table).await;
+}
+
+/// Neither takes a condition on the wire.
+#[tokio::test]
+async fn a_push_to_a_remote_retracts_and_restores_nothing_whose_status_was_written_since_it_was_compared() {
+    for is_retracted in [false, true] {
+        let (local, table, a) = (source().await, Proxied::fresh().await, at("a"));
+        assert_copied(local.clone(), &table).await;
+        let store = table.direct().clone();
+        if is_retracted {
+            store.retract(&Call::fresh(), &a, None).await.unwrap().applied();
+            local.retract(&Call::fresh(), &a, None).await.unwrap().applied();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let tracking = Tracking::of(directory.path()).unwrap();
+        let remote: Arc<dyn Backend> = Arc::new(DynamoDb::new(table.store.clone(), table.feed.clone()));
+        remotes::fetch(&remote, None, &tracking, "origin", &|_| {}).await.unwrap();
+        let local: Arc<dyn Backend> = local;
+        let options = MoveOptions::default();
+        let push = async || remotes::push(&local, &remote, None, &tracking, "origin", &options, &|_| {}).await.unwrap();
+        assert!(push().await.is_settled(), "equal on both sides");
+        match is_retracted {
+            true => local.restore(&Call::fresh(), &a).await.unwrap().applied(),
+            false => local.retract(&Call::fresh(), &a, None).await.unwrap().applied(),
+        }
+        // Before the first look at the record.
+        let hooked = store.clone();
+        table.proxy.on(
+            "Query",
+            Fault::none().before(move || {
+                let (store, a) = (hooked.clone(), at("a"));
+                async move {
+                    if is_retracted {
+                        store.restore(&Call::fresh(), &a).await.unwrap().applied();
+                    }
+                    let current = store.status(&a).await.unwrap().unwrap();
+                    let push = cas(Status::stored(current.v, None), status(current.v + 1, "indexing"));
+                    store.push_status(&Call::fresh(), &a, &push).await.unwrap().applied();
+                    if is_retracted {
+                        store.retract(&Call::fresh(), &a, Some("again")).await.unwrap().applied();
+                    }
+                }
+            }),
+        );
+        let pushed = push().await;
+        assert!(table.proxy.is_spent());
+        let found = store.lookup(&a).await.unwrap().unwrap();
+        assert_eq!(found.retracted, is_retracted, "what was not seen stays: {found:?}, {pushed:?}");
+    }
 }
 
 /// A service that requires tokens, and its URL.

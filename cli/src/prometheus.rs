@@ -196,6 +196,7 @@ mod tests {
             include_str!("../../shared/http/src/meters.rs"),
             include_str!("../../shared/http/src/app.rs"),
             include_str!("../../shared/dynamo/src/sending.rs"),
+            include_str!("../../shared/embedded/src/log/mod.rs"),
             include_str!("../../shared/embedded/src/writer.rs"),
             include_str!("../../shared/projector/src/projector.rs"),
             include_str!("../../functions/stream_consumer/src/lib.rs"),

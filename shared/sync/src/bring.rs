@@ -294,6 +294,7 @@ async fn restore(to: &Target<'_>, source: &Record, target: Record, takes_status:
             "it is retracted at the target, and the source's status is not far enough ahead to restore it",
         );
     }
+    check_status(to, &source.address, target.status.v).await?;
     match to.restore(&Call::fresh(), &source.address).await? {
         Restored::Restored(record) => {
             to.wrote();
@@ -410,6 +411,7 @@ async fn push_status(to: &Target<'_>, source: &Record, target: &Record, judged_v
                     .await?,
             )?;
         }
+        check_status(to, &source.address, before.max(target.status.v)).await?;
         let reason = payload(&source.status).meta.get("reason").and_then(Value::as_str).map(str::to_owned);
         return match to.retract(&Call::fresh(), &source.address, reason.as_deref()).await? {
             Retracted::Retracted(_) => {
@@ -431,6 +433,15 @@ async fn push_status(to: &Target<'_>, source: &Record, target: &Record, judged_v
     }
     let new = NewStatus::new(payload(&source.status))?.with_v(v)?;
     pushed(to, to.push_status(&Call::fresh(), &source.address, &StatusPush::cas(expected(target.status.v), new)).await?)
+}
+
+/// Stops if the status was written since it was compared. A retraction and a restoration take no condition, so the time between this
+/// look and the write is all that another writer's change may be missed in.
+async fn check_status(to: &Target<'_>, address: &Address, compared_v: i64) -> Step {
+    match to.lookup(address).await? {
+        Some(record) if record.status.v == compared_v => Ok(()),
+        _ => again(),
+    }
 }
 
 /// Returns a state that a push may set, for the moment before a retraction.
