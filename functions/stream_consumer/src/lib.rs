@@ -147,7 +147,7 @@ impl Consumer {
             match delivery.difference() {
                 Ok(None) => {}
                 // No route names it, and no list holds it (docs/specification.md, Names).
-                Ok(Some(difference)) if nameservice_model::Address::parse(difference.address.as_str()).is_err() => {
+                Ok(Some(difference)) if !difference.address.is_well_formed() => {
                     let address = difference.address.as_str();
                     tracing::debug!(address, "left out: only Fluree allows this name");
                 }
