@@ -125,7 +125,7 @@ async fn a_branch_that_was_made_again_from_another_source_is_uncounted_there() {
 
 #[tokio::test]
 async fn a_branch_begins_at_no_head_that_its_source_was_reset_from_meanwhile() {
-    for (later, begins) in [(None, 1), (Some(2), 2), (Some(3), 3)] {
+    for (later, begins) in [(None, 1), (Some(2), 2), (Some(3), 3), (Some(5), 5)] {
         let table = Proxied::fresh().await;
         let store = table.direct();
         let source = born(store, "mydb", 3).await;

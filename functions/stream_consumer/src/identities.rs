@@ -10,9 +10,10 @@ use crate::{Delivery, Found};
 
 /// Returns the feed entries of the changes, each with the delivery it came from.
 ///
-/// Only ledgers have heads. For other changes, the batch shows the kind if it contains a stream record of the meta item; the rest
+/// Only ledgers have heads, so that a batch of pushes costs no read: a head that belongs to no record takes a position, and
+/// replicas leave it out. For other changes, the batch shows the kind if it contains a stream record of the meta item; the rest
 /// is read in one request. The feed knows the kind of a record that was purged meanwhile, and perhaps created again as another
-/// kind. Changes of items without a meta item are left out: they belong to no record (docs/specification.md, Table).
+/// kind. Other changes of items without a meta item are left out: they belong to no record (docs/specification.md, Table).
 pub(crate) async fn identify(
     store: &Store,
     feed: &Feed,

@@ -74,19 +74,16 @@ impl Store {
             let mut count = Expression::new();
             count.same_record(source_meta);
             count.live();
+            if at.is_none() {
+                // The source may be pushed to meanwhile, and not be reset: the head that was read stays in its past.
+                count.is(ATTR_RESET, items::present(source_meta, ATTR_RESET).cloned());
+            }
             count.count(ATTR_BRANCHES, unreadable(source_meta, ATTR_BRANCHES));
             count.touch(now);
             let count = (Part::Parent, count.into_update(&Key::meta(source)));
-            // The source may be written meanwhile, but not be reset to before the head that the branch begins at.
-            let still = at.is_none().then(|| {
-                let mut still = Expression::new();
-                still.reaches(&head);
-                (Part::ParentHead, still.into_check(&Key::new(source, sk_of(ConcernKind::Head))))
-            });
             let actions = |orphans| {
                 let mut actions = ledger.actions(orphans);
                 actions.push(count.clone());
-                actions.extend(still.clone());
                 actions
             };
             let failed = match self.create(BRANCH, call, branch, &mut attempts, actions).await? {
@@ -172,10 +169,12 @@ impl Store {
         attempts: &mut Attempts,
     ) -> Result<Option<Reset>> {
         let now = self.now_ms();
-        let mut check = Expression::new();
-        check.same_record(meta);
-        check.live();
-        check.unprotected();
+        let mut reset = Expression::new();
+        reset.same_record(meta);
+        reset.live();
+        reset.unprotected();
+        reset.set(ATTR_RESET, string(call.request_id.as_str()));
+        reset.touch(now);
         let mut head = Expression::new();
         head.put(ATTR_COMMIT_ID, to.head().map(|head| string(head.id().as_str())));
         head.set(ATTR_COMMIT_T, number(to.head_t()));
@@ -187,7 +186,7 @@ impl Store {
         index.put(ATTR_REV_ID, id);
         // Indexes of named graphs may lie beyond the target.
         index.set(ATTR_GRAPHS, graphs_attribute(&Default::default()));
-        let mut actions = vec![(Part::Meta, check.into_check(&Key::meta(address)))];
+        let mut actions = vec![(Part::Meta, reset.into_update(&Key::meta(address)))];
         for (concern, mut update) in [(ConcernKind::Head, head), (ConcernKind::Index, index)] {
             update.by_call(&call.request_id);
             update.touch(now);

@@ -176,7 +176,7 @@ impl Store {
         // An attempt whose answer was lost has purged it, or another caller meanwhile.
         let purged = Ended::Purged { parent: None };
         if attempts.uncertain || items::remembers(&memory, &call.request_id) {
-            let sweep = self.sweep(address, found);
+            let sweep = self.sweep(call, address, found);
             self.afterwards(PURGE, address, attempts, sweep).await;
             return Ok(purged);
         }
@@ -184,13 +184,10 @@ impl Store {
         if items::reuses_key(&memory, &call.request_id) {
             return Ok(Ended::Unknown);
         }
-        if !self.within(PURGE, attempts, self.sweep(address, found)).await? {
-            return Ok(Ended::Unknown);
+        match self.within(PURGE, attempts, self.sweep(call, address, found)).await? {
+            true => Ok(purged),
+            false => Ok(Ended::Unknown),
         }
-        // As every purge: a late duplicate must not purge what is created here next. One that comes first has remembered it.
-        let (memory, key) = calls::remember_sweep(address, call, self.now_ms());
-        let (Outcome::Applied(_) | Outcome::Rejected(_)) = self.update(PURGE, memory, &key, attempts).await?;
-        Ok(purged)
     }
 
     /// Drops a branch where there is no record. `dropping` is the parent of one that an attempt of this call may have
@@ -210,23 +207,41 @@ impl Store {
         })
     }
 
-    /// Deletes the concern items and the commit log under an address without a record. Returns whether there were any.
-    async fn sweep(&self, address: &Address, items: &RecordItems) -> Result<bool> {
-        let orphans: Vec<&Item> = items.items.values().collect();
-        if !orphans.is_empty() {
+    /// Deletes the concern items and the commit log under an address without a record. Returns whether there were any. The call
+    /// is remembered as every purge is: a late duplicate must not purge what is created here next.
+    async fn sweep(&self, call: &Call, address: &Address, items: &RecordItems) -> Result<bool> {
+        let remember = || calls::remember_sweep(address, call, self.now_ms());
+        let has_orphans = !items.items.is_empty();
+        if has_orphans {
             let mut still_none = Expression::new();
             still_none.not_exists(ATTR_KIND);
-            let mut actions: Vec<(Part, Action)> = vec![(Part::Meta, still_none.into_delete(&Key::meta(address)))];
+            let (memory, key) = remember();
+            let mut actions: Vec<(Part, Action)> = vec![
+                (Part::Meta, still_none.into_delete(&Key::meta(address))),
+                (Part::Calls, memory.into_update(&key)),
+            ];
             for concern in ConcernKind::ALL {
                 let key = Key::new(address, sk_of(concern));
                 actions.push((Part::Concern(concern), Expression::new().into_delete(&key)));
             }
-            if let Outcome::Rejected(_) = self.transact(PURGE, actions, &mut Attempts::default()).await? {
-                // A record was created here meanwhile: its items are not orphans.
-                return Err(contended(PURGE, Attempts::default()));
+            if let Outcome::Rejected(failed) = self.transact(PURGE, actions, &mut Attempts::default()).await? {
+                let memory = rejected_at(&failed, &Part::Calls).and_then(|Failed(memory)| memory.as_ref());
+                // If another attempt of the call has deleted them, what is here now was written since.
+                if !memory.is_some_and(|memory| items::remembers(memory, &call.request_id)) {
+                    // A record was created here meanwhile: its items are not orphans.
+                    return Err(contended(PURGE, Attempts::default()));
+                }
             }
         }
-        Ok(self.sweep_commits(PURGE, address, NO_COMMITS).await? > 0 || !orphans.is_empty())
+        let has_log = self.sweep_commits(PURGE, address, NO_COMMITS).await? > 0;
+        if has_log && !has_orphans {
+            let (memory, key) = remember();
+            if let Err(error) = self.update(PURGE, memory, &key, &mut Attempts::default()).await {
+                let error = nameservice_model::chain(&error);
+                tracing::warn!(%address, error, "a purge of what was left of a commit log is not remembered");
+            }
+        }
+        Ok(has_log || has_orphans)
     }
 }
 

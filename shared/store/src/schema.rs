@@ -58,6 +58,8 @@ pub const ATTR_DEPENDENCIES: &str = "dependencies";
 pub const ATTR_CREATED_AT: &str = "created_at";
 /// meta, ours: the call that created it (S), which distinguishes it from a record that is created later at its address.
 pub const ATTR_LIFE: &str = "life";
+/// meta, ours: the call that last reset its head (S): a branch is not created at a head that the reset has taken away.
+pub const ATTR_RESET: &str = "reset_by";
 /// meta, ours: how many records depend on it (N), absent = 0.
 pub const ATTR_DEPENDENTS: &str = "dependents";
 /// meta, ours: the dependencies that are counted at their targets (L of S).
@@ -261,6 +263,7 @@ pub const LAYOUT: &[Layout] = &[
             Attribute::ours(ATTR_DEPENDENTS, Shape::Count),
             Attribute::ours(ATTR_PROTECTED, Shape::Truth).strict(),
             Attribute::ours(ATTR_LIFE, Shape::Text),
+            Attribute::ours(ATTR_RESET, Shape::Text),
             Attribute::ours(ATTR_REQUEST_IDS[0], Shape::Text),
             Attribute::ours(ATTR_REQUEST_IDS[1], Shape::Text),
             Attribute::ours(ATTR_REQUEST_IDS[2], Shape::Text),
