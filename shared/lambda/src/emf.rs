@@ -1,5 +1,8 @@
 //! Metrics that CloudWatch extracts from the log: lines of the embedded metric format, under the names of docs/metrics.md. No
 //! request to AWS is made. The metrics of a request or a batch are written at its end: a function handles one at a time.
+//!
+//! The crate `metrics_cloudwatch_embedded` makes every label a dimension, each combination of which is a metric to pay for, and
+//! writes no `level`, without which Lambda may drop a line.
 
 use std::{
     collections::BTreeMap,
