@@ -404,7 +404,13 @@ impl Log {
     pub(crate) fn commit(&mut self, batch: &Batch, expired_before: i64) -> Result<(), CommitError> {
         let base = batch.replaced.map_or(self.position, |(position, _)| position);
         let position = batch.changes.last().map_or(base, |last| last.position);
-        let written = self.write(batch, position, expired_before).and_then(|written| {
+        let was_untidy = self.is_untidy();
+        let mut written = self.write(batch, position, expired_before);
+        if written.is_err() && self.is_untidy() && !was_untidy {
+            // Only what is old has failed, and has taken the transaction with it.
+            written = self.write(batch, position, expired_before);
+        }
+        let written = written.and_then(|written| {
             if batch.replaced.is_some() {
                 // The position may go back: a log that ends before it has not lost anything.
                 self.durable.begin_again().map_err(|error| CommitError::Rejected(error.into()))?;
@@ -537,8 +543,7 @@ impl Log {
                 self.untidy_since.set(None);
                 Ok(if is_moved { 0 } else { unmoved })
             }
-            // SQLite has rolled back all of the transaction after some errors.
-            Err(error) if is_passing(&error) || connection.is_autocommit() => Err(error),
+            Err(error) if is_passing(&error) => Err(error),
             Err(error) => {
                 counter!("nameservice_log_maintenance_failures_total").increment(1);
                 tracing::error!(
@@ -546,8 +551,12 @@ impl Log {
                     "old changes of the log were not moved or removed, and are tried again in a minute: examine the log with \
                      `nameservice doctor`"
                 );
-                connection.execute_batch("ROLLBACK TO tidy; RELEASE tidy")?;
                 self.untidy_since.set(Some(Instant::now()));
+                // After some errors, as those of the disk, SQLite has rolled back all of the transaction.
+                if connection.is_autocommit() {
+                    return Err(error);
+                }
+                connection.execute_batch("ROLLBACK TO tidy; RELEASE tidy")?;
                 Ok(unmoved)
             }
         }
