@@ -465,6 +465,9 @@ impl Run {
     /// Returns how long to wait for a command before expired changes are removed; `None` if there is nothing to remove.
     fn trim_due(&self) -> Option<Duration> {
         let log = self.log.as_ref().filter(|_| self.shared.condition() == Condition::Sound)?;
+        if let Some(left) = log.untidy_for() {
+            return Some(left);
+        }
         match log.oldest_at()?.saturating_sub(self.shared.expired_before()) {
             ..=0 => Some(TRIM_EVERY),
             left => Some(Duration::from_millis(left.unsigned_abs()).max(TRIM_PAUSE)),

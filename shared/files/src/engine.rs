@@ -414,7 +414,11 @@ impl Files {
         }
         // The index first: while the main file is there, nobody creates another record, whose index it could be.
         if let Some(version) = &slot.index {
-            self.delete(&index_key, deadline, |there| there.version == *version).await.map_err(begun)?;
+            let there = self.delete(&index_key, deadline, |there| there.version == *version).await.map_err(begun)?;
+            if there.is_some() {
+                let source = "the index was written meanwhile";
+                return Ok(Removed::Unknown(begun(failed("purge a record", source))));
+            }
         }
         match self.delete(&main_key, deadline, |there| there.content.bytes == mark).await {
             Ok(None) => Ok(Removed::Done),

@@ -147,14 +147,18 @@ impl CommitError {
         source.downcast_ref().is_some_and(is_full)
     }
 
-    /// Returns whether this process can write nothing more: a commit was sent, or SQLite rejected the batch for a reason
-    /// that does not pass, as that the file is damaged.
+    /// Returns whether this process can write nothing more: a commit was sent, or the file is damaged, read-only, or on a disk
+    /// that fails.
     pub(crate) fn is_permanent(&self) -> bool {
+        use ffi::ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, ReadOnly, SystemIoFailure};
+        // Every row is new, or replaces the one before.
+        let permanent = [ConstraintViolation, DatabaseCorrupt, NotADatabase, ReadOnly, SystemIoFailure];
         match self {
             Self::Unknown(_) => true,
             Self::Rejected(source) => source
                 .downcast_ref::<rusqlite::Error>()
-                .is_some_and(|error| error.sqlite_error_code().is_some() && !is_passing(error)),
+                .and_then(rusqlite::Error::sqlite_error_code)
+                .is_some_and(|code| permanent.contains(&code)),
         }
     }
 }
@@ -275,6 +279,8 @@ impl Log {
             connection.pragma_update(None, "synchronous", "FULL")?;
             // Checkpoints are made explicitly between transactions, so that their timing is known.
             connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            // Whatever the directory of temporary files has space for.
+            connection.pragma_update(None, "temp_store", "MEMORY")?;
             // If a reader made it grow beyond this, the excess is freed.
             connection.pragma_update(None, "journal_size_limit", 2 * checkpoint_bytes)?;
             connection.pragma_update(None, "cache_size", -32_768)
@@ -408,6 +414,7 @@ impl Log {
         let mut written = self.write(batch, position, expired_before);
         if written.is_err() && self.is_untidy() && !was_untidy {
             // Only what is old has failed, and has taken the transaction with it.
+            self.roll_back();
             written = self.write(batch, position, expired_before);
         }
         let written = written.and_then(|written| {
@@ -526,6 +533,7 @@ impl Log {
         }
         let connection = &self.connection;
         let tidy = || {
+            connection.execute_batch("SAVEPOINT tidy")?;
             if is_moved {
                 connection.prepare_cached("INSERT INTO log SELECT * FROM tail")?.execute([])?;
                 connection.prepare_cached("DELETE FROM tail")?.execute([])?;
@@ -534,36 +542,33 @@ impl Log {
                 // Twice as many as were added, so that a backlog is eventually removed.
                 trim(connection, expired_before, position, TRIM.max(2 * batch.changes.len()))?;
             }
-            Ok(())
+            connection.execute_batch("RELEASE tidy")
         };
-        connection.execute_batch("SAVEPOINT tidy")?;
-        match tidy() {
-            Ok(()) => {
-                connection.execute_batch("RELEASE tidy")?;
-                self.untidy_since.set(None);
-                Ok(if is_moved { 0 } else { unmoved })
-            }
-            Err(error) if is_passing(&error) => Err(error),
-            Err(error) => {
-                counter!("nameservice_log_maintenance_failures_total").increment(1);
-                tracing::error!(
-                    %error,
-                    "old changes of the log were not moved or removed, and are tried again in a minute: examine the log with \
-                     `nameservice doctor`"
-                );
-                self.untidy_since.set(Some(Instant::now()));
-                // After some errors, as those of the disk, SQLite has rolled back all of the transaction.
-                if connection.is_autocommit() {
-                    return Err(error);
-                }
-                connection.execute_batch("ROLLBACK TO tidy; RELEASE tidy")?;
-                Ok(unmoved)
-            }
+        let Err(error) = tidy() else {
+            self.untidy_since.set(None);
+            return Ok(if is_moved { 0 } else { unmoved });
+        };
+        self.untidy_since.set(Some(Instant::now()));
+        counter!("nameservice_log_maintenance_failures_total").increment(1);
+        let again = "old changes of the log were not moved or removed, and are tried again in a minute";
+        match is_passing(&error) {
+            true => tracing::warn!(%error, "{again}"),
+            false => tracing::error!(%error, "{again}: examine the log with `nameservice doctor`"),
+        }
+        // After some errors, as those of the disk, SQLite has rolled back all of the transaction.
+        match connection.execute_batch("ROLLBACK TO tidy; RELEASE tidy") {
+            Ok(()) => Ok(unmoved),
+            Err(_) => Err(error),
         }
     }
 
+    /// Returns how long to wait before old changes that could not be moved or removed are tried again.
+    pub(crate) fn untidy_for(&self) -> Option<Duration> {
+        self.untidy_since.get().and_then(|since| UNTIDY.checked_sub(since.elapsed()))
+    }
+
     fn is_untidy(&self) -> bool {
-        self.untidy_since.get().is_some_and(|since| since.elapsed() < UNTIDY)
+        self.untidy_for().is_some()
     }
 
     /// Returns when the oldest removable change was recorded; `None` if none can be removed for now. The last change is

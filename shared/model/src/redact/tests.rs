@@ -264,6 +264,8 @@ fn no_text_takes_long() {
         ("", "\\\"password\\\":"),
         ("", "--password "),
         ("", "eyj-"),
+        ("", "eyj/"),
+        ("", "sg.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"),
         ("", "bearer "),
         ("", "["),
         ("", "{\"a\":"),

@@ -239,10 +239,11 @@ fn without_tokens(text: &str) -> Option<String> {
         let prefix = TOKEN_PREFIXES.iter().find(|(prefix, _)| lower[at..].starts_with(prefix) && begins(at));
         if let Some((prefix, least)) = prefix {
             let rest = &text[at + prefix.len()..];
-            let word = &rest[..word_end(rest)];
+            // Looked at before the end of the word is looked for: a path may hold many beginnings.
+            let is_path = !prefix.ends_with(' ') && rest.bytes().take(*least).any(|byte| byte == b'/');
+            let word = if is_path { "" } else { &rest[..word_end(rest)] };
             let end = at + prefix.len() + word.len();
-            let is_path = !prefix.ends_with(' ') && word.bytes().take(*least).any(|byte| byte == b'/');
-            if word.len() >= *least && !is_path {
+            if word.len() >= *least {
                 let keep = if prefix.ends_with(' ') { prefix.len() } else { 0 };
                 out.push_str(&text[from..at + keep]);
                 out.push_str(REDACTED);
