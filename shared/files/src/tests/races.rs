@@ -78,6 +78,24 @@ async fn a_purge_whose_deletion_is_lost_repeats_it_only_while_its_own_mark_is_th
 }
 
 #[tokio::test]
+async fn a_purge_leaves_its_mark_if_its_index_was_pushed_meanwhile() {
+    let (ours, theirs, store) = servers(0);
+    let db = born(&ours, "mydb", 3).await;
+    push_index(&ours, &db, 1, 3).await;
+    let pushed = async move {
+        let (storage, key) = (&theirs.inner.storage, names::index_key(&at("mydb")));
+        let there = storage.read(&key).await.unwrap().unwrap();
+        let other = [&there.content.bytes[..], b"\n"].concat().into();
+        assert_eq!(storage.replace(&key, other, &there.version).await.unwrap(), crate::storage::Written::Done);
+    };
+    store.beside_deletion(Meanwhile { of: "/main.index.json", request: Request::Never, others: pushed.boxed() });
+    is_unknown(ours.purge(&Call::fresh(), &db).await);
+    assert!(ours.lookup(&db).await.unwrap().unwrap().retracted, "the mark stays, and no index is left alone");
+    assert_eq!(ours.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged);
+    assert!(!store_has(&ours, &db).await);
+}
+
+#[tokio::test]
 async fn a_write_whose_answer_is_lost_is_not_repeated_on_a_record_that_was_created_since() {
     let (ours, theirs, store) = servers(60);
     let db = born(&ours, "mydb", 3).await;
