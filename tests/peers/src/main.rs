@@ -527,8 +527,13 @@ impl Bench<'_> {
         let mib = connection.exchange(&text).await?.body.len() as f64 / 1024.0 / 1024.0;
         row(&["Fluree's snapshot".into(), format!("{mib:.0} MiB in {:.1} s", begun.elapsed().as_secs_f64())]);
         row(&["RSS after that".into(), format!("{:.0} MiB", server.rss())]);
+        server.kill().await?;
+        let begun = Instant::now();
+        let mut doctor = Command::new(&self.program);
+        let examined = doctor.args(["doctor", "--data"]).arg(self.scratch.join("million")).output().await?;
+        row(&["doctor".into(), format!("{} in {:.1} s", examined.status, begun.elapsed().as_secs_f64())]);
         println!();
-        server.kill().await
+        Ok(())
     }
 
     async fn patterns(&self) -> io::Result<()> {
