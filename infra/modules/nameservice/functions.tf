@@ -136,7 +136,7 @@ locals {
       routes = ["POST /v1/resets/{address+}"]
       scope  = "admin"
       actions = {
-        table = ["dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table = ["dynamodb:BatchWriteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
       }
     }
 
