@@ -142,7 +142,9 @@ def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
     [
         (404, "unknown-record", False),
         (409, "wrong-kind", False),
-        (409, "conflict", True),
+        (409, "conflict", False),
+        (409, "lease-lost", False),
+        (409, "transaction-refused", False),
         (409, "limit-reached", True),
         (410, "retracted", False),
         (422, "idempotency-key-reused", True),

@@ -12,10 +12,13 @@ const OUTCOME_UNKNOWN = "https://nameservice.dev/problems/outcome-unknown";
 /**
  * Whether the service has decided on the write after it looked for its key: had an earlier attempt been applied, it would have answered
  * as at first. What is answered before (a token, the size of a body) proves nothing about that attempt. Neither does a record that is
- * gone, retracted, or of another kind: the one that remembered the attempt may have been purged since.
+ * gone, retracted, or of another kind, nor a conflict that shows no value: the record that remembered the attempt may have been purged
+ * since. A lease may have ended after the attempt, and items of a transaction may have forgotten it.
  */
 function isDecision(error: NameserviceError): boolean {
-  return !["", "retracted", "wrong-kind"].includes(error.kind) && [409, 410, 422].includes(error.status);
+  if (error.kind === "conflict" && (error.problem["actual"] ?? null) === null) return false;
+  const forgetful = ["", "retracted", "wrong-kind", "lease-lost", "transaction-refused"];
+  return !forgetful.includes(error.kind) && [409, 410, 422].includes(error.status);
 }
 
 /** Milliseconds to wait before the next attempt: up to twice as long each time, ten seconds at most. */

@@ -142,7 +142,7 @@ test("after a lost attempt only a decision of the service is certain", async () 
     );
   };
   const problem = (slug: string, status: number) => ({ type: `https://nameservice.dev/problems/${slug}`, status, detail: "d" });
-  const decisions = [[409, "conflict"], [409, "limit-reached"], [422, "idempotency-key-reused"]] as const;
+  const decisions = [[409, "limit-reached"], [422, "idempotency-key-reused"]] as const;
   for (const [status, slug] of decisions) {
     const error = await outcome(status, problem(slug, status), true);
     assert(error instanceof NameserviceError && !(error instanceof OutcomeUnknown) && error.kind === slug, slug);
@@ -150,7 +150,7 @@ test("after a lost attempt only a decision of the service is certain", async () 
   const early = [
     [400, "invalid-body"], [401, "unauthorized"], [403, "insufficient-scope"], [403, "address-not-covered"], [404, "not-found"],
     [405, "method-not-allowed"], [408, "request-timeout"], [413, "payload-too-large"], [415, "unsupported-media-type"], [501, "unsupported"],
-    [404, "unknown-record"], [409, "wrong-kind"], [410, "retracted"],
+    [404, "unknown-record"], [409, "wrong-kind"], [410, "retracted"], [409, "conflict"], [409, "lease-lost"], [409, "transaction-refused"],
   ] as const;
   for (const [status, slug] of early) {
     const error = await outcome(status, problem(slug, status), true);

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
 };
 use nameservice_dynamo::Sender;
-use nameservice_model::{LeaseClaim, MAX_WATERMARK, RecordKind, RequestId, last_expiry};
+use nameservice_model::{LeaseClaim, MAX_WATERMARK, NewHead, RecordKind, RequestId, last_expiry};
 
 use crate::{
     items::{self, Item, number, present, string},
@@ -292,6 +292,13 @@ impl Expression {
     pub(crate) fn at_least(&mut self, attribute: &str, bound: i64) {
         let (name, bound) = (self.name(attribute), self.value(number(bound)));
         self.require(format!("{name} >= {bound}"));
+    }
+
+    /// The head is this one, or one at a later `t`.
+    pub(crate) fn reaches(&mut self, head: &NewHead) {
+        let [id, at] = [ATTR_COMMIT_ID, ATTR_COMMIT_T].map(|attribute| self.name(attribute));
+        let (is, t) = (self.value(string(head.id().as_str())), self.value(number(head.t())));
+        self.require(format!("({at} > {t} OR ({at} = {t} AND {id} = {is}))"));
     }
 
     /// At most the bound.

@@ -81,9 +81,16 @@ impl Store {
             count.count(ATTR_BRANCHES, unreadable(source_meta, ATTR_BRANCHES));
             count.touch(now);
             let count = (Part::Parent, count.into_update(&Key::meta(source)));
+            // A Query may return the head as it was before a reset and the meta item after it, and Fluree's resets leave no trace there.
+            let still = at.is_none().then(|| {
+                let mut still = Expression::new();
+                still.reaches(&head);
+                (Part::ParentHead, still.into_check(&Key::new(source, sk_of(ConcernKind::Head))))
+            });
             let actions = |orphans| {
                 let mut actions = ledger.actions(orphans);
                 actions.push(count.clone());
+                actions.extend(still.clone());
                 actions
             };
             let failed = match self.create(BRANCH, call, branch, &mut attempts, actions).await? {

@@ -20,6 +20,8 @@ pub(crate) enum Part {
     Concern(ConcernKind),
     /// The meta item of the record that it was branched from.
     Parent,
+    /// The head of that record.
+    ParentHead,
     /// The meta item of a record it depends on.
     Target(Address),
     /// Its row in the partition of a record it depends on.

@@ -189,7 +189,7 @@ impl References {
                     }
                     _ => {}
                 },
-                Part::Meta | Part::Concern(_) | Part::Parent | Part::Log | Part::Calls => {}
+                Part::Meta | Part::Concern(_) | Part::Parent | Part::ParentHead | Part::Log | Part::Calls => {}
             }
         }
         missing

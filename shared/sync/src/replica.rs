@@ -6,7 +6,7 @@
 //! replica's position, the replica reads a new snapshot.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -16,11 +16,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nameservice_client::{ChangeFilter, Client, Event};
+use nameservice_api::ProblemKind;
+use nameservice_client::{ChangeFilter, Client, Event, Request};
 use nameservice_embedded::{Embedded, OpenError, Options, Replicated};
 use nameservice_model::{
-    Address, Change, ChangeFeed, ChangeKind, ChangedPart, ConcernKind, Cursor, Error, History, HistoryQuery, Limit,
-    NameService as _, Record, Result, Run, ShownUrl, chain,
+    Address, Change, ChangeFeed, ChangeKind, ChangedPart, ConcernKind, Error, History, HistoryQuery, Limit, Record,
+    Result, Run, ShownUrl, chain,
 };
 use serde_json::Value;
 use tokio::{
@@ -41,6 +42,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// The service writes to a stream at least every fifteen seconds. After this time without a sign of it, a replica no
 /// longer counts as fresh.
 const FRESH: Duration = Duration::from_secs(20);
+/// How often a gap is passed by a snapshot at most. More gaps are those of a token that may not read every record.
+const GAPS: Duration = Duration::from_secs(3_600);
+/// How long the upstream may wait for a position that it has given.
+const UPSTREAM_WAIT: u64 = 5;
+/// How long an answer of the upstream to a question for its position is used.
+const ASKED: Duration = Duration::from_millis(500);
 /// The pause before an upstream that seems to be behind the replica is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a reader waits for a position that the upstream has, and the replica has not reached.
@@ -89,6 +96,8 @@ struct Shared {
     is_ready: AtomicBool,
     /// Notified when the upstream was heard at a position below the replica's own.
     fallen: Notify,
+    /// When the upstream was last asked for its position for a reader, and its answer.
+    asked: tokio::sync::Mutex<Option<(Instant, Option<u64>)>>,
     /// How old the upstream's reads were when it was last asked, if it is a replica itself.
     upstream_age: Mutex<Option<Duration>>,
 }
@@ -169,6 +178,7 @@ impl Replica {
             known: AtomicU64::new(0),
             is_ready: AtomicBool::new(has_state),
             fallen: Notify::new(),
+            asked: tokio::sync::Mutex::default(),
             upstream_age: Mutex::default(),
         });
         let follower =
@@ -265,16 +275,35 @@ impl ChangeFeed for Replica {
 }
 
 impl Replica {
+    /// Returns the position of the upstream; `None` if it does not answer. Many readers ask once.
+    async fn ask_position(&self) -> Option<u64> {
+        let mut asked = self.shared.asked.lock().await;
+        if let Some((at, there)) = *asked
+            && at.elapsed() < ASKED
+        {
+            return there;
+        }
+        let there = timeout(AHEAD, self.client.position()).await.ok().and_then(Result::ok);
+        *asked = Some((Instant::now(), there));
+        there
+    }
+
     /// Waits until a position is reached that the upstream has. Returns immediately if the upstream does not have it.
     async fn await_position(&self, position: u64) -> Result<()> {
         let unavailable = |reason: &str| {
             Err(Error::Unavailable { operation: "read changes at a replica", source: Some(reason.into()) })
         };
         if self.shared.known.load(Ordering::Acquire) < position {
-            match timeout(AHEAD, self.client.position()).await {
-                Ok(Ok(there)) if there < position => return Ok(()),
-                Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => {
+            // Another replica behind the same address may be a moment behind.
+            let mut there = self.ask_position().await;
+            if there.is_some_and(|there| there < position) {
+                sleep(AGAIN).await;
+                there = self.ask_position().await;
+            }
+            match there {
+                Some(there) if there < position => return Ok(()),
+                Some(_) => {}
+                None => {
                     return unavailable("the replica has not reached this position, and its upstream cannot be asked");
                 }
             }
@@ -299,6 +328,8 @@ struct Follower {
 enum End {
     /// The feed does not hold what follows.
     Gone,
+    /// A change is missing in the feed, or may not be seen.
+    Gap,
     Failed(Error),
 }
 
@@ -310,7 +341,7 @@ impl From<Error> for End {
 
 impl Follower {
     async fn run(mut self) {
-        let (mut pause, mut was_gone) = (PAUSES.0, false);
+        let (mut pause, mut was_gone, mut passed) = (PAUSES.0, false, None);
         loop {
             let begun = Instant::now();
             let end = match self.is_fresh {
@@ -332,6 +363,17 @@ impl Follower {
                         continue;
                     }
                 }
+                End::Gap if passed.is_none_or(|passed: Instant| passed.elapsed() > GAPS) => {
+                    tracing::warn!("a change is missing in the upstream's feed: reading a snapshot");
+                    (self.is_fresh, passed) = (true, Some(Instant::now()));
+                    continue;
+                }
+                End::Gap => {
+                    let reason = "changes are missing in its feed: a replica must be allowed to read every record";
+                    let error = Error::Unavailable { operation: "follow the upstream", source: Some(reason.into()) };
+                    tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");
+                    self.shared.detach(&error);
+                }
                 End::Failed(error) => {
                     tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");
                     self.shared.detach(&error);
@@ -350,10 +392,16 @@ impl Follower {
         // Read before the first page, so that changes during the snapshot follow it in the feed.
         let position = self.client.position().await?;
         let mut records: Vec<Record> = Vec::new();
-        let mut cursor: Option<Cursor> = None;
+        let mut cursor: Option<String> = None;
         loop {
-            let page = self.client.snapshot(PAGE, cursor.as_ref(), &|_| true).await?;
-            records.extend(page.items);
+            let page = self.page(position, cursor.as_deref()).await?;
+            records.extend(
+                page.records
+                    .into_iter()
+                    .map(Record::try_from)
+                    .collect::<std::result::Result<Vec<_>, _>>()
+                    .map_err(|error| Error::Store { operation: "read a snapshot", source: error.into() })?,
+            );
             cursor = page.cursor;
             if cursor.is_none() {
                 break;
@@ -365,6 +413,27 @@ impl Follower {
         self.shared.is_ready.store(true, Ordering::Release);
         self.shared.begin_at(position);
         Ok(())
+    }
+
+    /// Reads a page of a snapshot that has at least this position: another replica behind the same address may be behind.
+    async fn page(&self, position: u64, cursor: Option<&str>) -> Result<nameservice_api::SnapshotPage> {
+        let request = Request::get("snapshot").query("limit", Some(PAGE.get())).query("cursor", cursor);
+        let request = request.query("min_position", Some(position)).query("wait", Some(UPSTREAM_WAIT));
+        self.client.send(&request).await.map_err(|error| error.into_model("read a snapshot"))
+    }
+
+    /// Reads the record of a change as it is at its position or later; `None` if there is none.
+    async fn record(&self, change: &Change) -> Result<Option<Record>> {
+        const OPERATION: &str = "look a record up";
+        let request = Request::get("records").at(&change.address).query("min_position", Some(change.position));
+        match self.client.send::<nameservice_api::Record>(&request.query("wait", Some(UPSTREAM_WAIT))).await {
+            Ok(record) => {
+                let record = Record::try_from(record);
+                record.map(Some).map_err(|error| Error::Store { operation: OPERATION, source: error.into() })
+            }
+            Err(error) if error.problem() == Some(ProblemKind::UnknownRecord) => Ok(None),
+            Err(error) => Err(error.into_model(OPERATION)),
+        }
     }
 
     /// Applies changes as they arrive.
@@ -432,15 +501,15 @@ impl Follower {
 
     /// Checks the replica's position. One that the upstream has not reached belongs to a feed that was lost.
     async fn check_position(&self) -> std::result::Result<(), End> {
-        let (there, age) = self.client.position_and_age().await?;
+        let (mut there, age) = self.client.position_and_age().await?;
         *self.shared.upstream_age.lock().unwrap_or_else(PoisonError::into_inner) = age;
         if there < self.names.view().position() {
             // Another replica behind the same address may be a moment behind.
             sleep(AGAIN).await;
-            if self.client.position().await? < self.names.view().position() {
+            there = self.client.position().await?;
+            if there < self.names.view().position() {
                 return Err(End::Gone);
             }
-            return Ok(());
         }
         self.shared.begin_at(there);
         Ok(())
@@ -449,61 +518,75 @@ impl Follower {
     /// Applies changes. Ends at one that does not follow the last: what is between them is not in the feed, or the replica may not
     /// see it.
     async fn take(&self, changes: Vec<Change>) -> std::result::Result<(), End> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let position = self.names.view().position();
         let mut taken = Vec::with_capacity(changes.len());
-        let is_creation = |change: &&Change| change.part == ChangedPart::Meta && change.kind != ChangeKind::Purged;
-        let created: HashSet<Address> =
-            changes.iter().filter(is_creation).map(|change| change.address.clone()).collect();
-        let mut looked_up = HashMap::new();
-        // A stream that was opened again may repeat its last change.
-        for change in changes.into_iter().filter(|change| change.position > position) {
-            if change.position != position + taken.len() as u64 + 1 {
-                return Err(End::Gone);
+        let end = self.read(changes, &mut taken).await;
+        if !taken.is_empty() {
+            self.names.replicate(taken).await?;
+            self.shared.applied();
+        }
+        end
+    }
+
+    /// Reads what these changes do not carry, up to the first that cannot be applied.
+    async fn read(&self, changes: Vec<Change>, taken: &mut Vec<Replicated>) -> std::result::Result<(), End> {
+        let position = self.names.view().position();
+        // Whether a record exists, by the last change of its meta item before the present one.
+        let mut exists: HashMap<Address, bool> = HashMap::new();
+        let mut creations: HashMap<Address, usize> = HashMap::new();
+        let is_creation = |change: &Change| change.part == ChangedPart::Meta && change.kind != ChangeKind::Purged;
+        for change in changes.iter().filter(|change| is_creation(change)) {
+            *creations.entry(change.address.clone()).or_default() += 1;
+        }
+        for change in changes {
+            let next = position + taken.len() as u64 + 1;
+            // A stream that was opened again may repeat its last change.
+            if change.position < next {
+                continue;
             }
+            if change.position > next {
+                return Err(End::Gap);
+            }
+            let is_orphan = match change.part {
+                ChangedPart::Meta => {
+                    exists.insert(change.address.clone(), change.kind != ChangeKind::Purged);
+                    if is_creation(&change)
+                        && let Some(left) = creations.get_mut(&change.address)
+                    {
+                        *left -= 1;
+                    }
+                    false
+                }
+                // A deletion needs no record.
+                ChangedPart::Concern(_) if change.kind == ChangeKind::Purged => false,
+                ChangedPart::Concern(_) => {
+                    let is_known = match exists.get(&change.address) {
+                        Some(exists) => *exists,
+                        None => self.names.view().record(&change.address).is_some(),
+                    };
+                    // The changes of one transaction come in any order. Otherwise it may be an item that belongs to no record: Fluree can
+                    // write the head of a ledger that was purged.
+                    let follows = creations.get(&change.address).is_some_and(|left| *left > 0);
+                    let is_known = is_known || follows || self.record(&change).await?.is_some();
+                    if is_known && !follows {
+                        exists.entry(change.address.clone()).or_insert(true);
+                    }
+                    !is_known
+                }
+            };
             let payload = match Replicated::is_partial(&change) {
                 true => self.whole_payload(&change).await?,
                 false => None,
             };
-            let is_orphan = self.is_orphan(&change, &created, &mut looked_up).await?;
             taken.push(Replicated { change, payload, is_orphan });
         }
-        if !taken.is_empty() {
-            self.names.replicate(taken).await?;
-        }
-        self.shared.applied();
         Ok(())
-    }
-
-    /// Returns whether a change is of an item that belongs to no record: Fluree can write the head of a ledger that was purged. The
-    /// upstream is asked only if neither the replica nor these changes show the record.
-    async fn is_orphan(
-        &self,
-        change: &Change,
-        created: &HashSet<Address>,
-        looked_up: &mut HashMap<Address, bool>,
-    ) -> Result<bool> {
-        if change.part == ChangedPart::Meta || created.contains(&change.address) {
-            return Ok(false);
-        }
-        if self.names.view().record(&change.address).is_some() {
-            return Ok(false);
-        }
-        if let Some(is_orphan) = looked_up.get(&change.address) {
-            return Ok(*is_orphan);
-        }
-        let is_orphan = self.client.lookup(&change.address).await?.is_none();
-        looked_up.insert(change.address.clone(), is_orphan);
-        Ok(is_orphan)
     }
 
     /// Reads a payload that the change does not carry in full from the upstream's record. Returns `None` if the record
     /// has changed since: then a later change brings a newer value, and the older one stays until it arrives.
     async fn whole_payload(&self, change: &Change) -> Result<Option<Value>> {
         let ChangedPart::Concern(concern) = change.part else { return Ok(None) };
-        let Some(record) = self.client.lookup(&change.address).await? else { return Ok(None) };
+        let Some(record) = self.record(change).await? else { return Ok(None) };
         let (v, payload) = match concern {
             ConcernKind::Config => (record.config.v, record.config.payload),
             ConcernKind::Status => {

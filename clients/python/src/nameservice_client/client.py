@@ -243,10 +243,14 @@ def _is_decision(error: NameserviceError) -> bool:
     """Returns whether the service has decided on the write after it looked for its key.
 
     Had an earlier attempt been applied, it would have answered as at first. What is answered before (a token, the size of
-    a body) proves nothing about that attempt. Neither does a record that is gone, retracted, or of another kind: the one that
-    remembered the attempt may have been purged since.
+    a body) proves nothing about that attempt. Neither does a record that is gone, retracted, or of another kind, nor a conflict
+    that shows no value: the record that remembered the attempt may have been purged since. A lease may have ended after the
+    attempt, and items of a transaction may have forgotten it.
     """
-    return error.kind not in ("", "retracted", "wrong-kind") and error.status in (409, 410, 422)
+    if error.kind == "conflict" and error.problem.get("actual") is None:
+        return False
+    forgetful = ("", "retracted", "wrong-kind", "lease-lost", "transaction-refused")
+    return error.kind not in forgetful and error.status in (409, 410, 422)
 
 
 def _query(query: Mapping[str, Any]) -> list[tuple[str, str | int | float | bool | None]]:
