@@ -544,11 +544,13 @@ impl Bench<'_> {
                 "health p50 ms",
                 "health p99 ms",
                 "CPU of the server",
-                "RSS MiB",
-                "RSS MiB when they have left",
+                "RSS MiB before them",
+                "with them",
+                "when they have left",
             ],
         );
         let server = self.with_records(Subject::Embedded, "patterns", None).await?;
+        let before = server.rss();
         let readers = readers::Readers::start(server.port, 100, readers::Filter::Patterns).await?;
         let (stop, mut writers) = (Arc::new(AtomicBool::new(false)), tokio::task::JoinSet::new());
         for n in 0..4 {
@@ -590,6 +592,7 @@ impl Bench<'_> {
             format!("{:.1}", health.percentile(0.5)),
             format!("{:.1}", health.percentile(0.99)),
             format!("{:.0} %", cpu / elapsed * 100.0),
+            format!("{before:.0}"),
             format!("{rss:.0}"),
             format!("{:.0}", server.rss()),
         ]);
