@@ -46,8 +46,6 @@ const FRESH: Duration = Duration::from_secs(20);
 const GAPS: Duration = Duration::from_secs(3_600);
 /// How long the upstream may wait for a position that it has given.
 const UPSTREAM_WAIT: u64 = 5;
-/// How long an answer of the upstream to a question for its position is used.
-const ASKED: Duration = Duration::from_millis(500);
 /// The pause before an upstream that seems to be behind the replica is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a reader waits for a position that the upstream has, and the replica has not reached.
@@ -275,16 +273,19 @@ impl ChangeFeed for Replica {
 }
 
 impl Replica {
-    /// Returns the position of the upstream; `None` if it does not answer. Many readers ask once.
+    /// Returns the position of the upstream; `None` if it does not answer. Readers that wait for the answer to one question get that
+    /// of the next.
     async fn ask_position(&self) -> Option<u64> {
+        let came = Instant::now();
         let mut asked = self.shared.asked.lock().await;
         if let Some((at, there)) = *asked
-            && at.elapsed() < ASKED
+            && at >= came
         {
             return there;
         }
+        let at = Instant::now();
         let there = timeout(AHEAD, self.client.position()).await.ok().and_then(Result::ok);
-        *asked = Some((Instant::now(), there));
+        *asked = Some((at, there));
         there
     }
 
