@@ -86,10 +86,10 @@ impl Limits {
 /// Listens on an address, whose port may be 0.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A service that is started again needs not wait for the connections of the one before.
+    // A service that is restarted need not wait for the connections of its predecessor.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
-    // Connections have it from the listener.
+    // Connections inherit it from the listener.
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -171,7 +171,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
                     }
                     _ = ticks.tick() => {
                         let idle = requests.idle();
-                        // A client that does not take its leave is left.
+                        // A client that does not close after GOAWAY is cut off.
                         if requests.longest_stall() > limits.write || idle > limits.headers + limits.write {
                             break;
                         }

@@ -42,9 +42,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// The service writes to a stream at least every fifteen seconds. After this time without a sign of it, a replica no
 /// longer counts as fresh.
 const FRESH: Duration = Duration::from_secs(20);
-/// How often a gap is passed by a snapshot at most. More gaps are those of a token that may not read every record.
+/// The shortest time between two gaps that are passed by a snapshot. If there are more, the token may not read every record.
 const GAPS: Duration = Duration::from_secs(3_600);
-/// How long the upstream may wait for a position that it has given.
+/// How many seconds the upstream may wait for a position that it has announced.
 const UPSTREAM_WAIT: u64 = 5;
 /// The pause before an upstream that seems to be behind the replica is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -273,8 +273,8 @@ impl ChangeFeed for Replica {
 }
 
 impl Replica {
-    /// Returns the position of the upstream; `None` if it does not answer. Readers that wait for the answer to one question get that
-    /// of the next.
+    /// Returns the position of the upstream; `None` if it does not answer. Readers that wait while another asks
+    /// share the next answer.
     async fn ask_position(&self) -> Option<u64> {
         let came = Instant::now();
         let mut asked = self.shared.asked.lock().await;
@@ -340,6 +340,11 @@ impl From<Error> for End {
     }
 }
 
+fn missing_changes() -> Error {
+    let reason = "changes are missing in its feed: a replica must be allowed to read every record";
+    Error::Unavailable { operation: "follow the upstream", source: Some(reason.into()) }
+}
+
 impl Follower {
     async fn run(mut self) {
         let (mut pause, mut was_gone, mut passed) = (PAUSES.0, false, None);
@@ -355,6 +360,11 @@ impl Follower {
                 },
                 false => self.follow().await,
             };
+            let is_next_gap = passed.is_some_and(|passed: Instant| passed.elapsed() < GAPS);
+            let end = match end {
+                End::Gap if is_next_gap => End::Failed(missing_changes()),
+                end => end,
+            };
             match end {
                 End::Gone => {
                     tracing::info!("the upstream's feed does not hold the next change: reading a snapshot");
@@ -364,16 +374,10 @@ impl Follower {
                         continue;
                     }
                 }
-                End::Gap if passed.is_none_or(|passed: Instant| passed.elapsed() > GAPS) => {
+                End::Gap => {
                     tracing::warn!("a change is missing in the upstream's feed: reading a snapshot");
                     (self.is_fresh, passed) = (true, Some(Instant::now()));
                     continue;
-                }
-                End::Gap => {
-                    let reason = "changes are missing in its feed: a replica must be allowed to read every record";
-                    let error = Error::Unavailable { operation: "follow the upstream", source: Some(reason.into()) };
-                    tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");
-                    self.shared.detach(&error);
                 }
                 End::Failed(error) => {
                     tracing::warn!(error = chain(&error), "the upstream cannot be followed; trying again");

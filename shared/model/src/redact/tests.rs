@@ -69,6 +69,8 @@ fn no_form_of_a_text_shows_its_secret() {
         "u:SECRET@db",
         "u:SECRET@localhost:5432",
         "pg://u:12/SECRET@db/x",
+        "u:SECRET@t:5432/x",
+        "eyJ/SECRETSECRET",
         "https://u:123456/SECRET@h.example/x",
         "<add key=\"db.password\" value=\"SECRET\"/>",
         "<add value='SECRET' key='password' />",

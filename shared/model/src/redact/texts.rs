@@ -239,8 +239,9 @@ fn without_tokens(text: &str) -> Option<String> {
         let prefix = TOKEN_PREFIXES.iter().find(|(prefix, _)| lower[at..].starts_with(prefix) && begins(at));
         if let Some((prefix, least)) = prefix {
             let rest = &text[at + prefix.len()..];
-            // Looked at before the end of the word is looked for: a path may hold many beginnings.
-            let is_path = !prefix.ends_with(' ') && rest.bytes().take(*least).any(|byte| byte == b'/');
+            // Where a word may begin so, it may be a path, too. That is decided before the end of the word is searched for: a path may
+            // hold many such beginnings.
+            let is_path = *least > 8 && rest.bytes().take(*least).any(|byte| byte == b'/');
             let word = if is_path { "" } else { &rest[..word_end(rest)] };
             let end = at + prefix.len() + word.len();
             if word.len() >= *least {

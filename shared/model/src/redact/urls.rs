@@ -93,7 +93,8 @@ impl Login {
         let text = &word[begin..at];
         let host = near.find(['/', '?', '#']).map_or(near, |end| &near[..end]);
         // `mydb:main@t:50` is a moment of a ledger.
-        let is_moment = near.split_once(':').is_some_and(|(name, _)| ["t", "iso", "commit", "sha"].contains(&name));
+        let is_moment = near.split_once(':').is_some_and(|(name, _)| ["t", "iso", "commit", "sha"].contains(&name))
+            && !near.contains(['(', '.', '/']);
         // `scott/tiger@db:1521` of Oracle; `org/action@v4` is none.
         let has_port = near.starts_with("//")
             || host
