@@ -123,6 +123,7 @@ enum Behind {
     Directory(Embedded, TempDir),
     Memory,
     Service(Service),
+    Replica(Service, Replica, Client),
     Files(Files, Option<TempDir>),
 }
 
@@ -183,8 +184,8 @@ impl Fixture {
         let (clock, service, client) = Self::served().await;
         let replica = Replica::in_memory(client.clone(), Options::default()).unwrap();
         replica.ready().await;
-        let backend = Arc::new(ReplicaBackend::new(replica, client));
-        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Service(service) }
+        let backend = Arc::new(ReplicaBackend::new(replica.clone(), client.clone()));
+        Self { records: backend.clone(), feed: backend, clock, behind: Behind::Replica(service, replica, client) }
     }
 
     fn legacy() -> Self {
@@ -234,6 +235,11 @@ impl Fixture {
         match &self.behind {
             Behind::Table(table) => pump(table).await,
             Behind::Files(files, _) => files.compare().await.unwrap(),
+            // The changes of one write can arrive one by one, and the first may be all that its record shows.
+            Behind::Replica(_, replica, client) => {
+                let position = client.position().await.unwrap();
+                assert!(replica.reached(position, Duration::from_secs(60)).await, "the replica follows its upstream");
+            }
             Behind::Directory(..) | Behind::Memory | Behind::Service(_) => {}
         }
     }
@@ -264,7 +270,7 @@ impl Fixture {
                 assert_eq!(wrong.count(), 0, "{findings:#?}");
             }
             Behind::Memory => {}
-            Behind::Service(service) => {
+            Behind::Service(service) | Behind::Replica(service, ..) => {
                 // Readers that wait would keep it open.
                 drop((self.records, self.feed));
                 service.stop().await;
