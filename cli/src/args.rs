@@ -4,16 +4,26 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "archive")]
+use crate::commands::ArchiveCommandArgs;
+#[cfg(feature = "dynamodb")]
+use crate::commands::DeadLettersCommand;
+#[cfg(feature = "remotes")]
+use crate::commands::RemoteCommand;
+#[cfg(feature = "opensearch")]
+use crate::commands::SearchIndexCommand;
+#[cfg(feature = "migration")]
+use crate::commands::{CompareArgs, CopyArgs, ExportArgs, ImportArgs};
+#[cfg(feature = "serve")]
+use crate::serve::ServeArgs;
 use crate::{
     commands::{
-        ArchiveCommandArgs, BranchCommand, ChangesArgs, CompareArgs, ConfigArgs, CopyArgs, CreateArgs,
-        DeadLettersCommand, DiffArgs, DoctorArgs, ExportArgs, HealthArgs, HistoryArgs, ImportArgs, LeaseCommand,
-        LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand, RemoteCommand, ResetArgs, RetractArgs, SearchArgs,
-        SearchIndexCommand, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
+        BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, HealthArgs, HistoryArgs,
+        LeaseCommand, LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs, RetractArgs, SearchArgs,
+        ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     lists::FormatArgs,
     options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
-    serve::ServeArgs,
 };
 
 const EXIT_CODES: &str = "\
@@ -60,6 +70,7 @@ pub enum Command {
     /// Run the service on this machine
     ///
     /// Over the embedded backend in ./.nameservice unless --at, --data, --memory, --endpoint-url or --aws says otherwise.
+    #[cfg(feature = "serve")]
     Serve(ServeArgs),
     /// Make the table, or check the one that exists
     Init,
@@ -75,6 +86,7 @@ pub enum Command {
     Search(SearchArgs),
     /// Create and fill the OpenSearch index that answers searches of a deployment on AWS
     #[command(subcommand)]
+    #[cfg(feature = "opensearch")]
     SearchIndex(SearchIndexCommand),
     /// Show every record, read consistently
     Snapshot(FormatArgs),
@@ -146,32 +158,40 @@ pub enum Command {
     /// or different at the same watermark, are reported and left unchanged. The copy can be stopped and repeated at any point,
     /// while others write to both sides; at the end both sides are compared. Exits with 0 if the target holds what the source
     /// holds, otherwise with 3.
+    #[cfg(feature = "migration")]
     Copy(CopyArgs),
     /// Compare the records of two places
     ///
     /// Exits with 0 if both hold the same, otherwise with 3.
+    #[cfg(feature = "migration")]
     Compare(CompareArgs),
     /// Write all records to a file as JSON Lines, `-` for stdout
+    #[cfg(feature = "migration")]
     Export(ExportArgs),
     /// Copy the records of such a file, `-` for stdin, to a nameservice
+    #[cfg(feature = "migration")]
     Import(ImportArgs),
     /// Work with other nameservices as with git remotes: fetch, pull, push, and show the status of each record
     ///
     /// The list is kept in remotes.toml beside the data, and what was fetched in remotes.sqlite.
     #[command(subcommand)]
+    #[cfg(feature = "remotes")]
     Remote(RemoteCommand),
     /// Write the change feed to a directory or a bucket, where its changes stay for ever
     ///
     /// Writes objects of JSON Lines, each with the changes that follow the previous object, without gaps or duplicates: even if
     /// it is interrupted or repeated, or several archivers run at the same time. `changes`, `history`, `watch` and `serve` read
     /// them with --archive.
+    #[cfg(feature = "archive")]
     Archive(ArchiveCommandArgs),
     /// Show the messages that a sink of a deployment on AWS could not take, send them again, or remove them
     #[command(subcommand, name = "deadletters")]
+    #[cfg(feature = "dynamodb")]
     DeadLetters(DeadLettersCommand),
     /// Print the OpenAPI document
     Openapi,
     /// Print the schema of /graphql
+    #[cfg(feature = "graphql")]
     GraphqlSchema,
     /// Print completions for a shell
     Completions {
@@ -209,6 +229,7 @@ impl Command {
     }
 
     /// The collector that the command sends traces to.
+    #[cfg(feature = "traces")]
     pub fn otlp(&self) -> Option<&str> {
         match self {
             Self::Serve(args) => args.otlp.as_deref(),
@@ -218,7 +239,10 @@ impl Command {
 
     /// Whether the command runs the service, which logs more by default.
     pub fn serves(&self) -> bool {
-        matches!(self, Self::Serve(_))
+        #[cfg(feature = "serve")]
+        return matches!(self, Self::Serve(_));
+        #[cfg(not(feature = "serve"))]
+        false
     }
 }
 

@@ -5,11 +5,12 @@
 //! saved after the changes are in the feed, so a process that is killed at any moment only repeats a little, and finds
 //! what it repeats in the feed. For the same reason a second consumer of one table does no harm.
 
+mod beside;
 mod pace;
 mod reader;
 mod shards;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodbstreams::Client;
 use nameservice_feed::Feed;
@@ -17,13 +18,14 @@ use nameservice_model::{ChangeFeed, chain};
 use nameservice_store::Store;
 use stream_consumer::Consumer;
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::JoinHandle,
     time::{sleep, timeout},
 };
 
-pub use self::pace::Pace;
 use self::reader::Reader;
+pub use self::{beside::Beside, pace::Pace};
+pub use crate::nudge::Nudge;
 
 /// How long to wait before a table without a stream is checked again.
 const NO_STREAM_PAUSE: Duration = Duration::from_secs(30);
@@ -39,17 +41,6 @@ pub struct Source {
     pub streams: Client,
     /// The table.
     pub table: String,
-}
-
-/// Notifies the consumer of a write, so that it does not wait for the next poll.
-#[derive(Clone, Debug, Default)]
-pub struct Nudge(Arc<Notify>);
-
-impl Nudge {
-    /// Ends the consumer's current pause, or skips the next one.
-    pub fn give(&self) {
-        self.0.notify_one();
-    }
 }
 
 /// A running consumer. It stops on request, or with the runtime.

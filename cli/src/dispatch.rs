@@ -1,38 +1,60 @@
 //! Dispatches commands to their implementations.
 
 use clap::CommandFactory as _;
+use nameservice::Place;
 
+#[cfg(feature = "archive")]
+use crate::commands::archive;
+#[cfg(feature = "migration")]
+use crate::commands::copy;
+#[cfg(feature = "dynamodb")]
+use crate::commands::deadletters;
+#[cfg(feature = "remotes")]
+use crate::commands::remote;
+#[cfg(feature = "opensearch")]
+use crate::commands::search_index;
+#[cfg(feature = "serve")]
+use crate::serve;
 use crate::{
     args::{Cli, Command},
     commands::{
-        archive, branch, config, copy, create, deadletters, diff, doctor, lease, leases, lifecycle, list, push, remote,
-        search, search_index, service, show, status, top, transaction, watch,
+        branch, config, create, diff, doctor, lease, leases, lifecycle, list, push, search, service, show, status, top,
+        transaction, watch,
     },
     failure::Failure,
-    files::Missing,
     options::ArchiveArgs,
     output::Output,
-    serve,
     session::Session,
+    target::Missing,
 };
 
 /// Runs the command of the command line.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
+    #[cfg_attr(not(feature = "serve"), expect(unused_mut))]
     let Cli { mut command, mut target, json, .. } = cli;
+    #[cfg(feature = "serve")]
     if let Command::Serve(args) = &mut command
-        && target.at == Some(nameservice::Place::Memory)
+        && target.at == Some(Place::Memory)
     {
         target.at = None;
         args.memory = true;
     }
     let command = match command {
+        #[cfg(feature = "migration")]
         Command::Copy(args) => return copy::copy(args, &target, Output::new(json)).await,
+        #[cfg(feature = "migration")]
         Command::Compare(args) => return copy::compare(args, &target, Output::new(json)).await,
+        #[cfg(feature = "migration")]
         Command::Export(args) => return copy::export(args, &target, Output::new(json)).await,
+        #[cfg(feature = "remotes")]
         Command::Remote(command) => return remote::run(command, &target, Output::new(json)).await,
+        #[cfg(feature = "opensearch")]
         Command::SearchIndex(command) => return search_index::run(command, &target, Output::new(json)).await,
+        #[cfg(feature = "dynamodb")]
         Command::DeadLetters(command) => return deadletters::run(command, Output::new(json)).await,
+        #[cfg(feature = "archive")]
         Command::Archive(args) => return archive::run(args, &target, Output::new(json)).await,
+        #[cfg(feature = "migration")]
         Command::Import(args) => return copy::import(args, &target, Output::new(json)).await,
         command => command,
     };
@@ -44,15 +66,17 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         _ => ArchiveArgs::default(),
     };
     let command = match command {
+        #[cfg(feature = "serve")]
         Command::Serve(args) => return serve::run(args, target).await,
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
+        #[cfg(feature = "graphql")]
         Command::GraphqlSchema => return service::graphql_schema(),
         Command::Completions { shell } => return service::completions(shell, Cli::command()),
         Command::Man { out } => return service::man(out.as_deref(), Cli::command()),
-        Command::Watch(_) if target.data.is_some() => {
+        Command::Watch(_) if matches!(target.place()?, Some(Place::Embedded(_))) => {
             return Err(Failure::Usage(
                 "watch follows a running service: start `nameservice serve` on that directory, and name it with --url. \
                  Nothing changes in a directory while this command has it to itself"
@@ -96,22 +120,7 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Purge(args) => lifecycle::purge(session, args).await,
         Command::Reset(args) => lifecycle::reset(session, args).await,
         Command::Health(args) => service::health(session, &args).await,
-        // Handled before a session begins.
-        Command::Serve(_)
-        | Command::Copy(_)
-        | Command::Compare(_)
-        | Command::Export(_)
-        | Command::Import(_)
-        | Command::Remote(_)
-        | Command::Archive(_)
-        | Command::DeadLetters(_)
-        | Command::SearchIndex(_)
-        | Command::Init
-        | Command::Backup { .. }
-        | Command::Doctor(_)
-        | Command::Openapi
-        | Command::GraphqlSchema
-        | Command::Completions { .. }
-        | Command::Man { .. } => Ok(()),
+        // The others are handled before a session begins.
+        _ => Ok(()),
     }
 }

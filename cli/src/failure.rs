@@ -6,9 +6,11 @@ use nameservice_client::RequestError;
 use nameservice_embedded::{BackupError, OpenError};
 use nameservice_http::problem::ProblemDocument;
 use nameservice_model::{BoxError, Error as StoreError};
+#[cfg(feature = "sync")]
 use nameservice_sync::SyncError;
 use serde_json::Value;
 
+#[cfg(feature = "serve")]
 use crate::serve::error::ServeError;
 
 const FAILED: u8 = 1;
@@ -89,6 +91,7 @@ pub enum Failure {
     #[error("cannot create a temporary directory")]
     Copy(#[source] io::Error),
     /// The service did not start.
+    #[cfg(feature = "serve")]
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The table cannot be used.
@@ -132,6 +135,7 @@ pub enum Failure {
     #[error("{0}")]
     Differs(String),
     /// Records could not be copied, compared or followed.
+    #[cfg(feature = "sync")]
     #[error(transparent)]
     Sync(#[from] SyncError),
     /// A nameservice cannot be opened or used.
@@ -171,23 +175,32 @@ impl Failure {
             Self::Open(OpenError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
                 UNAVAILABLE
             }
-            Self::Sync(SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. }) => USAGE,
-            Self::Sync(SyncError::Source(error) | SyncError::Target(error)) => code_of_backend(error),
-            Self::Sync(SyncError::Rejected { .. }) => CONFLICT,
+            #[cfg(feature = "sync")]
+            Self::Sync(error) => match error {
+                SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. } => USAGE,
+                SyncError::Source(error) | SyncError::Target(error) => code_of_backend(error),
+                SyncError::Rejected { .. } => CONFLICT,
+                _ => FAILED,
+            },
             Self::Library(nameservice::Error::Backend(error)) => code_of_backend(error),
             Self::Library(nameservice::Error::Connect { .. }) => UNAVAILABLE,
-            Self::Serve(error) if error.is_usage() => USAGE,
+            #[cfg(feature = "serve")]
+            Self::Serve(error) => {
+                if error.is_usage() {
+                    USAGE
+                } else {
+                    FAILED
+                }
+            }
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
             // The reader has closed the pipe.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
-            | Self::Sync(_)
             | Self::Library(_)
             | Self::Open(_)
             | Self::Backup(_)
             | Self::Copy(_)
-            | Self::Serve(_)
             | Self::Files(_)
             | Self::Table { .. }
             | Self::Watch(_)

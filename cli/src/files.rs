@@ -9,16 +9,7 @@ use std::{
 use nameservice_embedded::{Embedded, OpenError, Options as LogOptions};
 use nameservice_files::{Files, Options};
 
-use crate::failure::Failure;
-
-/// What to do if the data to be opened is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Create it.
-    Create,
-    /// Fail, and create nothing.
-    Reject,
-}
+use crate::{failure::Failure, target::Missing};
 
 /// The name of the file in a feed's directory that records what the feed follows.
 const FOLLOWS: &str = "follows";

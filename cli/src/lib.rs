@@ -3,30 +3,61 @@
 //! As a library it starts the service and the consumer of a stream in process, for tests: [`serve::start`],
 //! [`consumer::start`].
 
+#[cfg(feature = "archive")]
+mod archives;
+#[cfg(not(feature = "archive"))]
+#[path = "absent/archives.rs"]
 mod archives;
 pub mod args;
+#[cfg(feature = "serve")]
 pub mod base_path;
 pub mod child;
 pub mod client;
 pub mod commands;
+#[cfg(any(feature = "archive", feature = "migration", feature = "opensearch"))]
+mod connected;
+#[cfg(feature = "serve")]
 mod connections;
+#[cfg(feature = "dynamodb")]
 pub mod consumer;
+#[cfg(all(feature = "serve", not(feature = "dynamodb")))]
+#[path = "absent/consumer.rs"]
+mod consumer;
 mod dispatch;
 pub mod failure;
+#[cfg(feature = "files")]
 pub mod files;
+#[cfg(feature = "serve")]
 mod keys;
 pub mod lists;
+#[cfg(feature = "serve")]
+mod nudge;
+#[cfg(feature = "migration")]
 mod older;
 pub mod options;
 pub mod output;
 pub mod palette;
 mod progress;
+#[cfg(feature = "serve")]
 pub mod prometheus;
 pub mod routes;
+#[cfg(feature = "serve")]
 pub mod serve;
 mod session;
+#[cfg(feature = "migration")]
+mod shown_source;
+#[cfg(feature = "dynamodb")]
+pub mod table;
 pub mod target;
+#[cfg(feature = "traces")]
 pub mod traces;
+#[cfg(not(feature = "traces"))]
+#[path = "absent/traces.rs"]
+pub mod traces;
+#[cfg(feature = "replica")]
+pub mod upstream;
+#[cfg(all(feature = "serve", not(feature = "replica")))]
+#[path = "absent/upstream.rs"]
 pub mod upstream;
 pub mod values;
 
@@ -45,6 +76,9 @@ pub async fn program() -> ExitCode {
         Err(error) => error.exit(),
     };
     let json = cli.json;
+    #[cfg(not(feature = "traces"))]
+    let traces: Option<traces::Traces> = None;
+    #[cfg(feature = "traces")]
     let traces = match cli.command.otlp().map(traces::Traces::to).transpose() {
         Ok(traces) => traces,
         Err(failure) => {

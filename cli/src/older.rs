@@ -10,7 +10,8 @@ use nameservice_sync::{BackendSource, LazyBackend, Source, SyncError, lazy, repo
 use crate::{
     failure::Failure,
     output::{self, Output},
-    progress::{Bar, Shown, Unit},
+    progress::{Bar, Unit},
+    shown_source::Shown,
 };
 
 /// How many addresses of one finding are printed.

@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use nameservice::Place;
@@ -52,6 +52,7 @@ pub struct TargetArgs {
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
     pub at: Option<Place>,
     /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
+    #[cfg(feature = "files")]
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
     pub fluree_config: Option<PathBuf>,
     /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
@@ -73,15 +74,6 @@ pub struct TargetArgs {
     /// The name of the table [default: fluree-nameservice]
     #[arg(long, global = true, value_name = "NAME")]
     pub table: Option<String>,
-    /// The directory or bucket that --at or --fluree-config names.
-    #[arg(skip)]
-    pub files: Option<Place>,
-    /// The AWS region that --at names.
-    #[arg(skip)]
-    pub region: Option<String>,
-    /// The time limit of one operation that --at gives.
-    #[arg(skip)]
-    pub timeout: Option<Duration>,
     /// The archive of changes that the feed no longer holds, as the command names it.
     #[arg(skip)]
     pub archive: ArchiveArgs,
@@ -91,6 +83,7 @@ pub struct TargetArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ArchiveArgs {
     /// Read changes that the feed no longer holds from this archive: file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…
+    #[cfg(feature = "archive")]
     #[arg(long, value_name = "URL")]
     pub archive: Option<Place>,
 }

@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use nameservice_model::{Address, ChangeFeed, Progress, Record};
-use nameservice_sync::{Found, Reading, Result as SyncResult, Source, report::Records};
+use nameservice_model::Progress;
 
 use crate::output::Output;
 
@@ -30,6 +28,7 @@ pub(crate) enum Unit {
     /// Rows of a log: changes and records.
     Rows,
     /// Changes of a feed.
+    #[cfg(feature = "archive")]
     Changes,
     Bytes,
 }
@@ -105,11 +104,12 @@ impl Counts {
         let Progress { done, total } = self.progress;
         let amount = |amount: u64| match unit {
             Unit::Bytes => HumanBytes(amount).to_string(),
-            Unit::Records | Unit::Rows | Unit::Changes => HumanCount(amount).to_string(),
+            _ => HumanCount(amount).to_string(),
         };
         let of_unit = match unit {
             Unit::Records => " records",
             Unit::Rows => " rows",
+            #[cfg(feature = "archive")]
             Unit::Changes => " changes",
             Unit::Bytes => "",
         };
@@ -131,67 +131,6 @@ impl Counts {
                 )
             }
         }
-    }
-}
-
-/// A source that shows the progress of reading it.
-pub(crate) struct Shown<'a> {
-    source: &'a dyn Source,
-    bar: &'a Bar,
-    total: Option<u64>,
-}
-
-impl<'a> Shown<'a> {
-    pub(crate) fn new(source: &'a dyn Source, bar: &'a Bar, total: Option<u64>) -> Self {
-        Self { source, bar, total }
-    }
-}
-
-#[async_trait]
-impl Source for Shown<'_> {
-    async fn read(&self) -> SyncResult<Box<dyn Reading + '_>> {
-        let reading = self.source.read().await?;
-        Ok(Box::new(ShownReading { reading, bar: self.bar, progress: Progress { done: 0, total: self.total } }))
-    }
-
-    async fn lookup_all(&self, addresses: &[Address]) -> SyncResult<Option<Vec<Record>>> {
-        self.source.lookup_all(addresses).await
-    }
-
-    fn finds(&self) -> bool {
-        self.source.finds()
-    }
-
-    fn can_be_read_again(&self) -> bool {
-        self.source.can_be_read_again()
-    }
-
-    fn kept_addresses(&self) -> Records {
-        self.source.kept_addresses()
-    }
-
-    fn feed(&self) -> Option<&dyn ChangeFeed> {
-        self.source.feed()
-    }
-}
-
-struct ShownReading<'a> {
-    reading: Box<dyn Reading + 'a>,
-    bar: &'a Bar,
-    progress: Progress,
-}
-
-#[async_trait]
-impl Reading for ShownReading<'_> {
-    async fn next(&mut self) -> SyncResult<Vec<Found>> {
-        let found = self.reading.next().await?;
-        self.progress.done += found.len() as u64;
-        self.bar.show(self.progress);
-        Ok(found)
-    }
-
-    fn position(&self) -> Option<u64> {
-        self.reading.position()
     }
 }
 

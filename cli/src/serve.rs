@@ -2,6 +2,8 @@
 
 mod args;
 pub mod error;
+#[cfg(feature = "replica")]
+mod replica;
 
 use std::{
     io,
@@ -12,36 +14,36 @@ use std::{
 };
 
 use axum::{
-    extract::{FromRef as _, Request, State},
+    extract::{Request, State},
     http::{HeaderName, HeaderValue, Method, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
-use nameservice_client::Http;
-use nameservice_embedded::{OpenError, Options};
-use nameservice_graphql::Writes;
+use nameservice::Place;
+use nameservice_embedded::OpenError;
 use nameservice_http::{
     App, Auth, CorsLayer, Problem, Required, Shutdown, StaticToken, Verifier, cors, log_requests, service,
 };
-use nameservice_model::{ChangeFeed, Error as StoreError, NameService, ShownUrl};
-use nameservice_projector::records::InProcess;
-use nameservice_sync::Replica;
+use nameservice_model::{Error as StoreError, ShownUrl};
 use tokio::{net::TcpListener, task::JoinHandle};
 
+#[cfg(feature = "files")]
+use crate::files::Stored;
+#[cfg(feature = "migration")]
+use crate::older::Older;
 use crate::{
     archives::with_archive,
     base_path::{BasePath, below},
     connections,
-    consumer::{self, Nudge, Pace, Running},
+    consumer::Beside,
     failure::Failure,
-    files::{Missing, Stored},
     keys,
-    older::Older,
+    nudge::Nudge,
     options::TargetArgs,
     output,
     prometheus::{self, Sampled},
     routes,
-    target::{Opened, Place, Table},
+    target::{DEFAULT_DATA, Missing, Opened},
     traces,
     upstream::Upstream,
 };
@@ -49,9 +51,8 @@ use crate::{
 pub use args::ServeArgs;
 pub use error::ServeError;
 
-/// The default data directory.
-pub(crate) const DEFAULT_DATA: &str = ".nameservice";
 /// The default directory of the change feed of files.
+#[cfg(feature = "files")]
 const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,10 +129,10 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     // On loopback, for callers who may read; for others there is a separate listener.
     let sampled = || Sampled::new(app.clone(), upstream.clone());
     let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::guarded(sampled()));
-    let (names, feed) = (Arc::<dyn NameService>::from_ref(&app), Arc::<dyn ChangeFeed>::from_ref(&app));
-    let writes = upstream.as_ref().map_or(Writes::Here, |upstream| Writes::At(upstream.url().to_owned()));
-    let graphql = nameservice_graphql::router(Arc::new(InProcess::new(names, feed)), writes);
-    let mut router = service(routes::router().merge(graphql), app);
+    let routes = routes::router();
+    #[cfg(feature = "graphql")]
+    let routes = routes.merge(graphql(&app, upstream.as_ref()));
+    let mut router = service(routes, app);
     if let Some(upstream) = &upstream {
         router = upstream.layer(router);
     }
@@ -150,6 +151,18 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     }
     let server = tokio::spawn(connections::serve(listener, router, limits, shutdown.clone()));
     Ok(Service { address, base, shutdown, server })
+}
+
+#[cfg(feature = "graphql")]
+fn graphql(app: &App, upstream: Option<&Upstream>) -> axum::Router<App> {
+    use axum::extract::FromRef as _;
+    use nameservice_graphql::Writes;
+    use nameservice_model::{ChangeFeed, NameService};
+    use nameservice_projector::records::InProcess;
+
+    let (names, feed) = (Arc::<dyn NameService>::from_ref(app), Arc::<dyn ChangeFeed>::from_ref(app));
+    let writes = upstream.map_or(Writes::Here, |upstream| Writes::At(upstream.url().to_owned()));
+    nameservice_graphql::router(Arc::new(InProcess::new(names, feed)), writes)
 }
 
 /// The state of the layer in front of the service. There is only one, since each layer costs every request several
@@ -267,17 +280,17 @@ const fn shutdown_timeout(ended: &Result<(), Failure>) -> Duration {
 
 /// `nameservice serve`
 pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failure> {
-    if target.url.is_some() {
+    if target.named_service().is_some() {
         return Err(Failure::Usage("--url is for the other commands: serve listens on --listen".into()));
     }
     let place = match (target.place()?, args.memory) {
-        (Some(Place::Files(place)), _) => Place::Files(place),
+        (Some(place @ (Place::Directory { .. } | Place::Bucket { .. })), _) => place,
         (Some(_), true) => {
             return Err(Failure::Usage("give one of --memory, --data, --endpoint-url and --aws".into()));
         }
         (Some(place), false) => place,
         (None, true) => Place::Memory,
-        (None, false) => Place::Data(Path::new(".").join(DEFAULT_DATA)),
+        (None, false) => Place::Embedded(Path::new(".").join(DEFAULT_DATA)),
     };
     // Mistakes on the command line are reported before anything is opened.
     let auth = auth(&args).await?;
@@ -290,17 +303,20 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         Some(address) => Some(bind(address).await?),
         None => None,
     };
+    #[cfg(feature = "replica")]
     if let Some(url) = &args.upstream {
-        return run_replica(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
+        return replica::run(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
     }
     let archive = args.archive.open().await?;
+    #[cfg(feature = "migration")]
     let older = match &args.legacy {
         Some(place) => Some(Older::open(place).await?),
         None => None,
     };
     let retention = Some(args.feed_retention);
     let opened = match place {
-        Place::Files(place) => {
+        #[cfg(feature = "files")]
+        place @ (Place::Directory { .. } | Place::Bucket { .. }) => {
             let feed = args.feed_data.clone().unwrap_or_else(|| Path::new(".").join(DEFAULT_FEED_DATA));
             let stored = Stored::open(place, Missing::Create, (!args.memory).then_some(feed), retention).await?;
             // The feed follows the files from now on, whether it is read or not.
@@ -308,7 +324,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             Opened::Files(stored)
         }
         place => {
-            let open = |missing| Opened::open(place.clone(), target.table_options(), missing, retention);
+            let open = |missing| Opened::open(place.clone(), missing, retention);
             match open(Missing::Reject).await {
                 // Said, since data that was not found where it should be looks the same: a file system that is not mounted.
                 Err(Failure::Open(OpenError::Missing { directory })) => {
@@ -320,30 +336,13 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             }
         }
     };
-    let consuming = match &opened {
-        Opened::Embedded(_) | Opened::Files(_) => None,
-        Opened::Table(table) => {
-            let report = if *table.place() == Place::Aws { table.check().await? } else { table.ensure().await? };
-            for lack in &report.lacks {
-                output::note(&format!("the table lacks: {lack}"));
-            }
-            consuming(&args, table)
-        }
-    };
-    // If another process reads the stream, it cannot report in this one that there is none.
-    let waiting = match &opened {
-        Opened::Table(table)
-            if consuming.is_none() && consumer::name_missing_stream(&table.source, &table.feed).await =>
-        {
-            table.feed.outage().iter().for_each(|outage| output::note(outage));
-            Some(tokio::spawn(consumer::wait_for_stream(table.source.clone(), table.feed.clone())))
-        }
-        _ => None,
-    };
-    let nudge = consuming.as_ref().map(Running::nudge);
+    let beside = Beside::start(&args, &opened).await?;
     if let Auth::Verified(verifier) = &auth {
         reload_on_hangup(verifier.clone())?;
     }
+    #[cfg(not(feature = "migration"))]
+    let app = opened.app(auth);
+    #[cfg(feature = "migration")]
     let app = match older {
         None => opened.app(auth),
         Some(older) => {
@@ -358,8 +357,8 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let app = with_archive(app, archive);
     let sampled = Sampled::new(app.clone(), None);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
-    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let is_continued = matches!(opened, Opened::Table(_));
+    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.is_traced());
+    let (nudge, is_continued) = (beside.nudge(), beside.continues_traces());
     let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
     let settings =
         Settings { nudge, cors, origins, limits, base_path, upstream: None, unmeasured, traced, is_continued };
@@ -373,12 +372,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(metrics) = metrics {
         metrics.abort();
     }
-    if let Some(waiting) = waiting {
-        waiting.abort();
-    }
-    if let Some(consuming) = consuming {
-        consuming.stop().await;
-    }
+    beside.stop().await;
     // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
     ended
@@ -392,68 +386,6 @@ async fn until(stop: impl Future<Output = ()>, ended: impl Future<Output = Strin
     };
     output::note("stopping");
     ended
-}
-
-/// `nameservice serve --upstream`
-async fn run_replica(
-    args: &ServeArgs,
-    url: &str,
-    place: Place,
-    target: &TargetArgs,
-    (listener, metrics): (TcpListener, Option<TcpListener>),
-    (auth, cors): (Auth, Option<CorsLayer>),
-    stop: impl Future<Output = ()>,
-) -> Result<(), Failure> {
-    let http = Http::new(url).map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut client = nameservice_client::Client::builder(url);
-    if let Some(token) = &target.token {
-        client = client.token(token.clone());
-    }
-    let (client, options) = (client.build()?, Options::default().with_retention(args.feed_retention));
-    let replica = match &place {
-        Place::Memory => Replica::in_memory(client, options)?,
-        Place::Data(directory) => Replica::open(directory, url, client, options).await?,
-        _ => {
-            return Err(Failure::Usage(
-                "a replica keeps its data in a directory (--data) or in memory (--memory)".into(),
-            ));
-        }
-    };
-    let names = Arc::new(replica.names().clone());
-    if let Auth::Verified(verifier) = &auth {
-        reload_on_hangup(verifier.clone())?;
-    }
-    let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
-    let upstream = Upstream::new(replica, http);
-    let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
-    let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
-    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.otlp.is_some());
-    let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
-    let upstream_of = Some(upstream.clone());
-    let settings =
-        Settings { cors, origins, limits, base_path, upstream: upstream_of, unmeasured, traced, ..Settings::default() };
-    let service = start_with(listener, app, settings)?;
-    let _ =
-        output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));
-    let ended = until(stop, upstream.ended()).await;
-    service.stop_within(shutdown_timeout(&ended)).await;
-    if let Some(metrics) = metrics {
-        metrics.abort();
-    }
-    // Dropping waits for the writer of the log, so it must not run on an async worker thread.
-    let _ = tokio::task::spawn_blocking(move || drop((upstream, names))).await;
-    ended
-}
-
-/// Starts the consumer of the table's stream, if this process is to run it. The embedded backend needs none.
-fn consuming(args: &ServeArgs, table: &Table) -> Option<Running> {
-    let pace = match table.place() {
-        _ if args.no_consumer => return None,
-        Place::Aws if args.consumer => Pace::AWS,
-        Place::Aws => return None,
-        _ => Pace::NEAR,
-    };
-    Some(consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), pace))
 }
 
 async fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {

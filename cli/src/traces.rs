@@ -31,9 +31,12 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{SdkTracer, SdkTracerProvider},
 };
+#[cfg(feature = "dynamodb")]
 use stream_consumer::Delivery;
 use tokio::runtime::Handle;
-use tracing::{Instrument as _, Span, field::Empty};
+#[cfg(feature = "dynamodb")]
+use tracing::Span;
+use tracing::{Instrument as _, field::Empty};
 use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
 use tracing_subscriber::{
     Layer,
@@ -185,6 +188,7 @@ fn context_of(call: &RequestId) -> Option<Context> {
 }
 
 /// The spans of a batch of the stream, until it is dropped.
+#[cfg(feature = "dynamodb")]
 pub(crate) struct Consuming {
     /// The work for all of its records together.
     pub(crate) batch: Span,
@@ -192,6 +196,7 @@ pub(crate) struct Consuming {
     _records: Vec<Span>,
 }
 
+#[cfg(feature = "dynamodb")]
 impl Consuming {
     pub(crate) fn begin(batch: &[Delivery]) -> Self {
         let span = tracing::debug_span!("consume", otel.kind = "consumer", messaging.batch.message_count = batch.len());

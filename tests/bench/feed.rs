@@ -22,9 +22,9 @@ use http::Method;
 use nameservice_cli::{
     client::{self, Client, Request},
     consumer::{self, Pace, Running},
-    files::Missing,
     serve::{self, Service},
-    target::{Opened, Place, Table},
+    table::Table,
+    target::{Missing, Opened},
 };
 use nameservice_http::{App, Auth};
 use nameservice_model::{Address, Call, HeadPush, NewHead, Publisher as _, RefPublisher as _};
@@ -60,10 +60,7 @@ async fn appending() {
         let opened = open().await;
         let table = table::Table {
             client: opened.source.tables.clone(),
-            endpoint: match opened.place() {
-                Place::Endpoint(url) => url.clone(),
-                place => panic!("{place:?} is no endpoint"),
-            },
+            endpoint: opened.endpoint().map(str::to_owned).unwrap_or_else(|| panic!("it is outside AWS")),
             name: opened.source.table.clone(),
             store: opened.store.clone(),
             feed: opened.feed.clone(),
@@ -249,7 +246,9 @@ impl Served {
 }
 
 async fn open() -> Box<Table> {
-    let opened = Opened::open(Place::Endpoint(engine::start()), Default::default(), Missing::Create, None).await;
+    let place = format!("dynamodb://fluree-nameservice?endpoint={}", engine::start());
+    let place = place.parse().unwrap_or_else(|error| panic!("{error}"));
+    let opened = Opened::open(place, Missing::Create, None).await;
     let Opened::Table(table) = opened.unwrap_or_else(|failure| panic!("{failure}")) else { panic!("it is a table") };
     table.ensure().await.unwrap_or_else(|failure| panic!("{failure}"));
     table

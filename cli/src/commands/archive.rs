@@ -8,14 +8,15 @@ use nameservice_archive::{Archived, Archiver};
 use nameservice_model::chain;
 use serde_json::json;
 
-use super::copy::{To, counted};
+use super::counted;
 use crate::{
     archives::open_archive,
+    connected::Connected,
     failure::Failure,
-    files::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
+    target::Missing,
     values,
 };
 
@@ -38,7 +39,7 @@ pub struct ArchiveCommandArgs {
 
 pub(crate) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let archive = open_archive(&args.to, Missing::Create).await?;
-    let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
+    let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.token.clone()).await?;
     let max_changes = usize::try_from(args.max_changes).unwrap_or(usize::MAX);
     let archiver = Archiver::new(from.backend().clone(), archive).with_max_changes(max_changes);
     let done = archived(&archiver, &args, output).await;

@@ -2,30 +2,27 @@
 
 mod args;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use nameservice::{Nameservice, Place};
-use nameservice_embedded::Options as EmbeddedOptions;
 use nameservice_files::Options as FilesOptions;
-use nameservice_model::{Address, Backend, Limit, ListQuery, Progress};
+use nameservice_model::{Address, Limit, ListQuery, Progress};
 use nameservice_sync::{
     BackendSource, Comparison, CopyOptions, CopyProgress, DumpPlace, DumpSource, Mirrored, Report, Source,
     report::{Entry, Records},
 };
 use serde_json::{Value, json};
 
+use super::counted;
 use crate::{
-    client::{self, Request},
+    connected::Connected,
     failure::Failure,
-    files::Missing,
     older,
     options::TargetArgs,
     output::{self, Output},
-    progress::{self, Bar, Shown, Unit},
-    target::Local,
+    progress::{self, Bar, Unit},
+    shown_source::Shown,
+    target::Missing,
 };
 
 pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
@@ -49,7 +46,7 @@ pub(crate) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) ->
         return exported;
     }
     let from = From::open(&from, take.prefix.clone(), from_token).await?;
-    let to = To::open(&to, Missing::Create, to_token).await?;
+    let to = Connected::open(&to, Missing::Create, to_token).await?;
     let options = options(&take);
     let done = match follow {
         true => followed(&from, &to, &options, take.prefix.as_deref(), output).await,
@@ -76,7 +73,7 @@ pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
         std::mem::swap(&mut first_token, &mut second_token);
     }
     let first = From::open(&first, prefix.clone(), first_token.or_else(|| target.token.clone())).await?;
-    let second = To::open(&second, Missing::Reject, second_token.or_else(|| target.token.clone())).await?;
+    let second = Connected::open(&second, Missing::Reject, second_token.or_else(|| target.token.clone())).await?;
     let (bar, total) = first.bar("comparing", output).await;
     let source = Shown::new(&*first.source, &bar, total);
     let compared = nameservice_sync::compare(&source, second.backend(), prefix.as_deref(), true).await;
@@ -106,7 +103,7 @@ fn turned(compared: Comparison) -> Comparison {
 }
 
 pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
-    let from = From::open(&target.library_place()?, args.prefix, target.token.clone()).await?;
+    let from = From::open(&target.place_or_service()?, args.prefix, target.token.clone()).await?;
     let done = exported(&from, &args.file, output).await;
     from.close().await;
     done
@@ -114,7 +111,7 @@ pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output
 
 pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), None).await?;
-    let to = To::open(&target.library_place()?, Missing::Create, target.token.clone()).await?;
+    let to = Connected::open(&target.place_or_service()?, Missing::Create, target.token.clone()).await?;
     let done = copied(&from, &to, &options(&args.take), output).await;
     to.close().await;
     done
@@ -131,47 +128,10 @@ fn dump_place(file: &Path) -> DumpPlace {
     }
 }
 
-/// A nameservice that is read or written, and must be closed.
-pub(super) struct To {
-    names: Nameservice,
-}
-
-impl To {
-    pub(super) async fn open(place: &Place, missing: Missing, token: Option<String>) -> Result<Self, Failure> {
-        if let Place::Embedded(directory) = place {
-            let local = Local::open(PathBuf::from(directory), missing, EmbeddedOptions::default()).await?;
-            return Ok(Self { names: Nameservice::over(local.names) });
-        }
-        if matches!(place, Place::Directory { .. } | Place::Bucket { .. }) {
-            let files = nameservice::files(place, missing == Missing::Create, FilesOptions::default()).await?;
-            return Ok(Self { names: Nameservice::over(files) });
-        }
-        if let Place::Service(url) = place {
-            // Asked once, without retries, so that an unreachable service is reported at once; later requests are retried.
-            client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
-        }
-        let mut options = nameservice::Options::default();
-        if let Some(token) = token {
-            options = options.token(token);
-        }
-        let names = nameservice::connect_with(place, options).await?;
-        Ok(Self { names })
-    }
-
-    pub(super) fn backend(&self) -> &Arc<dyn Backend> {
-        self.names.backend()
-    }
-
-    /// Closing the embedded backend waits for its writer, so it must not run on an async worker thread.
-    pub(super) async fn close(self) {
-        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
-    }
-}
-
 /// The source of a copy.
 struct From {
     source: Box<dyn Source>,
-    names: Option<To>,
+    names: Option<Connected>,
     prefix: Option<String>,
 }
 
@@ -188,12 +148,12 @@ impl From {
         if matches!(place, Place::Directory { .. } | Place::Bucket { .. }) {
             let files = nameservice::files(place, false, FilesOptions::default()).await?;
             let unreadable = older::unreadable(&files).await?;
-            let names = To { names: Nameservice::over(files) };
+            let names = Connected { names: Nameservice::over(files) };
             let source = BackendSource::new(names.backend().clone()).with_unreadable(unreadable);
             let source = Box::new(source.with_prefix(prefix.clone()));
             return Ok(Self { source, names: Some(names), prefix });
         }
-        let names = To::open(place, Missing::Reject, token).await?;
+        let names = Connected::open(place, Missing::Reject, token).await?;
         let others = nameservice::virtual_graphs(place).await?;
         let source = BackendSource::new(names.backend().clone()).with_others(others).with_prefix(prefix.clone());
         Ok(Self { source: Box::new(source), names: Some(names), prefix })
@@ -263,7 +223,7 @@ async fn exported(from: &From, file: &Path, output: Output) -> Result<(), Failur
     }
 }
 
-async fn copied(from: &From, to: &To, options: &CopyOptions, output: Output) -> Result<(), Failure> {
+async fn copied(from: &From, to: &Connected, options: &CopyOptions, output: Output) -> Result<(), Failure> {
     let (bar, total) = from.bar("copying", output).await;
     let observe = |progress| show(&bar, total, progress);
     let report = nameservice_sync::copy(&*from.source, to.backend(), options, &observe).await?;
@@ -277,7 +237,7 @@ async fn copied(from: &From, to: &To, options: &CopyOptions, output: Output) -> 
 
 async fn followed(
     from: &From,
-    to: &To,
+    to: &Connected,
     options: &CopyOptions,
     prefix: Option<&str>,
     output: Output,
@@ -361,11 +321,6 @@ fn comparison_words(compared: &Comparison) -> String {
         words.push_str(&list_words(outcome, records));
     }
     words
-}
-
-/// A number of things, in words.
-pub(super) fn counted(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// The number of records, and the first of them; empty if there are none.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::Failure,
     output::{self, Output},
-    target::aws_config,
+    table::aws_config,
 };
 
 /// How long messages are hidden from other consumers while a command reads them, in seconds. A command releases those that it

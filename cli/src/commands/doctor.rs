@@ -3,28 +3,34 @@
 //! A check is an async function that takes what it examines and returns findings; [`examine`] is the list of them. What
 //! cannot be examined is a finding, too, except that a table that cannot be read ends the command.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+#[cfg(feature = "dynamodb")]
+mod table;
+
+use std::path::{Path, PathBuf};
+#[cfg(all(feature = "files", feature = "migration"))]
+use std::sync::Arc;
 
 use clap::Args;
-use jiff::Timestamp;
-use nameservice_dynamo::endpoint_config;
+use nameservice::Place;
 use nameservice_embedded::OpenError;
-use nameservice_model::{Backend, ChangeFeed, Error as StoreError, Finding, Severity};
-use nameservice_store::doctor::{Examined, Written};
+#[cfg(all(feature = "files", feature = "migration"))]
+use nameservice_model::Backend;
+use nameservice_model::{Finding, Severity};
 use serde_json::{Value, json};
 
+#[cfg(feature = "files")]
+use crate::files::Stored;
+#[cfg(feature = "migration")]
+use crate::older::Older;
+#[cfg(feature = "dynamodb")]
+use crate::table::Table;
 use crate::{
     client::{Client, Request},
     failure::Failure,
-    files::{Missing, Stored},
-    older::Older,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
-    target::{Opened, Place, Table, TableOptions, aws_config},
+    target::{Missing, Opened},
 };
 
 /// `doctor`
@@ -34,18 +40,22 @@ pub struct DoctorArgs {
     #[arg(long)]
     pub fix: bool,
     /// The queue of stream records that could not be read
+    #[cfg(feature = "dynamodb")]
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
     /// Also report what is left to migrate of this older place: v1:TABLE, item:TABLE, file:///DIR, …
+    #[cfg(feature = "migration")]
     #[arg(long, value_name = "PLACE")]
-    pub legacy: Option<nameservice::Place>,
+    pub legacy: Option<Place>,
 }
 
 /// What to examine.
 struct Patient {
     data: Option<Data>,
     service: Option<Client>,
-    dead_letters: Option<Queue>,
+    #[cfg(feature = "dynamodb")]
+    dead_letters: Option<table::Queue>,
+    #[cfg(feature = "migration")]
     older: Option<Older>,
     fix: bool,
 }
@@ -54,14 +64,10 @@ struct Patient {
 enum Data {
     /// A directory of the embedded backend, which no other process may use meanwhile.
     Directory(PathBuf),
+    #[cfg(feature = "dynamodb")]
     Table(Box<Table>),
+    #[cfg(feature = "files")]
     Files(Stored),
-}
-
-/// A queue of SQS.
-struct Queue {
-    client: aws_sdk_sqs::Client,
-    url: String,
 }
 
 /// What was found.
@@ -96,33 +102,34 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
     if place.is_none() && (args.fix || target.table.is_some()) {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     }
-    let service = match (&place, &target.url) {
+    let service = match (&place, target.named_service()) {
         (Some(_), None) => None,
         _ => {
-            let only_service =
-                TargetArgs { url: target.url.clone(), token: target.token.clone(), ..TargetArgs::default() };
+            let only_service = TargetArgs {
+                url: target.named_service().map(str::to_owned),
+                token: target.token.clone(),
+                ..TargetArgs::default()
+            };
             Some(only_service.client(Missing::Reject).await?)
         }
     };
-    let data = match place {
-        Some(Place::Data(directory)) => Some(Data::Directory(directory)),
-        Some(place) => match Opened::open(place, target.table_options(), Missing::Reject, None).await? {
+    let data = match &place {
+        Some(Place::Embedded(directory)) => Some(Data::Directory(directory.clone())),
+        Some(place) => match Opened::open(place.clone(), Missing::Reject, None).await? {
+            #[cfg(feature = "dynamodb")]
             Opened::Table(table) => Some(Data::Table(table)),
+            #[cfg(feature = "files")]
             Opened::Files(stored) => Some(Data::Files(stored)),
             Opened::Embedded(_) => None,
         },
         None => None,
     };
+    #[cfg(feature = "dynamodb")]
     let dead_letters = match &args.dead_letter_queue {
-        Some(url) => {
-            let config = match &target.endpoint_url {
-                Some(near) => endpoint_config(near),
-                None => aws_config(target.region.as_deref()).await?,
-            };
-            Some(Queue { client: aws_sdk_sqs::Client::new(&config), url: url.clone() })
-        }
+        Some(url) => Some(table::Queue::open(url, place.as_ref()).await?),
         None => None,
     };
+    #[cfg(feature = "migration")]
     let older = match &args.legacy {
         Some(_) if data.is_none() => {
             return Err(Failure::Usage(
@@ -134,7 +141,15 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
         Some(place) => Some(Older::open(place).await?),
         None => None,
     };
-    Ok(Patient { data, service, dead_letters, older, fix: args.fix })
+    Ok(Patient {
+        data,
+        service,
+        #[cfg(feature = "dynamodb")]
+        dead_letters,
+        #[cfg(feature = "migration")]
+        older,
+        fix: args.fix,
+    })
 }
 
 /// Runs all checks.
@@ -148,39 +163,34 @@ async fn examine(patient: &Patient, report: &mut Report, output: Output) -> Resu
         Some(Data::Directory(directory)) => {
             check_log(directory, patient.fix, report, output).await?;
         }
+        #[cfg(feature = "dynamodb")]
         Some(Data::Table(table)) => {
-            let bar = Bar::begin(output, Unit::Records, format!("examining {}", table.describe()));
-            report.findings.extend(check_shape(table).await?);
-            let has_feed = table.feed.check_table().await.is_ok();
-            let examined = check_records(table, has_feed, patient.fix, report, &bar).await?;
-            if has_feed {
-                report.findings.extend(check_feed(table, &examined.last_written).await?);
-                report.findings.extend(check_dead_letters(table).await?);
-            }
+            table::check(table, patient.fix, report, output).await?;
         }
+        #[cfg(feature = "files")]
         Some(Data::Files(stored)) => {
             let bar = Bar::begin(output, Unit::Records, format!("examining {}", stored.describe()));
             check_files(stored, patient.fix, report, &bar).await?;
         }
         None => report.looked_at.push("no table: name one with --data, --endpoint-url or --aws".into()),
     }
+    #[cfg(feature = "migration")]
     if let (Some(older), Some(data)) = (&patient.older, &patient.data) {
         check_older(older, data, report, output).await?;
     }
+    #[cfg(feature = "dynamodb")]
     if let Some(queue) = &patient.dead_letters {
-        report.findings.extend(check_queue(queue).await);
+        report.findings.extend(table::check_queue(queue).await);
         report.looked_at.push("the queue of dead letters".into());
     }
     Ok(())
 }
 
 /// Checks what is left to migrate of an older place.
+#[cfg(feature = "migration")]
 async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Output) -> Result<(), Failure> {
     let (findings, records) = match data {
-        Data::Table(table) => {
-            let names: Arc<dyn Backend> = Arc::new(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone()));
-            older.findings(&names, output).await?
-        }
+        Data::Table(table) => older.findings(&table.backend(), output).await?,
         Data::Files(stored) => {
             let names: Arc<dyn Backend> = Arc::new(stored.names.clone());
             older.findings(&names, output).await?
@@ -190,7 +200,7 @@ async fn check_older(older: &Older, data: &Data, report: &mut Report, output: Ou
             let parent = tempfile::tempdir().map_err(Failure::Copy)?;
             let copy = parent.path().join("data");
             copy_of(directory, &copy, output).await?;
-            let opened = Opened::open(Place::Data(copy), TableOptions::default(), Missing::Reject, None).await?;
+            let opened = Opened::open(Place::Embedded(copy), Missing::Reject, None).await?;
             let found = older.findings(&opened.backend(), output).await;
             // Dropping waits for the writer of the log, so it must not run on an async worker thread.
             let _ = tokio::task::spawn_blocking(move || drop((opened, parent))).await;
@@ -247,6 +257,7 @@ async fn examine_log(
 }
 
 /// Checks the files of a directory or a bucket.
+#[cfg(feature = "files")]
 async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar) -> Result<(), Failure> {
     let mut findings = Vec::new();
     let mut found = |finding| findings.push(finding);
@@ -257,97 +268,6 @@ async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar)
     report.looked_at.push(format!("{}: {records} records in {files} files", stored.describe()));
     report.examined = Some((records, files));
     Ok(())
-}
-
-/// Checks keys, indexes, stream, TTL and recovery of the table.
-async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
-    let lacks = table.check().await?.lacks;
-    let finding = |lack: String| {
-        let mend = "change the table; `nameservice init` makes one, and schema.rs draws it, as it should be";
-        Finding::new("table-lacks", Severity::Warning, format!("the table: {lack}"), mend)
-    };
-    Ok(lacks.into_iter().map(finding).collect())
-}
-
-/// Checks every record of the table. With a feed, compares Fluree's commit logs with the history that it holds.
-async fn check_records(
-    table: &Table,
-    has_feed: bool,
-    fix: bool,
-    report: &mut Report,
-    bar: &Bar,
-) -> Result<Examined, Failure> {
-    let findings = &mut report.findings;
-    let mut found = |finding| findings.push(finding);
-    let feed = has_feed.then_some(&table.feed as &dyn ChangeFeed);
-    let examined = table.store.examine_observed(feed, fix, &mut found, &|progress| bar.show(progress)).await;
-    let examined = examined.map_err(|source| unreadable(table.store.table(), source))?;
-    let Examined { records, items, .. } = &examined;
-    report.looked_at.push(format!("{}: {records} records in {items} items", table.describe()));
-    report.examined = Some((*records, *items));
-    Ok(examined)
-}
-
-fn unreadable(table: &str, source: StoreError) -> Failure {
-    Failure::Table { table: table.to_owned(), hint: "", source }
-}
-
-/// Checks that the last writes to the table that are at least a minute old are in the feed.
-async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Finding>, Failure> {
-    let lag = table.feed.lag(last_written).await.map_err(|source| unreadable(table.feed.table(), source))?;
-    let Some(longest) = lag.missing.first() else { return Ok(Vec::new()) };
-    let (severity, mend) = (
-        Severity::Error,
-        "see that stream_consumer (or `nameservice serve`) runs: its mapping, its log, its iterator's age",
-    );
-    let (code, what) = if lag.is_empty {
-        ("feed-empty", "the feed is empty, though the table was written to within a day".to_owned())
-    } else {
-        let age_s = Timestamp::now().as_millisecond().saturating_sub(longest.at_ms) / 1000;
-        let (of, missing) = (lag.looked_for, lag.missing.len());
-        let what = format!(
-            "of the last {of} writes, the feed lacks {missing}: the {} of {} was written {age_s} s ago",
-            longest.concern, longest.address,
-        );
-        ("feed-behind", what)
-    };
-    Ok(vec![Finding::new(code, severity, what, mend)])
-}
-
-/// Checks for stream records that could not be read, if they are kept beside the feed.
-async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
-    let letters = table.feed.dead_letters().await.map_err(|source| unreadable(table.feed.table(), source))?;
-    let Some(last) = letters.iter().max_by_key(|letter| letter.recorded_at) else { return Ok(Vec::new()) };
-    let what = format!(
-        "{} stream records could not be read, and are not in the feed; the last one, {}: {}",
-        letters.len(),
-        last.recorded_at,
-        last.reason
-    );
-    let mend = "fix the rows that they name, then delete those of `poison#0` in the feed's table";
-    Ok(vec![Finding::new("dead-letters", Severity::Warning, what, mend)])
-}
-
-/// Does the same if they are sent to a queue.
-async fn check_queue(queue: &Queue) -> Vec<Finding> {
-    use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
-    let asked = queue.client.get_queue_attributes().queue_url(&queue.url).attribute_names(ApproximateNumberOfMessages);
-    let (severity, what, mend) = match asked.send().await {
-        Ok(answer) => {
-            let attributes = answer.attributes.unwrap_or_default();
-            let waiting = attributes.get(&ApproximateNumberOfMessages).map_or("0", String::as_str);
-            if waiting == "0" {
-                return Vec::new();
-            }
-            let what = format!("about {waiting} messages wait in the queue of dead letters");
-            (Severity::Warning, what, "read their reasons, fix the rows that they name, then delete them")
-        }
-        Err(error) => {
-            let what = format!("the queue of dead letters cannot be asked: {}", nameservice_model::chain(&error));
-            (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
-        }
-    };
-    vec![Finding::new("dead-letters", severity, what, mend)]
 }
 
 /// Checks that the service answers, reaches its table, and has this program's version.

@@ -1,12 +1,15 @@
 //! The commands, one file for each noun.
 
+#[cfg(feature = "archive")]
 pub(crate) mod archive;
 pub(crate) mod branch;
 pub(crate) mod config;
 pub(crate) mod confirm;
 pub(crate) mod conflict;
+#[cfg(feature = "migration")]
 pub(crate) mod copy;
 pub(crate) mod create;
+#[cfg(feature = "dynamodb")]
 pub(crate) mod deadletters;
 pub(crate) mod diff;
 pub(crate) mod doctor;
@@ -15,8 +18,10 @@ pub(crate) mod leases;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod push;
+#[cfg(feature = "remotes")]
 pub(crate) mod remote;
 pub(crate) mod search;
+#[cfg(feature = "opensearch")]
 pub(crate) mod search_index;
 pub(crate) mod service;
 pub(crate) mod show;
@@ -25,11 +30,14 @@ pub(crate) mod top;
 pub(crate) mod transaction;
 pub(crate) mod watch;
 
+#[cfg(feature = "archive")]
 pub use archive::ArchiveCommandArgs;
 pub use branch::{BranchCommand, BranchCreateArgs, BranchDropArgs};
 pub use config::ConfigArgs;
+#[cfg(feature = "migration")]
 pub use copy::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};
 pub use create::{CreateArgs, PublishArgs};
+#[cfg(feature = "dynamodb")]
 pub use deadletters::{DeadLettersCommand, DropArgs, QueueArgs, ReplayArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
@@ -40,8 +48,10 @@ pub use leases::LeasesArgs;
 pub use lifecycle::{PurgeArgs, ResetArgs, RetractArgs};
 pub use list::{ListArgs, SortArg};
 pub use push::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs};
+#[cfg(feature = "remotes")]
 pub use remote::{RemoteCommand, RemoteMoveArgs};
 pub use search::SearchArgs;
+#[cfg(feature = "opensearch")]
 pub use search_index::{SearchIndexArgs, SearchIndexCommand};
 pub use service::HealthArgs;
 pub use show::ShowArgs;
@@ -49,3 +59,9 @@ pub use status::StatusArgs;
 pub use top::TopArgs;
 pub use transaction::{Operation, TransactionArgs};
 pub use watch::{ChangesArgs, FilterArgs, HistoryArgs, WatchArgs};
+
+/// A number of things, in words.
+#[cfg(any(feature = "archive", feature = "migration"))]
+fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

@@ -11,14 +11,14 @@ use nameservice_sync::{
 };
 use serde_json::json;
 
-use super::copy::{To, counted, list_words};
+use super::{copy::list_words, counted};
 use crate::{
+    connected::Connected,
     failure::Failure,
-    files::Missing,
     options::TargetArgs,
     output::Output,
     progress::{Bar, Unit},
-    serve::DEFAULT_DATA,
+    target::{DEFAULT_DATA, Missing},
 };
 
 /// `remote`
@@ -82,7 +82,7 @@ pub struct RemoteMoveArgs {
 }
 
 pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Output) -> Result<(), Failure> {
-    let local = target.library_place()?;
+    let local = target.place_or_service()?;
     // Beside the data; for a service or a table, in the default data directory.
     let directory = match &local {
         Place::Embedded(directory) => directory.clone(),
@@ -135,7 +135,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Status { name } => {
             let remote = list.get(&name)?;
-            let here = To::open(&local, Missing::Reject, target.token.clone()).await?;
+            let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
@@ -151,7 +151,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         RemoteCommand::Pull(args) => {
             let name = args.name.clone();
             let remote = list.get(&name)?;
-            let here = To::open(&local, Missing::Create, target.token.clone()).await?;
+            let here = Connected::open(&local, Missing::Create, target.token.clone()).await?;
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
@@ -175,7 +175,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Push(args) => {
             let remote = list.get(&args.name)?;
-            let here = To::open(&local, Missing::Reject, target.token.clone()).await?;
+            let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
             let there = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let (prefix, options) = (remote.prefix.as_deref(), options(&args));
@@ -194,7 +194,7 @@ fn options(args: &RemoteMoveArgs) -> MoveOptions {
     MoveOptions::default().dry_run(args.dry_run).by_watermark(args.by_watermark).resets(args.resets)
 }
 
-async fn open(remote: &Remote) -> Result<To, Failure> {
+async fn open(remote: &Remote) -> Result<Connected, Failure> {
     let place: Place =
         remote.url.parse().map_err(|error: nameservice::InvalidPlace| Failure::Usage(error.to_string()))?;
     let token = match &remote.token_env {
@@ -206,7 +206,7 @@ async fn open(remote: &Remote) -> Result<To, Failure> {
             ))
         })?),
     };
-    To::open(&place, Missing::Reject, token).await
+    Connected::open(&place, Missing::Reject, token).await
 }
 
 fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {

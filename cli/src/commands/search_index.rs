@@ -4,14 +4,14 @@ use clap::{Args, Subcommand};
 use nameservice_opensearch::{Created, DEFAULT_INDEX, OpenSearch, Rebuilt, SERVICE, Signer, rebuild};
 use serde_json::{Value, json};
 
-use super::copy::To;
 use crate::{
+    connected::Connected,
     failure::Failure,
-    files::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
-    target::aws_config,
+    table::aws_config,
+    target::Missing,
 };
 
 /// How many rejected records are printed for a person.
@@ -75,7 +75,7 @@ pub(crate) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
         }
         SearchIndexCommand::Rebuild(args) => {
             let index = args.open().await?;
-            let from = To::open(&target.library_place()?, Missing::Reject, target.token.clone()).await?;
+            let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.token.clone()).await?;
             let names = from.backend().clone();
             let bar = Bar::begin(output, Unit::Records, "indexing");
             let rebuilt = rebuild(&index, &*names, &*names, &|progress| bar.show(progress)).await;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::Shell;
+use nameservice::Place;
 use nameservice_embedded::{OpenError, Options};
 use serde::Deserialize;
 use serde_json::json;
@@ -11,14 +12,12 @@ use serde_json::json;
 use crate::{
     client::Request,
     failure::Failure,
-    files::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
     routes,
-    serve::DEFAULT_DATA,
     session::Session,
-    target::{Local, Opened, Place},
+    target::{DEFAULT_DATA, Local, Missing, Opened},
 };
 
 /// `health`
@@ -38,24 +37,25 @@ pub(crate) async fn init(target: &TargetArgs, output: Output) -> Result<(), Fail
     let Some(place) = target.place()? else {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     };
-    if let Place::Data(directory) = &place {
+    if let Place::Embedded(directory) = &place {
         return init_directory(directory.clone(), output).await;
     }
-    let table = match Opened::open(place, target.table_options(), Missing::Create, None).await? {
-        Opened::Table(table) => table,
-        // A directory is created by opening it; a bucket is never created, since it costs money.
-        Opened::Files(stored) => {
-            return output.answer(&json!({"created": false, "lacks": []}), || stored.describe());
+    match Opened::open(place, Missing::Create, None).await? {
+        #[cfg(feature = "dynamodb")]
+        Opened::Table(table) => {
+            let report = table.ensure().await?;
+            let answer = json!({"created": report.created, "lacks": report.lacks});
+            output.answer(&answer, || {
+                let done = if report.created { "created the table" } else { "the table exists" };
+                let lacks = report.lacks.iter().map(|lack| format!("\n  it lacks: {lack}")).collect::<String>();
+                format!("{done}: {}{lacks}", table.describe())
+            })
         }
-        Opened::Embedded(_) => return Ok(()),
-    };
-    let report = table.ensure().await?;
-    let answer = json!({"created": report.created, "lacks": report.lacks});
-    output.answer(&answer, || {
-        let done = if report.created { "created the table" } else { "the table exists" };
-        let lacks = report.lacks.iter().map(|lack| format!("\n  it lacks: {lack}")).collect::<String>();
-        format!("{done}: {}{lacks}", table.describe())
-    })
+        // A directory is created by opening it; a bucket is never created, since it costs money.
+        #[cfg(feature = "files")]
+        Opened::Files(stored) => output.answer(&json!({"created": false, "lacks": []}), || stored.describe()),
+        Opened::Embedded(_) => Ok(()),
+    }
 }
 
 async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failur
 pub(crate) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
     let directory = match target.place()? {
         None => PathBuf::from(DEFAULT_DATA),
-        Some(Place::Data(directory)) => directory,
+        Some(Place::Embedded(directory)) => directory,
         Some(_) => {
             return Err(Failure::Usage(
                 "backup copies a directory: name it with --data; DynamoDB backs its tables up".into(),
@@ -111,6 +111,7 @@ pub(crate) fn openapi() -> Result<(), Failure> {
     output::print(&document.map_err(|error| Failure::BadAnswer(error.into()))?)
 }
 
+#[cfg(feature = "graphql")]
 pub(crate) fn graphql_schema() -> Result<(), Failure> {
     output::print(nameservice_graphql::sdl().trim_end())
 }

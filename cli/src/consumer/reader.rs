@@ -164,7 +164,7 @@ impl Reader {
         }
         tokio::select! {
             () = sleep(at_most) => {}
-            () = self.nudge.0.notified(), if rest.nudged => {}
+            () = self.nudge.taken(), if rest.nudged => {}
             _ = stopping.changed() => {}
         }
     }

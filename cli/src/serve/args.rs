@@ -1,8 +1,11 @@
 //! The arguments of `serve`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+#[cfg(feature = "files")]
+use std::path::PathBuf;
+use std::{net::SocketAddr, time::Duration};
 
 use clap::{ArgGroup, Args};
+#[cfg(feature = "migration")]
 use nameservice::Place;
 
 use crate::{base_path::BasePath, options::ArchiveArgs, values};
@@ -22,11 +25,15 @@ pub struct ServeArgs {
     pub memory: bool,
     /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is used to read
     /// it; with --data DIR, the replica is kept on disk
-    #[arg(long, value_name = "URL", conflicts_with_all = ["consumer", "no_consumer"])]
+    #[cfg(feature = "replica")]
+    #[arg(long, value_name = "URL")]
+    #[cfg_attr(feature = "dynamodb", arg(conflicts_with_all = ["consumer", "no_consumer"]))]
     pub upstream: Option<String>,
     /// Also show the records of this older place, and take each over when it is first written: v1:TABLE, item:TABLE,
     /// dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, …
-    #[arg(long, value_name = "PLACE", conflicts_with = "upstream")]
+    #[cfg(feature = "migration")]
+    #[arg(long, value_name = "PLACE")]
+    #[cfg_attr(feature = "replica", arg(conflicts_with = "upstream"))]
     pub legacy: Option<Place>,
     /// The archive of changes that the feed no longer holds.
     #[command(flatten)]
@@ -68,21 +75,35 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen)]
     pub metrics: Option<SocketAddr>,
     /// Send traces of requests to the OpenTelemetry collector at this URL, over HTTP: http://127.0.0.1:4318
+    #[cfg(feature = "traces")]
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
     /// Measure nothing
     #[arg(long, conflicts_with = "metrics")]
     pub no_metrics: bool,
     /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]
+    #[cfg(feature = "files")]
     #[arg(long, value_name = "DIR")]
     pub feed_data: Option<PathBuf>,
     /// With --aws: run the feed consumer in this process (normally the stream_consumer function does this)
+    #[cfg(feature = "dynamodb")]
     #[arg(long)]
     pub consumer: bool,
     /// Run without the stream consumer
+    #[cfg(feature = "dynamodb")]
     #[arg(long, conflicts_with = "consumer")]
     pub no_consumer: bool,
     /// How long changes can be read: 7d, 36h, 90m, or a number of hours
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = values::retention)]
     pub feed_retention: Duration,
+}
+
+impl ServeArgs {
+    /// Returns whether traces are exported.
+    pub(super) fn is_traced(&self) -> bool {
+        #[cfg(feature = "traces")]
+        return self.otlp.is_some();
+        #[cfg(not(feature = "traces"))]
+        false
+    }
 }

@@ -4,15 +4,15 @@ use std::{collections::BTreeSet, ops::Deref, time::Duration};
 
 use nameservice_cli::{
     consumer::{self, Pace, Running},
-    files::Missing,
-    target::{Opened, Place, Table},
+    table::Table,
+    target::{Missing, Opened},
 };
 use nameservice_feed::Checkpoint;
 use nameservice_model::{
     Address, Call, Change, ChangeFeed as _, ContentId, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
 };
 
-use super::{ID, OTHER, engine::Engine, feed::Watch, run, start_in_process};
+use super::{ID, OTHER, endpoint, engine::Engine, feed::Watch, run, start_in_process};
 
 /// A table, and the engine that it is in.
 struct Made {
@@ -30,10 +30,7 @@ impl Deref for Made {
 
 async fn unmade() -> Made {
     let engine = Engine::start();
-    match Opened::open(Place::Endpoint(engine.url().to_owned()), Default::default(), Missing::Create, None)
-        .await
-        .unwrap()
-    {
+    match Opened::open(endpoint(engine.url()), Missing::Create, None).await.unwrap() {
         Opened::Table(table) => Made { table, _engine: engine },
         other => panic!("an endpoint is a table: {other:?}"),
     }
@@ -249,7 +246,7 @@ async fn a_hole_in_the_feed_is_passed_by_watch_and_named_by_archive() {
         update.expression_attribute_values(":past", AttributeValue::N("1000".into())).send().await.unwrap();
     }
     let engine = table._engine.url().to_owned();
-    let service = start_in_process(Place::Endpoint(engine.clone()), super::Auth::Open).await;
+    let service = start_in_process(endpoint(&engine), super::Auth::Open).await;
     let url = service.url();
     let looked = tokio::task::spawn_blocking(move || {
         let watch = Watch::start(&url, "--from start");

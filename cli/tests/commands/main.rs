@@ -33,10 +33,10 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+use nameservice::Place;
 use nameservice_cli::{
-    files::Missing,
     serve::{self, Service},
-    target::{Opened, Place},
+    target::{Missing, Opened},
 };
 use nameservice_feed::Feed;
 use nameservice_http::Auth;
@@ -232,8 +232,13 @@ fn spawn(options: &[&str]) -> Serving {
     Serving { process, url }
 }
 
+/// The default table of an engine.
+fn endpoint(url: &str) -> Place {
+    format!("dynamodb://fluree-nameservice?endpoint={url}").parse().unwrap()
+}
+
 async fn start_in_process(place: Place, auth: Auth) -> Service {
-    let opened = Opened::open(place, Default::default(), Missing::Create, None).await.unwrap();
+    let opened = Opened::open(place, Missing::Create, None).await.unwrap();
     if let Opened::Table(table) = &opened {
         table.ensure().await.unwrap();
     }
@@ -650,7 +655,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
     let engine = Engine::start();
-    let service = start_in_process(Place::Endpoint(engine.url().to_owned()), Auth::Open).await;
+    let service = start_in_process(endpoint(engine.url()), Auth::Open).await;
     let (url, table) = (service.url(), engine.url().to_owned());
     let looked = tokio::task::spawn_blocking(move || {
         let both = run(&["--url", &url, "--endpoint-url", &table], "doctor");

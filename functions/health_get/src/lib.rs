@@ -72,6 +72,7 @@ pub fn route_with_index() -> Route {
 }
 
 /// Returns the route of the function: with the search that its environment names, if it names one.
+#[cfg(feature = "lambda")]
 pub fn deployed() -> Route {
     if nameservice_opensearch::is_deployed() { route_with_index() } else { route() }
 }

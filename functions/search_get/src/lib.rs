@@ -1,8 +1,10 @@
 //! `GET /v1/search`: records that contain all words of a text.
 
+#[cfg(feature = "lambda")]
+mod deployed;
+
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::{Extension, Json, extract::State};
 use nameservice_http::{
     Problem, Route,
@@ -11,13 +13,13 @@ use nameservice_http::{
     page,
     shapes::{Hits, Kind},
 };
-use nameservice_model::{
-    BoxError, Capability, ChangeFeed, Error, Hit, NameService, Page, SearchIndex, SearchQuery, SearchWords, Visible,
-    Within,
-};
+use nameservice_model::{Capability, ChangeFeed, Error, Hit, NameService, SearchIndex, SearchQuery, SearchWords};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
+
+#[cfg(feature = "lambda")]
+pub use deployed::deployed;
 
 nameservice_http::rejections!(READS; InvalidParameter InvalidCursor NotYet Unsupported);
 
@@ -118,24 +120,4 @@ pub fn route_with(index: Arc<dyn SearchIndex>) -> Route {
 
 fn unsupported(reason: &str) -> Error {
     Error::Unsupported { capability: Capability::Search, reason: reason.to_owned() }
-}
-
-/// Stands in for the index if none is deployed.
-struct NoIndex;
-
-#[async_trait]
-impl SearchIndex for NoIndex {
-    async fn search(&self, _: &SearchQuery, _: Option<&Within>, _: Visible<'_>) -> Result<Page<Hit>, Error> {
-        Err(unsupported(
-            "this deployment has no search index: list records by prefix, or search in a replica of the service",
-        ))
-    }
-}
-
-/// Returns the route of the function, which has no store: answered by the index that its environment names, if it names one.
-pub fn deployed() -> Result<Route, BoxError> {
-    Ok(match nameservice_opensearch::deployed()? {
-        Some(index) => route_with(Arc::new(index)),
-        None => route_with(Arc::new(NoIndex)),
-    })
 }
