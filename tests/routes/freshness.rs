@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use nameservice_cli::routes;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_files::{Bucket, Files};
-use nameservice_http::{App, Auth, Backend, service};
+use nameservice_http::{App, Auth, service};
 use nameservice_model::{
     Address, Call, ChangeFeed, Cursor, History, HistoryQuery, Limit, Publisher as _, RecordKind, Run,
 };
@@ -105,7 +105,7 @@ async fn a_record_that_does_not_exist_is_not_yet_as_fresh_as_asked_on_any_backen
     let files = Arc::new(Files::directory(directory.path(), false, options()).unwrap());
     let bucket = Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), "");
     let bucket = Arc::new(Files::bucket(bucket, options()));
-    type Place = (&'static str, Arc<dyn Backend>, Arc<dyn ChangeFeed>);
+    type Place = (&'static str, Arc<dyn Records>, Arc<dyn ChangeFeed>);
     let places: [Place; 4] = [
         ("dynamodb", Arc::new(table.store.clone()), Arc::new(table.feed.clone())),
         ("embedded", embedded.clone(), embedded),

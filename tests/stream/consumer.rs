@@ -68,8 +68,9 @@ async fn a_life_is_reported_from_creation_to_purge() {
     assert_eq!(pushed.previous, Some(0));
     let now = jiff::Timestamp::now();
     for change in &changes {
-        assert!(now.duration_since(change.occurred_at).as_secs().abs() < 60, "{change:?}");
-        assert!(now.duration_since(change.recorded_at).as_secs().abs() < 60, "{change:?}");
+        // DynamoDB Local gives the minute in which a row was deleted, and a machine may be slow.
+        assert!(now.duration_since(change.occurred_at).as_secs().abs() < 600, "{change:?}");
+        assert!(now.duration_since(change.recorded_at).as_secs().abs() < 600, "{change:?}");
     }
 }
 

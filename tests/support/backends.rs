@@ -16,17 +16,12 @@ use nameservice_cli::serve::{self, Service};
 use nameservice_client::Client;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_files::{Bucket, Files};
-use nameservice_http::{App, Auth, Backend};
+use nameservice_http::{App, Auth};
 use nameservice_model::*;
 use nameservice_sync::{BackendSource, LazyBackend, Replica, ReplicaBackend};
 use tempfile::TempDir;
 
 use crate::{layout, pump::pump, table::Table};
-
-/// Everything that a backend does with records.
-pub trait Records: Backend {}
-
-impl<T: Backend> Records for T {}
 
 /// What a test's helper takes: a fixture, or a backend itself.
 pub trait AsRecords {

@@ -28,7 +28,7 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 
     pub use crate::{
-        backends::{AsRecords, Records},
+        backends::AsRecords,
         cids::{cid, index_cid},
         proxy::{Fault, Proxy},
         rows::{self, Fluree, Row},

@@ -17,9 +17,9 @@ use std::{
 
 use nameservice_embedded::{
     Embedded, Options,
-    state::{Action, Command, Now, State},
+    state::{Command, Now, State},
 };
-use nameservice_model::{Address, Call, ContentId, HeadPush, NameService as _, NewHead, RefPublisher as _};
+use nameservice_model::{Address, Call, ContentId, HeadPush, NameService as _, NewHead, RefPublisher as _, Write};
 
 /// A content id of the usual length.
 fn id(n: u64) -> ContentId {
@@ -32,7 +32,7 @@ fn address(n: u64) -> Result<Address, Box<dyn Error>> {
 
 fn create(n: u64) -> Result<Command, Box<dyn Error>> {
     let push = HeadPush::create(NewHead::new(id(n), 1)?);
-    Ok(Command::new(&Call::fresh(), Action::PushHead { address: address(n)?, push }))
+    Ok(Command::new(&Call::fresh(), Write::PushHead { address: address(n)?, push }))
 }
 
 fn resident() -> u64 {
@@ -61,7 +61,7 @@ fn state(records: u64) -> Result<(), Box<dyn Error>> {
         let push = HeadPush::monotonic(NewHead::new(id(n), 2 + (n / records) as i64)?);
         // Spread over all records.
         let address = address(n * 7919 % records)?;
-        commands.push(Command::new(&Call::fresh(), Action::PushHead { address, push }));
+        commands.push(Command::new(&Call::fresh(), Write::PushHead { address, push }));
     }
     let begun = on_core();
     let (mut published, mut changes) = (state.clone(), 0);

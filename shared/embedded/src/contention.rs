@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameservice_model::{Address, PushOutcome};
+use nameservice_model::{Address, PushOutcome, Write, Written};
 
 use crate::{
     queue::Job,
@@ -48,16 +48,20 @@ impl Losers {
 pub(crate) fn lost<'a>(command: &'a Command, outcome: &nameservice_model::Result<Outcome>) -> Option<&'a Address> {
     let is_conflict = matches!(
         outcome,
-        Ok(Outcome::Head(PushOutcome::Conflict { .. })
-            | Outcome::Index(PushOutcome::Conflict { .. })
-            | Outcome::Status(PushOutcome::Conflict { .. })
-            | Outcome::Config(PushOutcome::Conflict { .. }))
+        Ok(Outcome::Written(
+            Written::Head(PushOutcome::Conflict { .. })
+                | Written::Index(PushOutcome::Conflict { .. })
+                | Written::Status(PushOutcome::Conflict { .. })
+                | Written::Config(PushOutcome::Conflict { .. })
+        ))
     );
     match &command.action {
-        Action::PushHead { address, .. }
-        | Action::PushIndex { address, .. }
-        | Action::PushStatus { address, .. }
-        | Action::PushConfig { address, .. } => Some(address).filter(|_| is_conflict),
+        Action::Write(
+            Write::PushHead { address, .. }
+            | Write::PushIndex { address, .. }
+            | Write::PushStatus { address, .. }
+            | Write::PushConfig { address, .. },
+        ) => Some(address).filter(|_| is_conflict),
         _ => None,
     }
 }
@@ -127,14 +131,14 @@ mod tests {
 
     fn job(t: i64) -> Job {
         let push = HeadPush::monotonic(NewHead::new(ContentId::stored("bafy"), t).unwrap());
-        let command = Command::new(&Call::fresh(), Action::PushHead { address: Address::parse("a").unwrap(), push });
+        let command = Command::new(&Call::fresh(), Write::PushHead { address: Address::parse("a").unwrap(), push });
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         Job { command, answer: oneshot::channel().0, _place: place }
     }
 
     fn ts(jobs: impl IntoIterator<Item = Job>) -> Vec<i64> {
         let t = |job: Job| match job.command.action {
-            Action::PushHead { push, .. } => push.desired().t(),
+            Action::Write(Write::PushHead { push, .. }) => push.desired().t(),
             other => panic!("{other:?}"),
         };
         jobs.into_iter().map(t).collect()

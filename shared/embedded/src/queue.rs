@@ -128,14 +128,13 @@ impl Queue {
 mod tests {
     use std::{sync::Arc, thread, time::Duration};
 
-    use nameservice_model::{Address, Call};
+    use nameservice_model::{Address, Call, Write};
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::state::Action;
 
     fn job() -> Job {
-        let action = Action::Restore { address: Address::parse("a").unwrap() };
+        let action = Write::Restore { address: Address::parse("a").unwrap() };
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         Job { command: Command::new(&Call::fresh(), action), answer: oneshot::channel().0, _place: place }
     }

@@ -6,9 +6,10 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use futures_util::future::{join, try_join_all};
 use jiff::Timestamp;
-use nameservice_embedded::state::{Action, Command, Now, Outcome, Portable, State};
+use nameservice_embedded::state::{self, Command, Now, Portable, State};
 use nameservice_model::{
     Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
+    Written as Outcome,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -247,7 +248,10 @@ impl Files {
             state.insert(&stored.portable);
         }
         let outcome = match state.apply(command, now).outcome {
-            Ok(outcome) => outcome,
+            Ok(state::Outcome::Written(outcome)) => outcome,
+            Ok(_) => {
+                return Ok(Attempt::Failed(failed(plan.operation, "the outcome is of another kind than the command")));
+            }
             Err(error) => return Ok(Attempt::Failed(error)),
         };
         let outcome = match (&slot.stored, state.portable(address)) {
@@ -513,10 +517,6 @@ impl Files {
             }
             sleep(Duration::from_millis(20)).await;
         }
-    }
-
-    pub(crate) fn command(call: &nameservice_model::Call, action: Action) -> Command {
-        Command::new(call, action)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Interprets outcomes after attempts whose answers were lost.
 
-use nameservice_embedded::state::Outcome;
 use nameservice_model::{
     BranchCreated, Created, Dropped, Error, Leased, Protection, Published, Purged, PushOutcome, Released, Reset,
-    Restored, Result, Retracted,
+    Restored, Result, Retracted, Written as Outcome,
 };
 
 use crate::plan::Plan;

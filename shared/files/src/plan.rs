@@ -1,6 +1,6 @@
 //! The plan of a write.
 
-use nameservice_model::Address;
+use nameservice_model::{Address, Write};
 
 /// What a write reads before it is decided, and what it may change.
 #[derive(Debug)]
@@ -24,9 +24,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(operation: &'static str, address: &Address) -> Self {
-        Self {
-            operation,
+    /// Returns the plan of a write; `None` if files cannot do it: several of them cannot be written in one step.
+    pub(crate) fn of(write: &Write) -> Option<Self> {
+        let about = |address: &Address| Self {
+            operation: write.operation(),
             address: address.clone(),
             parent: None,
             ends: false,
@@ -35,6 +36,36 @@ impl Plan {
             removes: false,
             both: false,
             holder: None,
-        }
+        };
+        Some(match write {
+            Write::CreateLedger { address, .. } => Self { creates: true, ..about(address) },
+            Write::CreateBranch { branch, source, .. } => {
+                Self { creates: true, parent: Some(source.clone()), ..about(branch) }
+            }
+            Write::PublishGraphSource(publication) => Self {
+                creates: true,
+                targets: publication.dependencies().unwrap_or_default().to_vec(),
+                ..about(publication.address())
+            },
+            Write::PushHead { address, push } => Self { creates: push.creates(), ..about(address) },
+            Write::PushIndex { address, push } => {
+                Self { creates: push.creates(), both: push.creates(), ..about(address) }
+            }
+            Write::Retract { address, .. } => Self { removes: true, ..about(address) },
+            Write::Purge { address } | Write::DropBranch { address } => {
+                Self { removes: true, ends: true, ..about(address) }
+            }
+            Write::ResetHead { address, .. } => Self { both: true, ..about(address) },
+            Write::AcquireLease { address, request } => {
+                Self { holder: Some(request.holder().to_owned()), ..about(address) }
+            }
+            Write::PushStatus { address, .. }
+            | Write::PushConfig { address, .. }
+            | Write::Restore { address }
+            | Write::Protect { address, .. }
+            | Write::RefreshLease { address, .. }
+            | Write::ReleaseLease { address, .. } => about(address),
+            Write::Commit(_) => return None,
+        })
     }
 }

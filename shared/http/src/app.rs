@@ -9,7 +9,7 @@ use axum::extract::FromRef;
 use metrics::gauge;
 use nameservice_model::{
     AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
-    Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
+    Publisher, Records, RefPublisher, StatusPublisher, TransactionPublisher,
 };
 use tokio::{sync::watch, time::timeout};
 
@@ -17,33 +17,6 @@ use crate::{auth::Auth, hub::Hub, meters};
 
 /// How long the gauges wait for the feed.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Everything that the handlers need of a backend, besides its change feed.
-pub trait Backend:
-    AdminPublisher
-    + ConfigPublisher
-    + GraphSourcePublisher
-    + LeasePublisher
-    + NameService
-    + Publisher
-    + RefPublisher
-    + StatusPublisher
-    + TransactionPublisher
-{
-}
-
-impl<T> Backend for T where
-    T: AdminPublisher
-        + ConfigPublisher
-        + GraphSourcePublisher
-        + LeasePublisher
-        + NameService
-        + Publisher
-        + RefPublisher
-        + StatusPublisher
-        + TransactionPublisher
-{
-}
 
 /// The state of the service: the backend, its change feed, and how callers are recognised. Cheap to clone.
 ///
@@ -53,7 +26,7 @@ pub struct App(Arc<Parts>);
 
 /// Shared by one `Arc`, since a request clones the state many times.
 struct Parts {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Records>,
     feed: Arc<dyn ChangeFeed>,
     hub: Hub,
     auth: Arc<Auth>,
@@ -62,7 +35,7 @@ struct Parts {
 
 impl App {
     /// Returns a service over this backend and its feed for these callers.
-    pub fn new(backend: Arc<dyn Backend>, feed: Arc<dyn ChangeFeed>, auth: Auth) -> Self {
+    pub fn new(backend: Arc<dyn Records>, feed: Arc<dyn ChangeFeed>, auth: Auth) -> Self {
         let (hub, auth) = (Hub::new(feed.clone()), Arc::new(auth));
         Self(Arc::new(Parts { backend, feed, hub, auth, shutdown: Shutdown::default() }))
     }

@@ -30,7 +30,7 @@ mod verifier;
 /// The JSON of the wire.
 pub use nameservice_api as shapes;
 
-pub use app::{App, Backend, EndsBy, Shutdown, WholeAnswers};
+pub use app::{App, EndsBy, Shutdown, WholeAnswers};
 pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
 pub use key_source::{KeyFile, KeySource, NO_KEYS};

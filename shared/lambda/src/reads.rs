@@ -5,15 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Capabilities, ChangeFeed, Committed, Config, ConfigPublisher,
-    ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
-    GraphSourcePublisher, Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot, LeaseClaim,
-    LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection,
-    Published, Publisher, Purged, PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result,
-    Retracted, Run, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher,
-    Visible,
+    Address, Call, Capabilities, ChangeFeed, Config, Cursor, Error, GraphSourceLookup, Head, History, HistoryQuery,
+    Hit, Index, Limit, ListQuery, Listed, NameService, Page, Record, Result, Run, SearchQuery, Status, Visible, Write,
+    WriteAll, Written,
 };
-use serde_json::Value;
 
 /// An absent store. Every call fails: a route that calls it is in the wrong function.
 pub(crate) struct NoStore;
@@ -103,115 +98,24 @@ impl<S: NameService> NameService for Reads<S> {
 }
 
 #[async_trait]
-impl<S: NameService> Publisher for Reads<S> {
-    async fn create_ledger(
-        &self,
-        _: &Call,
-        _: &Address,
-        _: Option<&NewHead>,
-        _: Option<&NewConfig>,
-    ) -> Result<Created> {
+impl<S: NameService> WriteAll for Reads<S> {
+    async fn write(&self, _: &Call, _: Write) -> Result<Written> {
         absent()
     }
 
-    async fn create_branch(&self, _: &Call, _: &Address, _: &Address, _: Option<&NewHead>) -> Result<BranchCreated> {
+    async fn read_head(&self, _: &Address) -> Result<Option<Head>> {
         absent()
     }
 
-    async fn retract(&self, _: &Call, _: &Address, _: Option<&str>) -> Result<Retracted> {
+    async fn read_index(&self, _: &Address) -> Result<Option<Index>> {
         absent()
     }
 
-    async fn restore(&self, _: &Call, _: &Address) -> Result<Restored> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: NameService> AdminPublisher for Reads<S> {
-    async fn purge(&self, _: &Call, _: &Address) -> Result<Purged> {
+    async fn read_status(&self, _: &Address) -> Result<Option<Status>> {
         absent()
     }
 
-    async fn protect(&self, _: &Call, _: &Address, _: bool) -> Result<Protection> {
-        absent()
-    }
-
-    async fn drop_branch(&self, _: &Call, _: &Address) -> Result<Dropped> {
-        absent()
-    }
-
-    async fn reset_head(&self, _: &Call, _: &Address, _: &ResetTo) -> Result<Reset> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync> RefPublisher for Reads<S> {
-    async fn head(&self, _: &Address) -> Result<Option<Head>> {
-        absent()
-    }
-
-    async fn index(&self, _: &Address) -> Result<Option<Index>> {
-        absent()
-    }
-
-    async fn push_head(&self, _: &Call, _: &Address, _: &HeadPush) -> Result<PushOutcome<ContentId>> {
-        absent()
-    }
-
-    async fn push_index(&self, _: &Call, _: &Address, _: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync> StatusPublisher for Reads<S> {
-    async fn status(&self, _: &Address) -> Result<Option<Status>> {
-        absent()
-    }
-
-    async fn push_status(&self, _: &Call, _: &Address, _: &StatusPush) -> Result<PushOutcome<StatusPayload>> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync> ConfigPublisher for Reads<S> {
-    async fn config(&self, _: &Address) -> Result<Option<Config>> {
-        absent()
-    }
-
-    async fn push_config(&self, _: &Call, _: &Address, _: &ConfigPush) -> Result<PushOutcome<Value>> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: NameService> GraphSourcePublisher for Reads<S> {
-    async fn publish_graph_source(&self, _: &Call, _: &GraphSourcePublication) -> Result<Published> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync> LeasePublisher for Reads<S> {
-    async fn acquire_lease(&self, _: &Call, _: &Address, _: &LeaseRequest) -> Result<Leased> {
-        absent()
-    }
-
-    async fn refresh_lease(&self, _: &Call, _: &Address, _: &LeaseRequest, _: i64) -> Result<Leased> {
-        absent()
-    }
-
-    async fn release_lease(&self, _: &Call, _: &Address, _: &LeaseClaim) -> Result<Released> {
-        absent()
-    }
-}
-
-#[async_trait]
-impl<S: Send + Sync> TransactionPublisher for Reads<S> {
-    async fn commit(&self, _: &Call, _: &Transaction) -> Result<Committed> {
+    async fn read_config(&self, _: &Address) -> Result<Option<Config>> {
         absent()
     }
 }

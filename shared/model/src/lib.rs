@@ -29,6 +29,7 @@ mod redact;
 mod search;
 mod traits;
 mod transaction;
+mod write;
 
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
 pub use address_glob::{AddressGlob, InvalidGlob};
@@ -68,6 +69,7 @@ pub use search::{
 };
 pub use traits::{
     AdminPublisher, Backend, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,
-    NameService, Publisher, RefPublisher, StatusPublisher, TransactionPublisher,
+    NameService, Publisher, Records, RefPublisher, StatusPublisher, TransactionPublisher,
 };
 pub use transaction::{Committed, MAX_OPERATIONS, Operation, OperationKind, OperationOutcome, Transaction};
+pub use write::{Write, WriteAll, Written};

@@ -199,8 +199,8 @@ pub trait ChangeFeed: Send + Sync {
     async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History>;
 }
 
-/// A whole nameservice: every operation, and the change feed.
-pub trait Backend:
+/// Every operation on records. The change feed of the same nameservice may be another value.
+pub trait Records:
     NameService
     + Publisher
     + AdminPublisher
@@ -210,11 +210,10 @@ pub trait Backend:
     + GraphSourcePublisher
     + LeasePublisher
     + TransactionPublisher
-    + ChangeFeed
 {
 }
 
-impl<T> Backend for T where
+impl<T> Records for T where
     T: NameService
         + Publisher
         + AdminPublisher
@@ -224,7 +223,11 @@ impl<T> Backend for T where
         + GraphSourcePublisher
         + LeasePublisher
         + TransactionPublisher
-        + ChangeFeed
         + ?Sized
 {
 }
+
+/// A whole nameservice: every operation, and the change feed.
+pub trait Backend: Records + ChangeFeed {}
+
+impl<T: Records + ChangeFeed + ?Sized> Backend for T {}

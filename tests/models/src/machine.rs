@@ -11,7 +11,7 @@ use std::{
 use nameservice_embedded::state::{Action, Applied, Command, Now, Outcome, Portable, Replicated, State};
 use nameservice_model::{
     Address, Call, ContentId, Head, HeadPush, LeaseClaim, LeaseName, LeaseRequest, Leased, NewHead, PushOutcome,
-    Released, RequestId,
+    Released, RequestId, Write, Written,
 };
 
 use crate::network::{Answer, Arrival, CallName, Fault, Request, Service, Task};
@@ -87,7 +87,7 @@ pub fn address() -> Address {
 /// The command that creates the ledger.
 pub fn creation() -> Command {
     let call = Call::with_id(RequestId::from_hashes([255; 16], [0; 8]));
-    Command::new(&call, Action::CreateLedger { address: address(), head: None, config: None })
+    Command::new(&call, Write::CreateLedger { address: address(), head: None, config: None })
 }
 
 /// The identity of a call, the same in every attempt.
@@ -185,19 +185,19 @@ impl Service for Machine {
     fn take(&mut self, request: &Request, now: i64, in_doubt: bool) -> Arrival {
         let address = address();
         let action = match request.task {
-            Task::Push | Task::PushOlder | Task::PushUnderLease => Action::PushHead { address, push: push_of(request) },
-            Task::Acquire { holder } => Action::AcquireLease { address, request: lease_request(holder) },
+            Task::Push | Task::PushOlder | Task::PushUnderLease => Write::PushHead { address, push: push_of(request) },
+            Task::Acquire { holder } => Write::AcquireLease { address, request: lease_request(holder) },
             Task::Release { .. } => {
                 let claim = claim_of(request.claim.expect("only a holder releases"));
-                Action::ReleaseLease { address, claim }
+                Write::ReleaseLease { address, claim }
             }
         };
         let (applied, wrote) = self.apply(&Command::new(&call_of(request.call), action), now);
         let answer = match applied.outcome {
-            Ok(Outcome::Head(outcome)) => answer_of(outcome),
-            Ok(Outcome::Leased(outcome)) => leased(outcome),
-            Ok(Outcome::Released(Released::Released)) => Answer::Released,
-            Ok(Outcome::Released(Released::Lost { .. })) => Answer::LeaseLost,
+            Ok(Outcome::Written(Written::Head(outcome))) => answer_of(outcome),
+            Ok(Outcome::Written(Written::Leased(outcome))) => leased(outcome),
+            Ok(Outcome::Written(Written::Released(Released::Released))) => Answer::Released,
+            Ok(Outcome::Written(Written::Released(Released::Lost { .. }))) => Answer::LeaseLost,
             Err(nameservice_model::Error::OutcomeUnknown { .. }) => Answer::Unknown,
             other => Answer::Strange(format!("{:?}", other.map(|outcome| discriminant(&outcome)))),
         };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nameservice_embedded::state::{Action, Command, Now, Portable, Replicated, State};
-use nameservice_model::{Call, Change, Record};
+use nameservice_model::{Call, Change, Record, Write};
 use stateright::{Model, Property};
 
 use crate::{
@@ -96,12 +96,12 @@ impl Replication {
                 0 => creation(),
                 n if n % 3 == 2 => {
                     let request = lease_request(n);
-                    Command::new(&call_of(call), Action::AcquireLease { address: address(), request })
+                    Command::new(&call_of(call), Write::AcquireLease { address: address(), request })
                 }
                 _ => {
                     let request = Request { call, task: Task::Push, known, claim: None, began: 0 };
                     known = Some((request.new_t(), call));
-                    Command::new(&call_of(call), Action::PushHead { address: address(), push: push_of(&request) })
+                    Command::new(&call_of(call), Write::PushHead { address: address(), push: push_of(&request) })
                 }
             };
             // Far enough apart for a lease to expire.

@@ -284,15 +284,14 @@ fn unreadable(what: &'static str, id: u64, reason: &(impl ToString + ?Sized)) ->
 
 #[cfg(test)]
 mod tests {
-    use nameservice_model::{Call, RecordKind};
+    use nameservice_model::{Call, RecordKind, Write};
 
     use super::*;
     use crate::state::Command;
 
     #[test]
     fn rows_without_a_mark_are_those_of_before_and_unknown_marks_are_not_ignored() {
-        let call =
-            Command::new(&Call::fresh(), crate::state::Action::Restore { address: Address::stored("a:main") }).call;
+        let call = Command::new(&Call::fresh(), Write::Restore { address: Address::stored("a:main") }).call;
         let mut record = Record::new("a:main", RecordKind::Ledger, 7, call, 0);
         let plain = postcard::to_stdvec(&record).unwrap();
         assert_eq!(checked_record(7, &plain).unwrap(), (record.clone(), false));

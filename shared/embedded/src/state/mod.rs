@@ -35,7 +35,7 @@ mod transactions;
 use std::{sync::Arc, time::SystemTime};
 
 use imbl::HashMap;
-use nameservice_model::{Address, Change, Error, MAX_WATERMARK, RecordKind, Result};
+use nameservice_model::{Address, Change, Error, MAX_WATERMARK, RecordKind, Result, Write, Written};
 
 pub use command::{Action, Command, Outcome};
 pub(crate) use lists::Walk;
@@ -184,36 +184,40 @@ impl Step<'_> {
         Ok(match action {
             // These concern the state as a whole.
             Action::Adopt { .. } | Action::Replicate(_) => Outcome::Replicated,
-            Action::CreateLedger { address, head, config } => {
-                Outcome::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
-            }
-            Action::CreateBranch { branch, source, at } => {
-                Outcome::BranchCreated(self.create_branch(branch, source, at.as_ref())?)
-            }
-            Action::PublishGraphSource(publication) => Outcome::Published(self.publish_graph_source(publication)?),
-            Action::PushHead { address, push } => Outcome::Head(self.push::<head::HeadConcern>(address, push)?),
-            Action::PushIndex { address, push } => Outcome::Index(self.push::<index::IndexConcern>(address, push)?),
-            Action::PushStatus { address, push } => Outcome::Status(self.push::<status::StatusConcern>(address, push)?),
-            Action::PushConfig { address, push } => Outcome::Config(self.push::<config::ConfigConcern>(address, push)?),
-            Action::Retract { address, reason } => Outcome::Retracted(self.retract(address, reason.as_deref())?),
-            Action::Restore { address } => Outcome::Restored(self.restore(address)?),
-            Action::Purge { address } => Outcome::Purged(self.purge(address)?),
-            Action::Protect { address, protected } => Outcome::Protection(self.protect(address, *protected)?),
-            Action::DropBranch { address } => Outcome::Dropped(self.drop_branch(address)?),
-            Action::ResetHead { address, to } => Outcome::Reset(self.reset_head(address, to)?),
-            Action::AcquireLease { address, request } => Outcome::Leased(self.acquire_lease(address, request)?),
-            Action::RefreshLease { address, request, token } => {
-                Outcome::Leased(self.refresh_lease(address, request, *token)?)
-            }
-            Action::ReleaseLease { address, claim } => Outcome::Released(self.release_lease(address, claim)?),
+            Action::Write(write) => Outcome::Written(self.write(write)?),
             Action::Observe { address, record } => {
                 self.observe(address, record.as_deref());
                 Outcome::Observed
             }
             Action::Probe => Outcome::Probed,
-            Action::Commit(transaction) => {
-                Outcome::Committed(self.commit("commit a transaction", transaction.operations())?)
+        })
+    }
+
+    fn write(&mut self, write: &Write) -> Result<Written> {
+        Ok(match write {
+            Write::CreateLedger { address, head, config } => {
+                Written::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
             }
+            Write::CreateBranch { branch, source, at } => {
+                Written::BranchCreated(self.create_branch(branch, source, at.as_ref())?)
+            }
+            Write::PublishGraphSource(publication) => Written::Published(self.publish_graph_source(publication)?),
+            Write::PushHead { address, push } => Written::Head(self.push::<head::HeadConcern>(address, push)?),
+            Write::PushIndex { address, push } => Written::Index(self.push::<index::IndexConcern>(address, push)?),
+            Write::PushStatus { address, push } => Written::Status(self.push::<status::StatusConcern>(address, push)?),
+            Write::PushConfig { address, push } => Written::Config(self.push::<config::ConfigConcern>(address, push)?),
+            Write::Retract { address, reason } => Written::Retracted(self.retract(address, reason.as_deref())?),
+            Write::Restore { address } => Written::Restored(self.restore(address)?),
+            Write::Purge { address } => Written::Purged(self.purge(address)?),
+            Write::Protect { address, protected } => Written::Protection(self.protect(address, *protected)?),
+            Write::DropBranch { address } => Written::Dropped(self.drop_branch(address)?),
+            Write::ResetHead { address, to } => Written::Reset(self.reset_head(address, to)?),
+            Write::AcquireLease { address, request } => Written::Leased(self.acquire_lease(address, request)?),
+            Write::RefreshLease { address, request, token } => {
+                Written::Leased(self.refresh_lease(address, request, *token)?)
+            }
+            Write::ReleaseLease { address, claim } => Written::Released(self.release_lease(address, claim)?),
+            Write::Commit(transaction) => Written::Committed(self.commit(write.operation(), transaction.operations())?),
         })
     }
 

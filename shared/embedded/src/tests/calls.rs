@@ -4,13 +4,14 @@ use nameservice_model::{
     AdminPublisher as _, BranchCreated, Call, Created, Dropped, Error, GraphSourcePublication,
     GraphSourcePublisher as _, HeadPush, IndexPush, LeaseName, LeasePublisher as _, LeaseRequest, NameService as _,
     NewIndex, NewStatus, Object, Protection, Published, Publisher as _, Purged, PushOutcome, RefPublisher as _,
-    RequestId, Reset, ResetTo, Restored, Retracted, Status, StatusPayload, StatusPublisher as _, StatusPush,
+    RequestId, Reset, ResetTo, Restored, Retracted, Status, StatusPayload, StatusPublisher as _, StatusPush, Write,
+    Written,
 };
 
 use super::{at, head, id, open, pushed};
 use crate::{
     Embedded, Options,
-    state::{Action, Command, MAX_REMEMBERED, Now, Outcome, State},
+    state::{Command, MAX_REMEMBERED, Now, Outcome, State},
 };
 
 fn memory() -> Embedded {
@@ -99,18 +100,24 @@ async fn late_duplicates_of_creations_create_nothing_after_a_purge() {
 #[tokio::test]
 async fn an_address_is_forgotten_after_two_days() {
     let (mut state, create) = (State::new(), Call::fresh());
-    let mut apply = |call: &Call, action: Action, hours: i64| {
+    let mut apply = |call: &Call, action: Write, hours: i64| {
         state.apply(&Command::new(call, action), Now::from_millis(hours * 3_600_000)).outcome.unwrap()
     };
     let (address, purge) = (at("a"), Call::fresh());
-    let creation = || Action::CreateLedger { address: address.clone(), head: None, config: None };
+    let creation = || Write::CreateLedger { address: address.clone(), head: None, config: None };
     let _ = apply(&create, creation(), 0);
-    let _ = apply(&purge, Action::Purge { address: address.clone() }, 1);
+    let _ = apply(&purge, Write::Purge { address: address.clone() }, 1);
     let _ = apply(&create, creation(), 48);
-    assert_eq!(apply(&purge, Action::Purge { address: address.clone() }, 48), Outcome::Purged(Purged::Purged));
-    assert_eq!(apply(&purge, Action::Purge { address: address.clone() }, 49), Outcome::Purged(Purged::Unknown));
-    let _ = apply(&Call::fresh(), Action::CreateLedger { address: at("b"), head: None, config: None }, 49);
-    let _ = apply(&Call::fresh(), Action::Purge { address: at("b") }, 49);
+    assert_eq!(
+        apply(&purge, Write::Purge { address: address.clone() }, 48),
+        Outcome::Written(Written::Purged(Purged::Purged))
+    );
+    assert_eq!(
+        apply(&purge, Write::Purge { address: address.clone() }, 49),
+        Outcome::Written(Written::Purged(Purged::Unknown))
+    );
+    let _ = apply(&Call::fresh(), Write::CreateLedger { address: at("b"), head: None, config: None }, 49);
+    let _ = apply(&Call::fresh(), Write::Purge { address: at("b") }, 49);
     assert!(!state.dump().contains("a:main"), "{}", state.dump());
 }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use nameservice_model::{
     Address, Call, Change, ChangeKind, ChangedPart, ConcernKind, ConcernState, Config, ConfigPush, Expected,
     GraphSourcePublication, HeadPush, Index, IndexPush, LeaseClaim, LeaseName, LeaseRequest, NewConfig, NewGraphIndex,
-    NewIndex, NewStatus, Object, Operation, RequestId, ResetTo, Status, StatusPayload, StatusPush, Transaction,
+    NewIndex, NewStatus, Object, Operation, RequestId, ResetTo, Status, StatusPayload, StatusPush, Transaction, Write,
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 
 use super::{at, head, id};
-use crate::state::{Action, Command, Now, State};
+use crate::state::{Command, Now, State};
 
 const LEDGERS: [&str; 6] = ["a:main", "a:dev", "a:exp", "b:main", "b/c:main", "c:main"];
 const SOURCES: [&str; 3] = ["s:main", "s:two", "t:main"];
@@ -69,42 +69,42 @@ impl Commands {
         (command, now)
     }
 
-    fn action(&mut self) -> Action {
+    fn action(&mut self) -> Write {
         let address = self.any();
         match self.below(26) {
             0 | 1 => {
                 let head = if self.one_in(2) { Some(head(self.t())) } else { None };
                 let config =
                     self.one_in(2).then(|| NewConfig::new(members(json!({ "password": "p", "n": 1.5 }))).unwrap());
-                Action::CreateLedger { address: self.one_of(&LEDGERS), head, config }
+                Write::CreateLedger { address: self.one_of(&LEDGERS), head, config }
             }
             2 | 3 => {
                 let at = if self.one_in(3) { Some(head(self.t())) } else { None };
-                Action::CreateBranch { branch: self.one_of(&LEDGERS[..3]), source: self.one_of(&LEDGERS[..3]), at }
+                Write::CreateBranch { branch: self.one_of(&LEDGERS[..3]), source: self.one_of(&LEDGERS[..3]), at }
             }
-            4 | 5 => Action::PublishGraphSource(self.publication()),
-            6..=9 => Action::PushHead { address, push: self.head_push() },
-            10..=12 => Action::PushIndex { address, push: self.index_push() },
-            13 | 14 => Action::PushStatus { address, push: self.status_push() },
-            15 => Action::PushConfig { address, push: self.config_push() },
-            16 => Action::Retract { address, reason: self.one_in(2).then(|| "why".to_owned()) },
-            17 => Action::Restore { address },
-            18 => Action::Purge { address },
+            4 | 5 => Write::PublishGraphSource(self.publication()),
+            6..=9 => Write::PushHead { address, push: self.head_push() },
+            10..=12 => Write::PushIndex { address, push: self.index_push() },
+            13 | 14 => Write::PushStatus { address, push: self.status_push() },
+            15 => Write::PushConfig { address, push: self.config_push() },
+            16 => Write::Retract { address, reason: self.one_in(2).then(|| "why".to_owned()) },
+            17 => Write::Restore { address },
+            18 => Write::Purge { address },
             19 => match self.one_in(2) {
-                true => Action::Protect { address, protected: self.one_in(3) },
-                false => Action::DropBranch { address },
+                true => Write::Protect { address, protected: self.one_in(3) },
+                false => Write::DropBranch { address },
             },
             20 => {
                 let index = self.one_in(2).then(|| NewIndex::new(id(3), 3).unwrap());
                 let head = if self.one_in(3) { None } else { Some(head(self.t())) };
-                Action::ResetHead { address, to: ResetTo::new(head, index).unwrap() }
+                Write::ResetHead { address, to: ResetTo::new(head, index).unwrap() }
             }
-            21 => Action::AcquireLease { address, request: self.lease() },
+            21 => Write::AcquireLease { address, request: self.lease() },
             22 => {
                 let (request, token) = (self.lease(), 1 + self.below(4) as i64);
-                Action::RefreshLease { address, request, token }
+                Write::RefreshLease { address, request, token }
             }
-            23 => Action::ReleaseLease { address, claim: self.claim() },
+            23 => Write::ReleaseLease { address, claim: self.claim() },
             _ => self.transaction(),
         }
     }
@@ -192,7 +192,7 @@ impl Commands {
         LeaseClaim::new(self.lease_name(), holder, 1 + self.below(3) as i64).unwrap()
     }
 
-    fn transaction(&mut self) -> Action {
+    fn transaction(&mut self) -> Write {
         let mut operations: BTreeMap<(Address, ConcernKind), Operation> = BTreeMap::new();
         for _ in 0..=self.below(4) {
             let address = self.any();
@@ -217,8 +217,8 @@ impl Commands {
             }
         }
         match Transaction::new(operations.into_values().collect()) {
-            Ok(transaction) => Action::Commit(transaction),
-            Err(_) => Action::Restore { address: self.any() },
+            Ok(transaction) => Write::Commit(transaction),
+            Err(_) => Write::Restore { address: self.any() },
         }
     }
 

@@ -3,19 +3,19 @@
 use nameservice_model::{
     Address, Call, ConcernValue, Config, ConfigPush, Error, GraphIndex, GraphSourcePublication, HeadPush, IndexPush,
     IndexRoot, LeaseName, LeaseRequest, Leased, MAX_WATERMARK, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus,
-    Object, PushOutcome, Status, StatusPayload, StatusPush,
+    Object, PushOutcome, Status, StatusPayload, StatusPush, Write, Written,
 };
 
 use super::{at, head, id};
-use crate::state::{Action, Applied, Command, Now, Outcome, Portable, State};
+use crate::state::{Applied, Command, Now, Outcome, Portable, State};
 
 const NOW: Now = Now::from_millis(1_700_000_000_000);
 
-fn apply(state: &mut State, action: Action) -> Applied {
+fn apply(state: &mut State, action: Write) -> Applied {
     apply_at(state, action, NOW)
 }
 
-fn apply_at(state: &mut State, action: Action, now: Now) -> Applied {
+fn apply_at(state: &mut State, action: Write, now: Now) -> Applied {
     state.apply(&Command::new(&Call::fresh(), action), now)
 }
 
@@ -34,8 +34,8 @@ fn lease(holder: &str) -> LeaseRequest {
 /// A ledger and a graph source, all of whose counters are at a value.
 fn at_value(value: i64) -> State {
     let mut state = State::new();
-    let _ = apply(&mut state, Action::CreateLedger { address: ledger(), head: None, config: None });
-    let _ = apply(&mut state, Action::PublishGraphSource(source()));
+    let _ = apply(&mut state, Write::CreateLedger { address: ledger(), head: None, config: None });
+    let _ = apply(&mut state, Write::PublishGraphSource(source()));
     for address in [ledger(), at("s")] {
         let mut portable = state.portable(&address).unwrap();
         set(&mut portable, value);
@@ -60,33 +60,33 @@ fn index(n: i64) -> NewIndex {
 }
 
 /// Every write that increments a counter, and the counter.
-fn increments(value: i64) -> Vec<(Action, &'static str)> {
+fn increments(value: i64) -> Vec<(Write, &'static str)> {
     let expected = || ConcernValue::stored(5, Some(IndexRoot { id: id(1), rev: 0, graphs: Default::default() }));
     let graph = NewGraphIndex::new(id(2), 5).unwrap();
     let status = NewStatus::new(StatusPayload::state("busy")).unwrap();
     let config = NewConfig::new(Object::new()).unwrap();
     let (address, request) = (ledger(), lease("one"));
     vec![
-        (Action::PushIndex { address: ledger(), push: IndexPush::cas(expected(), index(2)) }, "rev"),
-        (Action::PushIndex { address: ledger(), push: IndexPush::overwrite(index(3)) }, "rev"),
+        (Write::PushIndex { address: ledger(), push: IndexPush::cas(expected(), index(2)) }, "rev"),
+        (Write::PushIndex { address: ledger(), push: IndexPush::overwrite(index(3)) }, "rev"),
         (
-            Action::PushIndex {
+            Write::PushIndex {
                 address: ledger(),
                 push: IndexPush::cas(expected(), index(1).with_graph("g", Some(graph)).unwrap()),
             },
             "rev",
         ),
         (
-            Action::PushStatus { address: ledger(), push: StatusPush::cas(Status::stored(value, None), status) },
+            Write::PushStatus { address: ledger(), push: StatusPush::cas(Status::stored(value, None), status) },
             "status_v",
         ),
         (
-            Action::PushConfig { address: ledger(), push: ConfigPush::cas(Config::stored(value, None), config) },
+            Write::PushConfig { address: ledger(), push: ConfigPush::cas(Config::stored(value, None), config) },
             "config_v",
         ),
-        (Action::PublishGraphSource(source()), "config_v"),
-        (Action::AcquireLease { address, request }, "lease_token"),
-        (Action::Retract { address: ledger(), reason: None }, "status_v"),
+        (Write::PublishGraphSource(source()), "config_v"),
+        (Write::AcquireLease { address, request }, "lease_token"),
+        (Write::Retract { address: ledger(), reason: None }, "status_v"),
     ]
 }
 
@@ -104,8 +104,11 @@ fn a_counter_at_its_limit_answers_so_and_everything_else_goes_on() {
             }
             assert!(changes.is_empty() && state.dump() == before, "{what}");
             let push = HeadPush::monotonic(head(1));
-            let pushed = apply(&mut state, Action::PushHead { address: ledger(), push }).outcome;
-            assert!(matches!(pushed, Ok(Outcome::Head(PushOutcome::Updated { .. }))), "{what}: {pushed:?}");
+            let pushed = apply(&mut state, Write::PushHead { address: ledger(), push }).outcome;
+            assert!(
+                matches!(pushed, Ok(Outcome::Written(Written::Head(PushOutcome::Updated { .. })))),
+                "{what}: {pushed:?}"
+            );
         }
     }
 }
@@ -132,12 +135,12 @@ fn no_number_makes_the_state_machine_panic_or_count_beyond_the_limit() {
 fn an_index_that_no_table_could_hold_is_too_large() {
     let mut state = State::new();
     let first = NewIndex::new(id(1), 1).unwrap();
-    let _ = apply(&mut state, Action::PushIndex { address: ledger(), push: IndexPush::create(first) });
+    let _ = apply(&mut state, Write::PushIndex { address: ledger(), push: IndexPush::create(first) });
     let mut taken = 0;
     for t in 2..140 {
         let names = (0..100).map(|n| (format!("{t:03}{n:0252}"), Some(NewGraphIndex::new(id(1), t).unwrap())));
         let new = NewIndex::new(id(1), t).unwrap().with_graphs(names).unwrap();
-        match apply(&mut state, Action::PushIndex { address: ledger(), push: IndexPush::monotonic(new) }).outcome {
+        match apply(&mut state, Write::PushIndex { address: ledger(), push: IndexPush::monotonic(new) }).outcome {
             Ok(_) => taken += 1,
             Err(error) => {
                 assert!(matches!(error, Error::TooLarge), "{error:?}");
@@ -148,10 +151,10 @@ fn an_index_that_no_table_could_hold_is_too_large() {
     // Each of them has 27,500 bytes.
     assert_eq!(taken, 14);
     let push = HeadPush::monotonic(NewHead::new(id(1), 1).unwrap());
-    assert!(apply(&mut state, Action::PushHead { address: ledger(), push }).outcome.is_ok());
+    assert!(apply(&mut state, Write::PushHead { address: ledger(), push }).outcome.is_ok());
     let small = NewIndex::new(id(1), 200).unwrap();
     assert!(
-        apply(&mut state, Action::PushIndex { address: ledger(), push: IndexPush::monotonic(small) }).outcome.is_ok()
+        apply(&mut state, Write::PushIndex { address: ledger(), push: IndexPush::monotonic(small) }).outcome.is_ok()
     );
 }
 
@@ -161,16 +164,22 @@ fn a_clock_that_was_set_back_holds_no_lease_longer_than_the_longest() {
     let acquire = |state: &mut State, holder: &str, seconds: i64| {
         let request = lease(holder).with_ttl_seconds(3600).unwrap();
         let now = Now::from_millis(seconds * 1000);
-        apply_at(state, Action::AcquireLease { address: ledger(), request }, now).outcome.unwrap()
+        apply_at(state, Write::AcquireLease { address: ledger(), request }, now).outcome.unwrap()
     };
     let (day, begun) = (86_400, 1_700_000_000);
-    assert!(matches!(acquire(&mut state, "one", begun), Outcome::Leased(Leased::Held(_))));
+    assert!(matches!(acquire(&mut state, "one", begun), Outcome::Written(Written::Leased(Leased::Held(_)))));
     // Somewhat earlier, and later: it is held.
     for seconds in [begun - 30, begun, begun + 3_599] {
         let found = acquire(&mut state, "two", seconds);
-        assert!(matches!(&found, Outcome::Leased(Leased::Busy(_))), "{seconds}: {found:?}");
+        assert!(matches!(&found, Outcome::Written(Written::Leased(Leased::Busy(_)))), "{seconds}: {found:?}");
     }
-    assert!(matches!(acquire(&mut state, "two", begun - day), Outcome::Leased(Leased::Held(_))));
-    assert!(matches!(acquire(&mut state, "three", begun - day + 3_599), Outcome::Leased(Leased::Busy(_))));
-    assert!(matches!(acquire(&mut state, "three", begun - day + 3_600), Outcome::Leased(Leased::Held(_))));
+    assert!(matches!(acquire(&mut state, "two", begun - day), Outcome::Written(Written::Leased(Leased::Held(_)))));
+    assert!(matches!(
+        acquire(&mut state, "three", begun - day + 3_599),
+        Outcome::Written(Written::Leased(Leased::Busy(_)))
+    ));
+    assert!(matches!(
+        acquire(&mut state, "three", begun - day + 3_600),
+        Outcome::Written(Written::Leased(Leased::Held(_)))
+    ));
 }

@@ -5,14 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_model::{
-    Address, AdminPublisher, BranchCreated, Call, Capabilities, ChangeFeed, Committed, Config, ConfigPublisher,
-    ConfigPush, ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher,
-    Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
-    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
-    PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run,
-    SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+    Address, BranchCreated, Call, Capabilities, ChangeFeed, Config, Created, Cursor, GraphSourceLookup, Head, History,
+    HistoryQuery, Hit, Index, Limit, ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, Run,
+    SearchQuery, Status, Visible, Write, WriteAll, Written,
 };
-use serde_json::Value;
 
 use super::LazyBackend;
 use crate::pending::without_mark;
@@ -98,181 +94,79 @@ impl NameService for LazyBackend {
 }
 
 #[async_trait]
-impl Publisher for LazyBackend {
-    async fn create_ledger(
-        &self,
-        call: &Call,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
-        match self.is_there_alone(address).await? {
-            true => Ok(Created::AlreadyExists),
-            false => self.names.create_ledger(call, address, head, config).await,
+impl WriteAll for LazyBackend {
+    /// Takes the records over that the write is about, and writes to the backend.
+    async fn write(&self, call: &Call, write: Write) -> Result<Written> {
+        match &write {
+            Write::CreateLedger { address, .. } => {
+                if self.is_there_alone(address).await? {
+                    return Ok(Written::Created(Created::AlreadyExists));
+                }
+            }
+            Write::CreateBranch { branch, source, .. } => {
+                if self.is_there_alone(branch).await? {
+                    return Ok(Written::BranchCreated(BranchCreated::AlreadyExists));
+                }
+                self.claim(source).await?;
+            }
+            Write::PublishGraphSource(publication) => {
+                self.claim(publication.address()).await?;
+                for dependency in publication.dependencies().unwrap_or_default() {
+                    self.claim(dependency).await?;
+                }
+            }
+            Write::Purge { address } | Write::DropBranch { address } => {
+                self.must_be_gone_there(address).await?;
+                self.claim_dependents(address).await?;
+            }
+            Write::Retract { address, .. } => {
+                self.claim(address).await?;
+                self.claim_dependents(address).await?;
+            }
+            write => {
+                for address in write.addresses() {
+                    self.claim(&address).await?;
+                }
+            }
         }
-    }
-
-    async fn create_branch(
-        &self,
-        call: &Call,
-        branch: &Address,
-        source: &Address,
-        at: Option<&NewHead>,
-    ) -> Result<BranchCreated> {
-        if self.is_there_alone(branch).await? {
-            return Ok(BranchCreated::AlreadyExists);
+        let written = write.send(call, &*self.names).await?;
+        let Written::Restored(restored) = written else { return Ok(written) };
+        for address in write.addresses() {
+            self.restored(&address).await?;
         }
-        self.claim(source).await?;
-        self.names.create_branch(call, branch, source, at).await
-    }
-
-    async fn retract(&self, call: &Call, address: &Address, reason: Option<&str>) -> Result<Retracted> {
-        self.claim(address).await?;
-        self.claim_dependents(address).await?;
-        self.names.retract(call, address, reason).await
-    }
-
-    async fn restore(&self, call: &Call, address: &Address) -> Result<Restored> {
-        self.claim(address).await?;
-        let restored = self.names.restore(call, address).await?;
-        self.restored(address).await?;
-        Ok(match restored {
+        Ok(Written::Restored(match restored {
             Restored::Restored(record) => Restored::Restored(Box::new(without_mark(*record))),
             Restored::NotRetracted(record) => Restored::NotRetracted(Box::new(without_mark(*record))),
             other => other,
-        })
-    }
-}
-
-#[async_trait]
-impl AdminPublisher for LazyBackend {
-    async fn purge(&self, call: &Call, address: &Address) -> Result<Purged> {
-        self.must_be_gone_there(address).await?;
-        self.claim_dependents(address).await?;
-        self.names.purge(call, address).await
+        }))
     }
 
-    async fn protect(&self, call: &Call, address: &Address, protected: bool) -> Result<Protection> {
-        self.claim(address).await?;
-        self.names.protect(call, address, protected).await
-    }
-
-    async fn drop_branch(&self, call: &Call, address: &Address) -> Result<Dropped> {
-        self.must_be_gone_there(address).await?;
-        self.claim_dependents(address).await?;
-        self.names.drop_branch(call, address).await
-    }
-
-    async fn reset_head(&self, call: &Call, address: &Address, to: &ResetTo) -> Result<Reset> {
-        self.claim(address).await?;
-        self.names.reset_head(call, address, to).await
-    }
-}
-
-#[async_trait]
-impl RefPublisher for LazyBackend {
-    async fn head(&self, address: &Address) -> Result<Option<Head>> {
+    async fn read_head(&self, address: &Address) -> Result<Option<Head>> {
         match self.is_settled(address) {
             true => self.names.head(address).await,
             false => Ok(self.found(address).await?.and_then(|record| record.head)),
         }
     }
 
-    async fn index(&self, address: &Address) -> Result<Option<Index>> {
+    async fn read_index(&self, address: &Address) -> Result<Option<Index>> {
         match self.is_settled(address) {
             true => self.names.index(address).await,
             false => Ok(self.found(address).await?.map(|record| record.index)),
         }
     }
 
-    async fn push_head(&self, call: &Call, address: &Address, push: &HeadPush) -> Result<PushOutcome<ContentId>> {
-        self.claim(address).await?;
-        self.names.push_head(call, address, push).await
-    }
-
-    async fn push_index(&self, call: &Call, address: &Address, push: &IndexPush) -> Result<PushOutcome<IndexRoot>> {
-        self.claim(address).await?;
-        self.names.push_index(call, address, push).await
-    }
-}
-
-#[async_trait]
-impl StatusPublisher for LazyBackend {
-    async fn status(&self, address: &Address) -> Result<Option<Status>> {
+    async fn read_status(&self, address: &Address) -> Result<Option<Status>> {
         match self.is_settled(address) {
             true => self.names.status(address).await,
             false => Ok(self.found(address).await?.map(|record| record.status)),
         }
     }
 
-    async fn push_status(
-        &self,
-        call: &Call,
-        address: &Address,
-        push: &StatusPush,
-    ) -> Result<PushOutcome<StatusPayload>> {
-        self.claim(address).await?;
-        self.names.push_status(call, address, push).await
-    }
-}
-
-#[async_trait]
-impl ConfigPublisher for LazyBackend {
-    async fn config(&self, address: &Address) -> Result<Option<Config>> {
+    async fn read_config(&self, address: &Address) -> Result<Option<Config>> {
         match self.is_settled(address) {
             true => self.names.config(address).await,
             false => Ok(self.found(address).await?.map(|record| record.config)),
         }
-    }
-
-    async fn push_config(&self, call: &Call, address: &Address, push: &ConfigPush) -> Result<PushOutcome<Value>> {
-        self.claim(address).await?;
-        self.names.push_config(call, address, push).await
-    }
-}
-
-#[async_trait]
-impl GraphSourcePublisher for LazyBackend {
-    async fn publish_graph_source(&self, call: &Call, publication: &GraphSourcePublication) -> Result<Published> {
-        self.claim(publication.address()).await?;
-        for dependency in publication.dependencies().unwrap_or_default() {
-            self.claim(dependency).await?;
-        }
-        self.names.publish_graph_source(call, publication).await
-    }
-}
-
-#[async_trait]
-impl LeasePublisher for LazyBackend {
-    async fn acquire_lease(&self, call: &Call, address: &Address, request: &LeaseRequest) -> Result<Leased> {
-        self.claim(address).await?;
-        self.names.acquire_lease(call, address, request).await
-    }
-
-    async fn refresh_lease(
-        &self,
-        call: &Call,
-        address: &Address,
-        request: &LeaseRequest,
-        token: i64,
-    ) -> Result<Leased> {
-        self.claim(address).await?;
-        self.names.refresh_lease(call, address, request, token).await
-    }
-
-    async fn release_lease(&self, call: &Call, address: &Address, claim: &LeaseClaim) -> Result<Released> {
-        self.claim(address).await?;
-        self.names.release_lease(call, address, claim).await
-    }
-}
-
-#[async_trait]
-impl TransactionPublisher for LazyBackend {
-    async fn commit(&self, call: &Call, transaction: &Transaction) -> Result<Committed> {
-        for operation in transaction.operations() {
-            self.claim(&operation.address).await?;
-        }
-        self.names.commit(call, transaction).await
     }
 }
 
