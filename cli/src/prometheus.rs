@@ -33,7 +33,7 @@ const GROUPS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2
 const UPKEEP: Duration = Duration::from_secs(5);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The recorder of this process; `None` where the process has another one.
+/// The recorder of this process; `None` if the process has another one.
 static RECORDER: LazyLock<Option<PrometheusHandle>> = LazyLock::new(|| match install() {
     Ok(handle) => {
         describe();

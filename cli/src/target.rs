@@ -64,7 +64,7 @@ pub enum Opened {
 pub struct Local {
     /// The nameservice, which is its own change feed.
     pub names: Embedded,
-    /// `None` where it is in memory.
+    /// `None` if it is in memory.
     directory: Option<PathBuf>,
 }
 
@@ -286,7 +286,7 @@ impl Local {
         Ok(Self { names, directory: Some(directory) })
     }
 
-    /// The directory; `None` where the data is in memory.
+    /// The directory; `None` if the data is in memory.
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }

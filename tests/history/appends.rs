@@ -1,7 +1,7 @@
 //! Transactions that append to the chains of several records, and read: checked by Elle for cycles of dependencies, and judged
 //! for strict serializability as any history.
 //!
-//! A client reads by `check`s, by the heads that it expects to replace, and by what a rejection shows; where the backend can read
+//! A client reads by `check`s, by the heads that it expects to replace, and by what a rejection shows; if the backend can read
 //! all records at one position, it does that too. In the end the change feed shows each chain whole.
 
 use std::{

@@ -19,7 +19,7 @@ use stream_consumer::cloud_event;
 
 use self::server::Server;
 
-/// Where this variable names an OpenSearch, the tests that need no faults run there, too.
+/// If this variable names an OpenSearch, the tests that need no faults run there, too.
 const ENDPOINT: &str = "NAMESERVICE_TEST_OPENSEARCH";
 const NAMES: [&str; 8] = [
     "a:main",

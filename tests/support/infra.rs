@@ -22,7 +22,7 @@ pub struct Function {
     pub routes: BTreeSet<String>,
     /// The same for what is served at a function URL.
     pub url: BTreeSet<String>,
-    /// `read`, `write` or `admin`; `None` where the gateway asks for no scope.
+    /// `read`, `write` or `admin`; `None` if the gateway asks for no scope.
     pub scope: Option<String>,
     /// Whether the function checks tokens itself.
     pub verifies_tokens: bool,

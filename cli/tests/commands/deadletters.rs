@@ -1,4 +1,4 @@
-//! `deadletters`, where `NAMESERVICE_TEST_MINISTACK` names an SQS.
+//! `deadletters`, if `NAMESERVICE_TEST_MINISTACK` names an SQS.
 
 use aws_sdk_sqs::{
     Client,

@@ -102,7 +102,7 @@ impl Parameters {
         (status = OK, description = "The record", body = shapes::Record,
             headers(
                 ("ETag", description = "Names this representation"),
-                ("nameservice-position" = u64, description = "The position of the change feed that it includes, where \
+                ("nameservice-position" = u64, description = "The position of the change feed that it includes, if \
                     the service knows it without a further request"),
             )),
         (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),

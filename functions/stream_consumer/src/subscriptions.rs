@@ -68,7 +68,7 @@ impl Subscriptions {
         Ok(Self { endpoint: Endpoint::new(http, url, signer)? })
     }
 
-    /// Returns the subscriptions that the environment of the function names; `None` where it names none.
+    /// Returns the subscriptions that the environment of the function names; `None` if it names none.
     pub(crate) fn deployed() -> Result<Option<Self>, HintError> {
         variable(GRAPHQL).map(|url| Self::new(&url, appsync::signer())).transpose()
     }

@@ -412,7 +412,7 @@ pub enum PushAnswer {
     },
     /// Nothing was written.
     Conflict {
-        /// The stored value; null where there is no such record.
+        /// The stored value; null if there is no such record.
         actual: Option<Ref>,
     },
 }

@@ -93,7 +93,7 @@ impl Http {
     }
 }
 
-/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy where the host is this machine.
+/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy if the host is this machine.
 pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
     let unusable =
         |reason: &str| TransportError::Invalid(format!("`{}` cannot be used as a URL: {reason}", ShownUrl(url)));

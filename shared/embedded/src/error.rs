@@ -19,7 +19,7 @@ pub enum OpenError {
     InUse {
         /// The directory.
         directory: PathBuf,
-        /// The id of the process, where it is known.
+        /// The id of the process, if it is known.
         process: Option<String>,
     },
     /// The directory holds data of the engine that emulated DynamoDB.

@@ -27,7 +27,7 @@ pub struct Checkpoint {
     pub stream: String,
     /// The id of the shard.
     pub shard: String,
-    /// The sequence number of the last record that was passed; `None` where reading has only begun.
+    /// The sequence number of the last record that was passed; `None` if reading has only begun.
     pub passed: Option<String>,
     /// The shard has ended, it was read to its end, and the shards that follow it have checkpoints of their own.
     pub finished: bool,

@@ -1,4 +1,4 @@
-//! Dead letters: stream records that could not be read, stored in the feed's table where no queue is configured.
+//! Dead letters: stream records that could not be read, stored in the feed's table if no queue is configured.
 
 use jiff::Timestamp;
 use nameservice_model::Result;
@@ -19,7 +19,7 @@ const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 /// A stream record that could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetter {
-    /// The id of the stream record, or a hash of its content where it has no id.
+    /// The id of the stream record, or a hash of its content if it has no id.
     pub event_id: String,
     /// Why it could not be read.
     pub reason: String,
@@ -38,7 +38,7 @@ struct Row {
     recorded_at: i64,
 }
 
-/// Returns the unique id of a stream record: its event id, or a hash of its content where that is not usable.
+/// Returns the unique id of a stream record: its event id, or a hash of its content if that is not usable.
 fn name_of(event_id: &str, record: &str) -> String {
     match event_id.len() {
         1..=MAX_EVENT_ID => event_id.to_owned(),

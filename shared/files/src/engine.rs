@@ -75,7 +75,7 @@ enum Attempt {
 }
 
 impl Files {
-    /// Reads a record; `None` where there is none.
+    /// Reads a record; `None` if there is none.
     pub(crate) async fn load(&self, address: &Address) -> Result<Option<Stored>> {
         Ok(self.slot(address).await?.stored)
     }

@@ -21,7 +21,7 @@ const NONE: &str = "none";
 /// OpenTelemetry's name for a method that HTTP does not define: a caller can invent any number of them.
 const OTHER: &str = "_OTHER";
 
-/// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` where no route was found.
+/// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` if no route was found.
 ///
 /// `route` is the path as the router has it: a parameter that takes the rest of the path is written like any other.
 pub(crate) fn operation(method: &Method, route: Option<&str>) -> String {

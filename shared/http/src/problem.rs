@@ -96,7 +96,7 @@ impl Problem {
         StatusCode::from_u16(self.0.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The field that was rejected, null where none is named.
+    /// The field that was rejected, null if none is named.
     #[cfg(test)]
     pub(crate) fn field(&self) -> Value {
         self.0.members.get("field").cloned().unwrap_or_default()

@@ -17,7 +17,7 @@ const MIN_DELAY: Duration = Duration::from_millis(20);
 /// statuses and configs.
 #[async_trait]
 pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
-    /// Returns the value of a concern; `None` where there is no record, or no such concern.
+    /// Returns the value of a concern; `None` if there is no record, or no such concern.
     async fn get_concern(&self, address: &Address, concern: ConcernKind) -> Result<Option<ConcernState>> {
         Ok(match concern {
             ConcernKind::Head => self.head(address).await?.map(ConcernState::Head),

@@ -52,7 +52,7 @@ impl GraphSourcePublication {
         Ok(self)
     }
 
-    /// Sets the `v` that the current config must have, 0 where the graph source must not exist.
+    /// Sets the `v` that the current config must have, 0 if the graph source must not exist.
     pub fn expecting(mut self, v: i64) -> Result<Self, InvalidPayload> {
         self.expected_v = Some(check_watermark("expected_v", v, 0)?);
         Ok(self)

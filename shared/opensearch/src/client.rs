@@ -248,7 +248,7 @@ impl OpenSearch {
         self.json(Method::POST, "/_refresh", &Value::Null).await.map(drop)
     }
 
-    /// Returns the document of an address with its version; `None` where there is none.
+    /// Returns the document of an address with its version; `None` if there is none.
     pub async fn get(&self, address: &Address) -> Result<Option<Document>, RequestError> {
         let id = utf8_percent_encode(address.as_str(), NON_ALPHANUMERIC);
         match self.json(Method::GET, &format!("/_doc/{id}"), &Value::Null).await {

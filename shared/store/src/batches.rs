@@ -19,7 +19,7 @@ pub(crate) const GET_BATCH: usize = 100;
 /// How many batches are in flight at once.
 const PARALLEL: usize = 8;
 
-/// A record to be read: its address, and its kind where it is known.
+/// A record to be read: its address, and its kind if it is known.
 pub(crate) type Wanted = (Address, Option<RecordKind>);
 
 impl Store {

@@ -26,7 +26,7 @@ pub fn from_item<T: DeserializeOwned>(item: Item) -> Result<T, Source> {
 pub struct RowKey {
     /// The value of the partition key.
     pub id: String,
-    /// The value of the sort key, where the table has one.
+    /// The value of the sort key, if the table has one.
     pub sort: Option<String>,
 }
 

@@ -192,7 +192,7 @@ impl Consumers {
 }
 
 impl World {
-    /// What readers find; nothing where they cannot read.
+    /// What readers find; nothing if they cannot read.
     fn contents(&self) -> &Contents {
         static NOTHING: Contents =
             Contents { counter: 0, epoch: 0, found: Vec::new(), ever: Vec::new(), disagreement: None };

@@ -71,7 +71,7 @@ struct Places {
     bodies: Vec<Range<usize>>,
     /// Expressions that are statements: they take no parentheses.
     statements: Vec<Range<usize>>,
-    /// Code that is evaluated at compile time, where no switch can be asked.
+    /// Code that is evaluated at compile time, if no switch can be asked.
     constants: Vec<Range<usize>>,
 }
 

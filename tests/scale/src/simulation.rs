@@ -170,7 +170,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Takes the turn, or reads the counter, where the design has that before a transaction. Returns false where it waits.
+    /// Takes the turn, or reads the counter, if the design has that before a transaction. Returns false if it waits.
     fn may_append(&mut self, shard: usize, log: usize) -> bool {
         let Parameters { single, turn_cap, .. } = *self.parameters;
         let (now, n) = (self.now, self.logs[log].n);

@@ -67,7 +67,7 @@ pub struct GraphValue {
     /// The `t` that it covers.
     pub t: i64,
     /// How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-    /// an expected value, where it is compared.
+    /// an expected value, if it is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
 }
@@ -165,7 +165,7 @@ impl ExpectedIndex {
             Ok(model::GraphIndex { id: graph.id().clone(), t, rev })
         })?;
         if head.payload.is_none() && !graphs.is_empty() {
-            return Err(Invalid::body("expected.graphs", "must be empty where id is null"));
+            return Err(Invalid::body("expected.graphs", "must be empty if id is null"));
         }
         Ok(head.map(|id| IndexRoot { id, rev, graphs }))
     }
@@ -281,7 +281,7 @@ fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
 pub struct ExpectedConfig {
     /// Its `v`.
     pub v: i64,
-    /// Compared too, where given.
+    /// Compared too, if given.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Object>,
@@ -334,7 +334,7 @@ impl ExpectedConfig {
     pub fn into_value(self) -> Result<ConcernValue<Value>, Invalid> {
         match (self.v, &self.payload) {
             (i64::MIN..=-1, _) => return Err(Invalid::body("expected.v", "must be 0 or greater")),
-            (0, Some(_)) => return Err(Invalid::body("expected.payload", "must be null where v is 0")),
+            (0, Some(_)) => return Err(Invalid::body("expected.payload", "must be null if v is 0")),
             (_, Some(payload)) => {
                 check_object(payload).map_err(|error| error.within("expected.payload"))?;
             }

@@ -14,7 +14,7 @@ pub struct NewLedger {
     /// `name:branch`; `mydb` means `mydb:main`.
     #[cfg_attr(feature = "openapi", schema(example = "mydb:main"))]
     pub address: String,
-    /// Its head, where it has one already.
+    /// Its head, if it has one already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<HeadValue>,
     /// Its configuration.
@@ -67,7 +67,7 @@ pub struct GraphSource {
     /// The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<String>>,
-    /// The `v` of the config that must be stored now; 0 where the graph source must not exist.
+    /// The `v` of the config that must be stored now; 0 if the graph source must not exist.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_v: Option<i64>,
@@ -123,7 +123,7 @@ pub struct BranchToCreate {
     pub branch: Address,
     /// Its source.
     pub source: Address,
-    /// The commit to start from, where it is not the source's head.
+    /// The commit to start from, if it is not the source's head.
     pub at: Option<model::NewHead>,
 }
 

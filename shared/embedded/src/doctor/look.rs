@@ -28,7 +28,7 @@ pub struct Examined {
     pub position: u64,
 }
 
-/// A finding, and its repair where there is a safe one.
+/// A finding, and its repair if there is a safe one.
 pub(super) struct Problem {
     pub(super) finding: Finding,
     pub(super) repair: Option<Repair>,

@@ -56,7 +56,7 @@ pub enum Action {
         branch: Address,
         /// The ledger that it branches from.
         source: Address,
-        /// The commit that it begins with; the source's head where there is none.
+        /// The commit that it begins with; the source's head if there is none.
         at: Option<NewHead>,
     },
     /// Creates or reconfigures a graph source.

@@ -91,7 +91,7 @@ pub struct State {
 pub struct Applied {
     /// The outcome. An error was caused by the caller, or says that the outcome of an earlier call is no longer known.
     pub outcome: Result<Outcome>,
-    /// What has changed, in the order of the feed; nothing where the command was not applied.
+    /// What has changed, in the order of the feed; nothing if the command was not applied.
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
@@ -106,7 +106,7 @@ pub struct Applied {
 pub(crate) struct Touched {
     /// Its row.
     pub(crate) id: u64,
-    /// `None` where it was removed.
+    /// `None` if it was removed.
     pub(crate) record: Option<Arc<Record>>,
 }
 

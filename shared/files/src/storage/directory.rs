@@ -658,7 +658,7 @@ fn listed(key: String, about: &fs::Metadata) -> Entry {
     Entry { key, modified: epoch_ms(modified), stamp: stamp(about, modified), is_empty: about.len() == 0 }
 }
 
-/// Where the system has no inodes, the time of creation identifies a directory.
+/// If the system has no inodes, the time of creation identifies a directory.
 fn identity(about: &fs::Metadata) -> Identity {
     #[cfg(unix)]
     return (std::os::unix::fs::MetadataExt::dev(about), std::os::unix::fs::MetadataExt::ino(about));

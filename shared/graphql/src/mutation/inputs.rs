@@ -31,7 +31,7 @@ impl From<RefInput> for HeadValue {
 pub(crate) struct GraphInput {
     /// The name of the graph.
     pub(super) name: String,
-    /// The index root; null where it has none yet.
+    /// The index root; null if it has none yet.
     pub(super) id: Option<String>,
     /// The `t` that it covers.
     pub(super) t: Option<Long>,

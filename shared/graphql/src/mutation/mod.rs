@@ -84,7 +84,7 @@ impl Mutation {
         source_type: String,
         config: JsonObject,
         #[graphql(desc = "Left out, those of an existing graph source stay.")] dependencies: Option<Vec<String>>,
-        #[graphql(desc = "The `v` of the config that must be stored now; 0 where the graph source must not exist.")]
+        #[graphql(desc = "The `v` of the config that must be stored now; 0 if the graph source must not exist.")]
         expected_v: Option<Long>,
     ) -> Result<PublishGraphSourceResult> {
         let address = parse(&address)?;

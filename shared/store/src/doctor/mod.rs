@@ -217,7 +217,7 @@ impl Store {
         }
     }
 
-    /// Compares counts of branches with the actual branches, where the scan has shown a difference.
+    /// Compares counts of branches with the actual branches, if the scan has shown a difference.
     ///
     /// A count is read, then every branch by a consistent scan, then the count again: if the item with the count is the
     /// same, no branch was created or dropped in between, because both update it in the same transaction.

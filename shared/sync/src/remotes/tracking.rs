@@ -31,7 +31,7 @@ pub struct Tracking {
 pub struct Tracked {
     /// The remote's record at the last fetch; `None` if it had none.
     pub there: Option<Record>,
-    /// The value at which both sides last were the same; `None` where they never were.
+    /// The value at which both sides last were the same; `None` if they never were.
     pub base: Option<Record>,
 }
 
@@ -159,7 +159,7 @@ impl Tracking {
         rows.into_iter().map(tracked).collect()
     }
 
-    /// Returns the position of the remote's feed at the last fetch; `None` where nothing was fetched, or it has no feed.
+    /// Returns the position of the remote's feed at the last fetch; `None` if nothing was fetched, or it has no feed.
     pub fn position(&self, remote: &str) -> Result<Option<u64>> {
         self.with(|connection| {
             let position = "SELECT position FROM remotes WHERE remote = ?1";
