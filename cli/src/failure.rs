@@ -57,7 +57,7 @@ pub enum Failure {
     Unreachable {
         /// What was tried.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -72,7 +72,7 @@ pub enum Failure {
     OutcomeUnknown {
         /// The key under which it was sent.
         idempotency_key: String,
-        /// Why there is no answer.
+        /// The cause of the missing answer.
         #[source]
         source: BoxError,
     },
@@ -98,7 +98,7 @@ pub enum Failure {
         table: String,
         /// What to do about it.
         hint: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: StoreError,
     },
@@ -115,7 +115,7 @@ pub enum Failure {
     Start {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

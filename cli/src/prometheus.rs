@@ -110,7 +110,7 @@ fn describe() {
     describe_counter!("nameservice_projection_changes_total", "Changes that a read model has taken");
     describe_counter!(
         "nameservice_projection_failures_total",
-        "Runs of changes that a read model could not take, and tries again"
+        "Runs of changes that a read model could not apply, and tries again"
     );
 }
 
@@ -151,7 +151,7 @@ fn keep_up(recorder: &'static PrometheusHandle) {
     }
 }
 
-/// The same for callers who may read: for the listener of the service, which a proxy may make public.
+/// Returns the routes of [`router`] for callers who may read: for the listener of the service, which a proxy may make public.
 pub(crate) fn guarded(sampled: Sampled) -> Router {
     let guard = async |_: Allowed<Read>, request: Request, next: Next| next.run(request).await;
     router(sampled.clone()).layer(from_fn_with_state(sampled.app, guard))

@@ -55,10 +55,10 @@ pub(crate) const DEFAULT_DATA: &str = ".nameservice";
 const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same if the service can no longer write: nothing that is running can be answered better then, and its supervisor
+/// How long running requests may take if the service can no longer write: waiting would not improve their answers, and its supervisor
 /// should start it again soon.
 const FAILED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same for reads: one that waits for changes would wait for nothing.
+/// How long running reads may take once the service is stopping: no change will come for one that waits for changes.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -310,7 +310,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         place => {
             let open = |missing| Opened::open(place.clone(), target.table_options(), missing, retention);
             match open(Missing::Reject).await {
-                // Said, since data that was not found where it should be looks the same: a file system that is not mounted.
+                // Logged, since data that was not found where it should be looks the same: a file system that is not mounted.
                 Err(Failure::Open(OpenError::Missing { directory })) => {
                     let opened = open(Missing::Create).await?;
                     tracing::info!("there was no nameservice data in {}: it is new", directory.display());

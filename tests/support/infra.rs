@@ -77,7 +77,7 @@ pub fn local_of<'m>(module: &'m [Block], name: &str) -> &'m Expression {
         .filter(|block| block.ident.as_str() == "locals")
         .filter_map(|block| block.body.get_attribute(name));
     let value = &found.next().unwrap_or_else(|| panic!("infra/ has no local.{name}")).value;
-    assert!(found.next().is_none(), "local.{name} is there twice");
+    assert!(found.next().is_none(), "local.{name} occurs twice");
     value
 }
 

@@ -328,7 +328,7 @@ async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
     Ok(vec![Finding::new("dead-letters", Severity::Warning, what, mend)])
 }
 
-/// Does the same if they are sent to a queue.
+/// Checks for stream records that could not be read, if they are sent to a queue.
 async fn check_queue(queue: &Queue) -> Vec<Finding> {
     use aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages;
     let asked = queue.client.get_queue_attributes().queue_url(&queue.url).attribute_names(ApproximateNumberOfMessages);
@@ -343,7 +343,7 @@ async fn check_queue(queue: &Queue) -> Vec<Finding> {
             (Severity::Warning, what, "read their reasons, fix the rows that they name, then delete them")
         }
         Err(error) => {
-            let what = format!("the queue of dead letters cannot be asked: {}", nameservice_model::chain(&error));
+            let what = format!("cannot query the queue of dead letters: {}", nameservice_model::chain(&error));
             (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
         }
     };
@@ -383,7 +383,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
                 find(
                     "service-version",
                     Severity::Warning,
-                    format!("the service is of version {}, this program of version {ours}", output::text(theirs)),
+                    format!("the service has version {}, this program has version {ours}", output::text(theirs)),
                     "use a program of the service's version, or deploy this one's",
                 );
             }

@@ -322,7 +322,7 @@ async fn mark_failed(client: &Client, address: &Address, claim: &LeaseClaim, sta
             Err(error) => return note(&chain(&error)),
         }
     }
-    note("others change it all the time");
+    note("it keeps changing");
 }
 
 async fn push_state(

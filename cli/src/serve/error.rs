@@ -16,7 +16,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -31,7 +31,7 @@ pub enum ServeError {
     Keys {
         /// The file or the URL.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },

@@ -151,7 +151,7 @@ async fn what_cannot_be_appended_yet_is_appended_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_was_outrun_begins_an_epoch_once() {
+async fn a_stream_that_lost_records_begins_an_epoch_once() {
     let table = table().await;
     let mydb = create(&table, "mydb").await;
     consume(&table).stop().await;

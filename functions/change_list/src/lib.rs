@@ -43,7 +43,7 @@ const NO_STORE: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue:
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first change.
+    /// The position to continue after: that of the last answer, or of a snapshot. 0 is before the first change.
     #[serde(default)]
     #[param(default = 0, format = "uint64")]
     after: u64,

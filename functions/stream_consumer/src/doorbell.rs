@@ -40,7 +40,7 @@ impl Doorbell {
         Self::over(appsync::client()?, url, namespace, signer)
     }
 
-    /// Does the same over another HTTP client.
+    /// Returns the doorbell over another HTTP client.
     pub fn over(
         http: reqwest::Client,
         url: &str,

@@ -196,7 +196,7 @@ pub enum PushStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PushAnswer<T> {
-    /// What was done.
+    /// The outcome.
     pub status: PushStatus,
     /// The value that is stored now.
     pub value: T,

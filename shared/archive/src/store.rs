@@ -103,7 +103,7 @@ impl Archive {
         Ok(Some(segment))
     }
 
-    /// As [`read`](Self::read), for an object that was listed.
+    /// Reads the object at a position like [`read`](Self::read); it is an error if it does not exist, since it was listed.
     async fn listed(&self, first: u64) -> Result<Arc<Segment>> {
         let gone = || ArchiveError::Damaged {
             object: format!("{}/{FOLDER}/{}", self.0.shown, name(first)),

@@ -15,7 +15,7 @@ const PARALLEL: usize = 8;
 pub struct Unwritten {
     /// The writes, by their positions in the call.
     pub positions: Vec<usize>,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 

@@ -65,7 +65,7 @@ use crate::{
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How many bytes of changes are kept in memory beside the log.
 const RECENT_BYTES: usize = 64 * 1024 * 1024;
-/// The same if there is no log.
+/// How many bytes of changes are kept in memory if there is no log.
 const RECENT_BYTES_WITHOUT_LOG: usize = 256 * 1024 * 1024;
 
 /// The options for opening a nameservice.

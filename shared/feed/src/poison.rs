@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::{Feed, rows};
 
 const POISON_ID: &str = "poison#0";
-/// Longer than any stream's ids. Sort keys have at most 1,024 bytes.
+/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID: usize = 256;
-/// As long as the longest retention of a queue.
+/// How long it is kept: as long as the longest retention of a queue.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// A stream record that could not be read.

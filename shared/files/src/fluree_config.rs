@@ -196,7 +196,7 @@ fn nodes(graph: &[Value]) -> Vec<Node> {
     graph.iter().filter_map(Value::as_object).map(local).collect()
 }
 
-/// The same with names of the vocabulary in their short form.
+/// Returns the node with names of the vocabulary in their short form.
 fn local(node: &Node) -> Node {
     let names: HashMap<&String, &Value> = node.iter().collect();
     names.into_iter().map(|(name, value)| (local_name(name).to_owned(), value.clone())).collect()

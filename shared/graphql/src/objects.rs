@@ -88,7 +88,7 @@ impl Record {
     async fn history(
         &self,
         context: &Context<'_>,
-        #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "How many at most.")] first: i32,
+        #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "The maximum number.")] first: i32,
         #[graphql(desc = "Only changes after this cursor.")] after: Option<String>,
     ) -> Result<Page<Change>> {
         let (after, limit) = (position(after.as_deref())?, limit(first)?);

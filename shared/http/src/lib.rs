@@ -35,7 +35,7 @@ pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
 pub use key_source::{KeyFile, KeySource, NO_KEYS};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
-pub use path::{entrance, escape_path};
+pub use path::{escape_path, redirect};
 pub use problem::{ForUpstream, Problem};
 pub use request_log::{Answered, CallOf, log_requests, report_requests};
 pub use service::{BODY_TIMEOUT, MAX_BODY_BYTES, REQUEST_ID, identified, service, whole_body};

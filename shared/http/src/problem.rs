@@ -190,7 +190,10 @@ impl Problem {
 
     /// An open service on one machine only answers to that machine's names.
     pub fn misdirected(host: &str) -> Self {
-        Self::new(Kind::Misdirected, format!("this service is not `{host}`: ask for localhost, or serve it with keys"))
+        Self::new(
+            Kind::Misdirected,
+            format!("this service does not answer for the host `{host}`: use localhost, or run it with keys"),
+        )
     }
 
     /// A page of another host tries to open a socket, which browsers do not prevent.
@@ -385,7 +388,7 @@ impl Problem {
 
     /// The body is larger than the service takes.
     pub fn body_too_large(limit: usize) -> Self {
-        Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
+        Self::new(Kind::PayloadTooLarge, format!("the body exceeds the limit of {limit} bytes"))
     }
 
     /// The answer would exceed the maximum size; `instead` says what to do.

@@ -45,7 +45,7 @@ impl GraphSourcePublication {
                 return invalid("is the graph source itself".into());
             }
             if !seen.insert(address) {
-                return invalid(format!("`{address}` is there twice"));
+                return invalid(format!("`{address}` occurs twice"));
             }
         }
         self.dependencies = Some(dependencies);

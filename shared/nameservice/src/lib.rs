@@ -1,4 +1,4 @@
-//! The nameservice: where the heads, indexes, states and configurations of ledgers and graph sources are.
+//! The nameservice: the heads, indexes, states and configurations of ledgers and graph sources.
 //!
 //! ```
 //! # async fn ten_lines() -> Result<(), nameservice::Error> {

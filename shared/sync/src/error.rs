@@ -33,7 +33,7 @@ pub enum SyncError {
     File {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

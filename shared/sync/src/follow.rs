@@ -26,7 +26,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct Mirrored {
     /// Everything up to this position of the source's feed was processed.
     pub position: u64,
-    /// What was done.
+    /// The outcome.
     pub report: Report,
     /// Records that were purged at the source and still exist at the target.
     pub purged: Vec<Address>,

@@ -218,7 +218,7 @@ fn sorted(texts: &[String]) -> Vec<String> {
     texts
 }
 
-/// The same content at an equal or higher watermark of the target needs no copy.
+/// Compares by content: equal content at an equal or higher watermark of the target needs no copy.
 fn by_content<T: PartialEq>((source_v, source): (i64, T), (target_v, target): (i64, T)) -> Option<Verdict> {
     if source == target && target_v >= source_v {
         return None;

@@ -19,7 +19,7 @@ pub enum SaveMode {
     Init,
     /// Creates or replaces the row.
     Any,
-    /// The same as `Any`, for callers that know that the row exists.
+    /// Replaces the row like `Any`, for callers that know that the row exists.
     Overwrite,
 }
 

@@ -31,7 +31,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether these are the first of a batch, or all of it, and are where they are said to be.
+    /// Whether these are the first of a batch, or all of it, and are at the positions that they report.
     pub(crate) fn has(
         &self,
         positions: &[(usize, Record)],

@@ -89,7 +89,7 @@ class Change(TypedDict):
 
     position: int
     """
-    Where it stands in the feed: 1, 2, 3, … without a gap.
+    Its position in the feed: 1, 2, 3, … without a gap.
     """
     address: str
     """
@@ -401,7 +401,7 @@ An event of a stream that follows records.
 
 class FlureeGraphSource(TypedDict):
     """
-    A graph source as Fluree knows it.
+    A graph source in Fluree's format.
     """
 
     graph_source_id: str
@@ -457,7 +457,7 @@ class FlureeInit(TypedDict):
 
 class FlureeLedger(TypedDict):
     """
-    A ledger as Fluree knows it.
+    A ledger in Fluree's format.
     """
 
     ledger_id: str
@@ -605,7 +605,7 @@ class GraphSource(TypedDict):
     """
     dependencies: NotRequired[list[str] | None]
     """
-    The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
+    The addresses that it depends on, at most 24. If left out, an existing graph source keeps its own.
     """
     expected_v: NotRequired[int | None]
     """
@@ -613,7 +613,7 @@ class GraphSource(TypedDict):
     """
     v: NotRequired[int | None]
     """
-    The `v` that the config gets, greater than the current one; left out, one more.
+    The `v` that the config gets, greater than the current one; by default, one more.
     """
 
 
@@ -775,7 +775,7 @@ class History(TypedDict):
 
     changes: list[Change]
     """
-    The changes, in the order that was asked for.
+    The changes, in the requested order.
     """
     position: NotRequired[int | None]
     """
@@ -893,7 +893,7 @@ class Lease(TypedDict):
     """
     target_t: NotRequired[int | None]
     """
-    The `t` it is held for.
+    The `t` that the holder works towards.
     """
     acquired_at: int
     """
@@ -994,7 +994,7 @@ class NewProtection(TypedDict):
 
     protected: bool
     """
-    Whether it is to be protected.
+    Whether to protect the record.
     """
 
 
@@ -1586,7 +1586,7 @@ class Wanted(TypedDict):
     """
     target_t: NotRequired[int | None]
     """
-    The `t` it is wanted for.
+    The `t` that the holder works towards.
     """
     meta: NotRequired[dict[str, Any] | None]
     """

@@ -33,7 +33,7 @@ fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E,
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeadPush {
-    /// The head that must be stored now. Null: no record, which creates a ledger. Left out: any older head.
+    /// The head that must be stored now. Null: no record, which creates a ledger. If left out: any older head.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<HeadValue>, nullable))]
     pub expected: Option<Option<HeadValue>>,
@@ -81,7 +81,7 @@ pub struct ExpectedIndex {
     pub id: Option<String>,
     /// The `t` that it covers.
     pub t: i64,
-    /// As the service returned it; not compared, since id and `t` identify an index.
+    /// The `rev` as the service returned it; not compared, since id and `t` identify an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
     /// The named graphs to compare; others may be anything.
@@ -110,7 +110,7 @@ pub struct NewIndex {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IndexPush {
-    /// The index that must be stored now. Null: no record, which creates a ledger. Left out: any older index.
+    /// The index that must be stored now. Null: no record, which creates a ledger. If left out: any older index.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ExpectedIndex>, nullable))]
     pub expected: Option<Option<ExpectedIndex>>,
@@ -158,7 +158,8 @@ impl ExpectedIndex {
         }
         model::check_graph_count(self.graphs.len()).map_err(|error| error.within("expected"))?;
         let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| {
-            let rev = rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, for it is compared"))?;
+            let rev =
+                rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, because it is compared"))?;
             // The rules for new values apply.
             let graph = model::NewGraphIndex::new(id, t).and_then(|graph| graph.with_rev(rev));
             let graph = graph.map_err(|error| error.within(field))?;

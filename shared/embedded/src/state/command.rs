@@ -110,7 +110,7 @@ pub enum Action {
     Protect {
         /// The record.
         address: Address,
-        /// Whether it is to be protected.
+        /// Whether to protect the record.
         protected: bool,
     },
     /// Deletes a branch permanently.

@@ -299,7 +299,7 @@ fn one_more(counter: &'static str, value: i64) -> Result<i64> {
     }
 }
 
-/// Returns a counter after a write; an error if the write would take it beyond the greatest value.
+/// Returns a counter after a write; an error if the write would take it beyond the maximum.
 fn grown(counter: &'static str, before: i64, after: i64) -> Result<i64> {
     match after > MAX_WATERMARK && after > before {
         true => Err(Error::LimitReached { counter }),

@@ -240,7 +240,7 @@ impl Record {
     pub(crate) fn weight(&self) -> usize {
         /// Names of members, punctuation, times, ids.
         const FIXED: usize = 700;
-        /// The same of a named graph.
+        /// Names of members and punctuation of a named graph.
         const GRAPH: usize = 90;
         let of_graph = |(name, graph): (&String, &Option<Graph>)| {
             GRAPH + name.len() + graph.as_ref().map_or(0, |graph| graph.id.len())

@@ -314,7 +314,7 @@ async fn run(hub: Arc<Inner>) {
         match round(&hub, &mut index).await {
             Ok(()) => {
                 if failing.take().is_some() {
-                    tracing::info!("the change feed answers again");
+                    tracing::info!("the change feed is available again");
                 }
             }
             Err(error) => {

@@ -88,7 +88,7 @@ impl Store {
         self.examine_observed(None, fix, found, &|_| {}).await
     }
 
-    /// Does the same as [`Self::examine`], and compares Fluree's commit logs with the history of their ledgers in a
+    /// Examines the table like [`Self::examine`], and compares Fluree's commit logs with the history of their ledgers in a
     /// feed.
     ///
     /// For each ledger with a log this costs a Query of the log, a read of the head, and one request for each page of the

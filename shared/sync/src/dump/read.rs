@@ -37,8 +37,8 @@ impl DumpSource {
     pub async fn open(place: DumpPlace, prefix: Option<String>) -> Result<Self> {
         let is_plain = match &place {
             DumpPlace::File(path) => {
-                let there = std::fs::metadata(path);
-                there.map_err(|source| SyncError::File { path: path.clone(), source })?.is_file()
+                let metadata = std::fs::metadata(path);
+                metadata.map_err(|source| SyncError::File { path: path.clone(), source })?.is_file()
             }
             DumpPlace::Stream => false,
         };
