@@ -120,7 +120,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     let front = Front {
         // An open service must not be open to web pages by DNS rebinding: their requests carry another name as their host.
         is_local: app.is_open() && address.ip().is_loopback(),
-        // Whoever needs a token has to send it: pages of other sites have none.
+        // A caller who needs a token has to send it: pages of other sites have none.
         trusted: app.is_open().then(|| origins.into()),
         nudge,
         shutdown: shutdown.clone(),
@@ -384,7 +384,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     ended
 }
 
-/// Waits until the service has to stop, or cannot go on: then it fails, so that its supervisor restarts it.
+/// Waits until the service has to stop, or cannot continue: then it fails, so that its supervisor restarts it.
 async fn until(stop: impl Future<Output = ()>, ended: impl Future<Output = String>) -> Result<(), Failure> {
     let ended = tokio::select! {
         () = stop => Ok(()),
@@ -491,7 +491,7 @@ fn reload_on_hangup(verifier: Verifier) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Completes when the process has to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it at once.
+/// Completes when the process has to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it immediately.
 fn signal() -> Result<impl Future<Output = ()>, ServeError> {
     #[cfg(unix)]
     {
@@ -505,7 +505,7 @@ fn signal() -> Result<impl Future<Output = ()>, ServeError> {
             }
             tokio::spawn(async move {
                 interrupt.recv().await;
-                output::note("stopped at once");
+                output::note("stopped immediately");
                 std::process::exit(130);
             });
         })

@@ -8,7 +8,7 @@ use super::{compare::problem, places::Request};
 /// What becomes of a backend that has differed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Its records are the same: it goes on.
+    /// Its records are the same: it continues.
     Continue,
     /// Its records are others now: it is left out of the rest of the sequence.
     Leave,

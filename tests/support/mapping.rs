@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 pub struct Settings {
     /// The most records of one batch.
     pub batch_size: usize,
-    /// How many batches of one shard may be under way at once.
+    /// How many batches of one shard may be under way at the same time.
     pub parallelization_factor: usize,
     /// Whether the answer of the function is looked at.
     pub report_batch_item_failures: bool,

@@ -89,7 +89,7 @@ pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     }
 }
 
-/// Finds what to examine. Unlike other commands, this one takes a table and a service at once; without a table, it takes the
+/// Finds what to examine. Unlike other commands, this one takes a table and a service together; without a table, it takes the
 /// same service as the others.
 async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failure> {
     let place = TargetArgs { url: None, ..target.clone() }.place()?;

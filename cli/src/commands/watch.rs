@@ -221,7 +221,7 @@ fn skipped(after: u64, oldest: u64) -> String {
 pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
     let mut after = args.after.unwrap_or_default();
     let mut found = Found::new(args.format.wanted(session.output)?);
-    // Writes go on meanwhile: what comes after this position is not waited for.
+    // Writes continue meanwhile: what comes after this position is not waited for.
     let end = position(session).await?;
     let filter = args.filter.parsed()?;
     loop {

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::traces::Consuming;
 
-/// How many records are asked for at once: ten transactions of the feed.
+/// How many records are asked for in one request: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 980;
 /// How often checkpoints are saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
@@ -253,7 +253,7 @@ impl Reader {
         Ok(begun)
     }
 
-    /// Reads a shard once. Returns how many records were found; 1 if it must be read again at once.
+    /// Reads a shard once. Returns how many records were found; 1 if it must be read again immediately.
     async fn read(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<usize, Interrupted> {
         let iterator = match shard.iterator.take() {
             Some(iterator) => iterator,

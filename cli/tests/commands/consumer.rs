@@ -190,7 +190,7 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     create(&table, "other").await;
     consume(&table).stop().await;
     let Run::Gone { oldest } = table.feed.changes(5, Limit::new(10).unwrap()).await.unwrap() else {
-        panic!("the feed goes on")
+        panic!("the feed continues")
     };
     let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
         panic!("{oldest} is gone")

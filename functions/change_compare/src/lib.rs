@@ -1,4 +1,4 @@
-//! `POST /v1/changes/compare`: compares many records at once with what the caller knows of them.
+//! `POST /v1/changes/compare`: compares many records in one request with what the caller knows of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

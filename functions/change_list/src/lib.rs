@@ -1,4 +1,4 @@
-//! `GET /v1/changes`: the changes after a position of the feed, at once or as soon as there are any.
+//! `GET /v1/changes`: the changes after a position of the feed, immediately or as soon as there are any.
 
 use std::{sync::Arc, time::Duration};
 
@@ -194,7 +194,7 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Arc<In
                 return Ok(found);
             }
         }
-        // If the feed seems to end, what was found is returned at once. If there is more after all, the reader continues.
+        // If the feed seems to end, what was found is returned immediately. If there is more after all, the reader continues.
         if found.is_the_end || read < count && !found.changes.is_empty() {
             break;
         }

@@ -80,7 +80,7 @@ variable "declaration" {
 
 variable "provisioned_capacity" {
   description = <<-EOT
-    Provisioned capacity, in units; on demand if it is null. A rebuild writes all rows at once, so on demand is cheaper for most.
+    Provisioned capacity, in units; on demand if it is null. A rebuild writes all rows in one go, so on demand is cheaper for most.
     - `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load.
     - `index_read`, `index_write` is the fixed capacity of each index. An index that is written faster than its capacity throttles the
       writes of its table, so `index_write` is `write_max` if it is not given.

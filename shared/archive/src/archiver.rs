@@ -117,7 +117,7 @@ impl Archiver {
                         }
                     }
                     archived.position = object.last;
-                    // Writes go on meanwhile: those are for the next time.
+                    // Writes continue meanwhile: those are for the next time.
                     if !more || archived.position >= end {
                         archived.is_complete = true;
                         return Ok(archived);

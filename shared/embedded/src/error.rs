@@ -69,7 +69,7 @@ pub enum OpenError {
     },
     /// The log is gone, and files that belong to it are there.
     #[error(
-        "{} is gone, and {} is there: put it back, or restore a backup into a new directory; to begin anew, remove that \
+        "{} is gone, and {} is there: put it back, or restore a backup into a new directory; to start over, remove that \
          file, too",
         path.display(),
         left.display()

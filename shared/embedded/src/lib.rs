@@ -178,7 +178,7 @@ impl Embedded {
     }
 
     /// Completes when this process can no longer write, with the reason: a sync failed, or the writer has panicked. Reads
-    /// go on. End the process then, so that its supervisor restarts it: what was answered is in the log.
+    /// continue. End the process then, so that its supervisor restarts it: what was answered is in the log.
     pub fn ended(&self) -> impl Future<Output = String> + Send + use<> {
         self.inner.shared.ended()
     }

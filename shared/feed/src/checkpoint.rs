@@ -23,7 +23,7 @@ const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
 /// are read again are not appended again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The ARN of the stream: it changes if the stream is switched off and on again, or the table is created anew.
+    /// The ARN of the stream: it changes if the stream is switched off and on again, or the table is created again.
     pub stream: String,
     /// The id of the shard.
     pub shard: String,

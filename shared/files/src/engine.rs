@@ -22,7 +22,7 @@ use crate::{
     storage::{Blob, Version, Written, failed},
 };
 
-/// How long beyond the timeout of its operation a write may take before its caller gets an error. The write goes on.
+/// How long beyond the timeout of its operation a write may take before its caller gets an error. The write continues.
 const GRACE: Duration = Duration::from_secs(5);
 const READ: &str = "read a record";
 /// The place of the index among the remembered calls of a record.

@@ -1,6 +1,6 @@
 //! What the handlers of the HTTP service share: state, authorization, extractors, problems, wire shapes.
 //!
-//! An operation is a crate under `functions/` with one `pub fn route() -> Route`. Whoever serves it (a Lambda function,
+//! An operation is a crate under `functions/` with one `pub fn route() -> Route`. Its host (a Lambda function,
 //! a server, a test) passes the router to [`service()`], which adds what every answer has.
 
 mod app;

@@ -241,7 +241,7 @@ mod tests {
             share.answered(&Method::from_bytes(b"HAM").unwrap(), Some("/v1/records"), "error", Duration::ZERO);
         });
         let durations = ("nameservice_request_duration_seconds".to_owned(), "GET /v1/records/{address}".to_owned());
-        assert_eq!(reported().get(&durations), Some(&(KEPT as u64)), "what would grow is reported at once");
+        assert_eq!(reported().get(&durations), Some(&(KEPT as u64)), "what would grow is reported immediately");
         share.report();
         let rest = reported();
         let requests = |labels: &str| rest.get(&("nameservice_requests_total".to_owned(), labels.to_owned())).copied();

@@ -336,8 +336,8 @@ impl Problem {
     /// What follows the position has expired, or was never in this feed.
     pub fn expired(after: u64, oldest: u64) -> Self {
         let detail = format!(
-            "what follows position {after} is not in the feed, which begins at {oldest}: read /v1/snapshot and go on \
-             from its position"
+            "the feed no longer holds what follows position {after}; it begins at {oldest}: read /v1/snapshot and \
+             continue from its position"
         );
         Self::new(Kind::Expired, detail).member("oldest", oldest)
     }

@@ -34,7 +34,7 @@ const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
 pub enum Required {
     /// This.
     Exactly(String),
-    /// Anything: any token that the keys have signed is valid, whoever it was issued by or for.
+    /// Anything: any token that the keys have signed is valid, regardless of its issuer and audience.
     Any,
 }
 
@@ -272,7 +272,7 @@ impl Verify for Jwks {
     }
 }
 
-/// Whether the header of a token names extensions that whoever does not know them must reject (RFC 7515, 4.1.11).
+/// Whether the header of a token names extensions that a verifier must reject if it does not know them (RFC 7515, 4.1.11).
 fn has_critical(token: &str) -> bool {
     let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
     let header = header.and_then(|header| serde_json::from_slice::<Object>(&header).ok());

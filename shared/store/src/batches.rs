@@ -16,7 +16,7 @@ use crate::{
 
 /// The most keys of one BatchGetItem.
 pub(crate) const GET_BATCH: usize = 100;
-/// How many batches are in flight at once.
+/// How many batches are in flight at the same time.
 const PARALLEL: usize = 8;
 
 /// A record to be read: its address, and its kind if it is known.

@@ -11,7 +11,7 @@ use crate::{
     report::Report,
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 const PAGE: Limit = match Limit::new(500) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,

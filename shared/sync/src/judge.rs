@@ -22,7 +22,7 @@ pub enum Verdict {
     Newer,
     /// They differ at the same watermark, or in what never changes.
     Diverged,
-    /// One of them is shown without its secrets, so nobody can say whether they are the same.
+    /// One of them is shown without its secrets, so it is unknown whether they are the same.
     Unknown,
 }
 

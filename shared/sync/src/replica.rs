@@ -148,7 +148,7 @@ impl Shared {
 
 impl Replica {
     /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps without
-    /// its credentials. The content of the directory is served at once, even while the upstream is unavailable.
+    /// its credentials. The content of the directory is served immediately, even while the upstream is unavailable.
     pub async fn open(
         directory: &Path,
         upstream: &str,

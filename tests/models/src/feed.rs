@@ -139,7 +139,7 @@ pub enum Step {
     ArriveEarlier(usize),
     /// No reply comes until it gives up.
     TimeOut(usize),
-    /// It saves its checkpoint, and goes on with the next batch.
+    /// It saves its checkpoint, and continues with the next batch.
     Save(usize),
     /// It dies.
     Die(usize),

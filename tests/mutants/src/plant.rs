@@ -1,4 +1,4 @@
-//! Writes mutants into source files, all at once, each behind a switch of its own:
+//! Writes mutants into source files, all together, each behind a switch of its own:
 //! `a == b` becomes `(if __mutant(7) { a != b } else { a == b })`, and a function that could return a constant begins with
 //! `if __mutant(8) { return …; }`.
 

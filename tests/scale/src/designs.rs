@@ -93,7 +93,7 @@ pub const ONE_CONSUMER: Design = Design {
     ..PRESENT
 };
 
-/// The present form with turns: batches of ten transactions, appended in one turn and published at once.
+/// The present form with turns: batches of ten transactions, appended in one turn and published concurrently.
 pub const TURNS: Design = Design {
     name: "present form, turns",
     batch: 980,

@@ -35,7 +35,7 @@ pub(super) struct Problem {
 }
 
 pub(super) enum Repair {
-    /// Build the index of the changes anew.
+    /// Build the index of the changes again.
     Reindex,
     /// Remove the changes up to this position: readers that have not read them begin again with a snapshot.
     DropChangesUpTo(u64),

@@ -95,7 +95,7 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
-    /// The addresses that are remembered anew, or (`None`) no longer.
+    /// The addresses that are remembered again, or (`None`) no longer.
     pub(crate) memories: Vec<(Arc<str>, Option<Arc<Memory>>)>,
     /// Everything before was replaced: the feed continues after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,

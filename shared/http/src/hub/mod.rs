@@ -33,7 +33,7 @@ use crate::{
     shapes::changes,
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 const PAGE: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,

@@ -53,7 +53,7 @@ pub(super) struct Partition {
     pub(super) items: RecordItems,
     /// The back references, in the order of their sort keys.
     pub(super) backrefs: Vec<Item>,
-    /// The last rows of the commit log: as many as are deleted at once.
+    /// The last rows of the commit log: as many as are deleted together.
     pub(super) commits: VecDeque<LoggedCommit>,
 }
 

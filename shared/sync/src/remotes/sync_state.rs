@@ -34,7 +34,7 @@ pub enum RecordSyncState {
     Unpushed,
     /// Only the local one exists; it was purged there.
     PurgedThere,
-    /// Neither exists any more.
+    /// Neither exists now.
     Neither,
 }
 
