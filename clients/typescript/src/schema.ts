@@ -429,7 +429,7 @@ export interface paths {
         put: operations["lease_acquire"];
         post?: never;
         /**
-         * Give a lease back
+         * Release a lease
          * @description The state becomes `ready`. Rejected unless the token is the current one.
          */
         delete: operations["lease_release"];
@@ -774,7 +774,7 @@ export interface components {
             change: components["schemas"]["ChangeKind"];
             /**
              * Format: int64
-             * @description The watermark after the change; 0 for `meta`, and where no value is left.
+             * @description The watermark after the change; 0 for `meta`, and if no value is left.
              */
             watermark: number;
             /**
@@ -885,7 +885,7 @@ export interface components {
              * @description Its `v`.
              */
             v: number;
-            /** @description Compared too, where given. */
+            /** @description Compared too, if given. */
             payload?: Record<string, unknown> | null;
         };
         /** @description An index that must be stored now: `{id, t}`, or `{id: null, t: 0}` for none. */
@@ -899,7 +899,7 @@ export interface components {
             t: number;
             /**
              * Format: int64
-             * @description As the service returned it; not compared, since id and `t` identify an index.
+             * @description The `rev` as the service returned it; not compared, since id and `t` identify an index.
              */
             rev?: number | null;
             graphs?: {
@@ -914,7 +914,7 @@ export interface components {
                     /**
                      * Format: int64
                      * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-                     *     an expected value, where it is compared.
+                     *     an expected value, if it is compared.
                      */
                     rev?: number | null;
                 };
@@ -1108,7 +1108,7 @@ export interface components {
             dependencies?: string[] | null;
             /**
              * Format: int64
-             * @description The `v` of the config that must be stored now; 0 where the graph source must not exist.
+             * @description The `v` of the config that must be stored now; 0 if the graph source must not exist.
              */
             expected_v?: number | null;
             /**
@@ -1170,7 +1170,7 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /**
              * Format: int64
-             * @description Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
+             * @description Send it as `after` (with `order=newest`, as `before`) to continue; absent if nothing more follows yet.
              */
             position?: number | null;
         };
@@ -1280,7 +1280,7 @@ export interface components {
              */
             refreshed_at?: number | null;
         };
-        /** @description An entry of a list: a summary, or the whole record where `view=full` asks for it. */
+        /** @description An entry of a list: a summary, or the whole record if `view=full` asks for it. */
         Listed: components["schemas"]["Summary"] | components["schemas"]["Record"];
         /** @description The concerns of a record that have moved, forward or, after a reset, back. */
         Moved: {
@@ -1339,7 +1339,7 @@ export interface components {
                     /**
                      * Format: int64
                      * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-                     *     an expected value, where it is compared.
+                     *     an expected value, if it is compared.
                      */
                     rev?: number | null;
                 };
@@ -1482,7 +1482,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Config: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description The configuration of a record. */
             value: {
@@ -1499,7 +1499,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Head: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description Where the latest commit of a ledger is. */
             value: {
@@ -1516,7 +1516,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Index: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description Where the latest index of a record is. */
             value: {
@@ -1554,7 +1554,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Status: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description The state of a record. */
             value: {
@@ -1593,7 +1593,7 @@ export interface components {
             protected: boolean;
             /**
              * Format: date-time
-             * @description When it was created, RFC 3339 in UTC; absent where Fluree has created it.
+             * @description When it was created, RFC 3339 in UTC; absent if Fluree has created it.
              */
             created_at?: string | null;
             /**
@@ -2744,7 +2744,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What has moved */
+            /** @description The concerns that have changed */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4562,7 +4562,7 @@ export interface operations {
                 headers: {
                     /** @description Names this representation */
                     ETag?: string;
-                    /** @description The position of the change feed that it includes, where the service knows it without a further request */
+                    /** @description The position of the change feed that it includes, if the service knows it without a further request */
                     "nameservice-position"?: number;
                     [name: string]: unknown;
                 };

@@ -232,7 +232,7 @@ class Operations:
         return answer
 
     def lease_release(self, address: str, *, name: str, holder: str, token: int, idempotency_key: str | None = None) -> None:
-        """Give a lease back.
+        """Release a lease.
 
         The state becomes `ready`. Rejected unless the token is the current one.
         """
@@ -339,7 +339,7 @@ class Operations:
         for up to `wait` seconds; after that, the problem `not-yet` shows the current state. If the service's feed holds each
         write by the time it is answered, `nameservice-position` names the position that the answer includes.
 
-        Returns None where a tag in `if_none_match` is still current.
+        Returns None if a tag in `if_none_match` is still current.
         """
         answer: models.Record | None = self._call(
             "GET",
