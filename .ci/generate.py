@@ -593,7 +593,7 @@ def python_operations(api, names):
         if more := operation.get("description"):
             text += "\n\n" + more.strip()
         if "304" in operation["responses"] and schema:
-            text += "\n\nReturns None where a tag in `if_none_match` is still right."
+            text += "\n\nReturns None if a tag in `if_none_match` is still current."
         text = text.replace("\\", "\\\\").replace("\n", "\n        ").replace("        \n", "\n")
         where = "address" if "{address}" in path else "None"
         lines.append(f'\n    def {name}({arguments}) -> {returns}:\n        """{text}\n        """\n')

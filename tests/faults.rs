@@ -372,7 +372,7 @@ async fn a_lost_reply_is_answered_with_its_own_value_though_fluree_has_written_s
     let outcome = table.store.push_index(&Call::fresh(), &db, &older(index(1))).await.unwrap();
     assert_eq!(outcome, updated(index_at(1, 0)));
     assert_eq!(found(&table, &db).await.index, index_at(9, 0));
-    // Also under an expectation, and at an equal t, where the revision is counted.
+    // Also under an expectation, and at an equal t, if the revision is counted.
     let again = |fluree: Fluree<'static>| async move { fluree.reindex(DB, &index_cid(60), 9).await };
     table.proxy.on("UpdateItem", then_fluree(&table, again));
     let outcome = table.store.push_index(&Call::fresh(), &db, &cas(index_at(9, 0), index_of(50, 9))).await;

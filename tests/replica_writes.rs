@@ -212,7 +212,7 @@ impl std::fmt::Debug for Mirror {
     }
 }
 
-/// A mutation over GraphQL obeys the scopes and addresses of its caller before it is said where to send it.
+/// A mutation over GraphQL obeys the scopes and addresses of its caller before the answer names the upstream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutations_over_graphql_at_a_replica_obey_the_scopes_of_their_callers() {
     let service = InProcess::with(|backend| App::new(backend.clone(), backend, verifying()));

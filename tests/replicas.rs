@@ -73,7 +73,7 @@ async fn a_query_server_reads_from_its_own_memory_and_receives_each_change() {
         assert_eq!(head.get().await.unwrap().unwrap().v, t, "a change is shown once it can be read");
     }
     assert_eq!(counts.take(), BTreeMap::new(), "changes come over the stream that is open");
-    // Writes go to the service, and can be read here at once.
+    // Writes go to the service, and can be read here immediately.
     for t in 50..60 {
         let pushed = head.push(cid(t), t).expect(head.get().await.unwrap().unwrap()).await.unwrap();
         assert!(pushed.is_updated());

@@ -2,7 +2,7 @@
 //!
 //! `contract` is what every engine must hold to. It runs on the embedded one, and on whatever
 //! `NAMESERVICE_TEST_ENDPOINT` names.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot continue has failed")]
 
 mod alike;
 mod archive;

@@ -41,7 +41,7 @@ Exit codes:
 
 lease run exits with the code of its command; its own failures are explained on stderr.";
 
-/// Where the heads, indexes, states and configurations of ledgers and graph sources are.
+/// Tracks the heads, indexes, states and configurations of ledgers and graph sources.
 #[derive(Debug, Parser)]
 #[command(name = "nameservice", version, after_help = EXIT_CODES, propagate_version = true)]
 pub struct Cli {
@@ -72,7 +72,7 @@ pub enum Command {
     /// Over the embedded backend in ./.nameservice unless --at, --data, --memory, --endpoint-url or --aws says otherwise.
     #[cfg(feature = "serve")]
     Serve(ServeArgs),
-    /// Make the table, or check the one that exists
+    /// Create the table, or check the one that exists
     Init,
     /// Create a ledger, or (with --source-type) a graph source
     Create(CreateArgs),
@@ -113,7 +113,7 @@ pub enum Command {
     /// Create, list and drop branches
     #[command(subcommand)]
     Branch(BranchCommand),
-    /// Take, extend and give back leases, and run commands under them
+    /// Acquire, refresh and release leases, and run commands under them
     #[command(subcommand)]
     Lease(LeaseCommand),
     /// Show every lease that is held, by holder
@@ -138,7 +138,7 @@ pub enum Command {
     Purge(PurgeArgs),
     /// Set the head and index of a ledger to given values, also backwards
     Reset(ResetArgs),
-    /// Ask the service whether it can serve
+    /// Check whether the service is ready
     Health(HealthArgs),
     /// Check a table, a directory, a service, or several of them: report what is wrong and how to fix it
     ///
@@ -168,7 +168,7 @@ pub enum Command {
     /// Write all records to a file as JSON Lines, `-` for stdout
     #[cfg(feature = "migration")]
     Export(ExportArgs),
-    /// Copy the records of such a file, `-` for stdin, to a nameservice
+    /// Copy the records of an exported file, `-` for stdin, to a nameservice
     #[cfg(feature = "migration")]
     Import(ImportArgs),
     /// Work with other nameservices as with git remotes: fetch, pull, push, and show the status of each record
@@ -177,14 +177,14 @@ pub enum Command {
     #[command(subcommand)]
     #[cfg(feature = "remotes")]
     Remote(RemoteCommand),
-    /// Write the change feed to a directory or a bucket, where its changes stay for ever
+    /// Write the change feed to a directory or a bucket, where its changes are kept permanently
     ///
     /// Writes objects of JSON Lines, each with the changes that follow the previous object, without gaps or duplicates: even if
     /// it is interrupted or repeated, or several archivers run at the same time. `changes`, `history`, `watch` and `serve` read
     /// them with --archive.
     #[cfg(feature = "archive")]
     Archive(ArchiveCommandArgs),
-    /// Show the messages that a sink of a deployment on AWS could not take, send them again, or remove them
+    /// Show the messages that a sink of a deployment on AWS could not process, send them again, or remove them
     #[command(subcommand, name = "deadletters")]
     #[cfg(feature = "dynamodb")]
     DeadLetters(DeadLettersCommand),

@@ -173,7 +173,7 @@ mod system {
         }
     }
 
-    /// Stops this process, as Ctrl-Z does where nothing listens for it. Returns once it is continued.
+    /// Stops this process, as Ctrl-Z does if nothing listens for it. Returns once it is continued.
     pub fn stop_this_process() {
         let _ = process::kill_process(process::getpid(), process::Signal::STOP);
     }

@@ -32,7 +32,7 @@ impl Connected {
             return Ok(Self { names: Nameservice::over(files) });
         }
         if let Place::Service(url) = place {
-            // Asked once, without retries, so that an unreachable service is reported at once; later requests are retried.
+            // Asked once, without retries, so that an unreachable service is reported immediately; later requests are retried.
             client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
         }
         let mut options = nameservice::Options::default();

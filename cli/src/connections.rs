@@ -43,7 +43,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconn
     \"status\":503,\"detail\":\"all connections are in use (--max-connections): try again\"}";
 /// How long to wait after a connection could not be accepted, since descriptors are used up.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The bytes of an answer that are given to an HTTP/2 stream at once. A shorter answer is given whole, and not watched.
+/// The bytes of an answer that are given to an HTTP/2 stream in one piece. A shorter answer is given whole, and not watched.
 const PART: usize = 16 * 1024;
 /// The bytes that wait in an HTTP/2 stream for its client to take them.
 const STREAM_BUFFER: usize = 64 * 1024;

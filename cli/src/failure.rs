@@ -59,7 +59,7 @@ pub enum Failure {
     Unreachable {
         /// What was tried.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -74,7 +74,7 @@ pub enum Failure {
     OutcomeUnknown {
         /// The key under which it was sent.
         idempotency_key: String,
-        /// Why there is no answer.
+        /// The cause of the missing answer.
         #[source]
         source: BoxError,
     },
@@ -101,7 +101,7 @@ pub enum Failure {
         table: String,
         /// What to do about it.
         hint: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: StoreError,
     },
@@ -118,7 +118,7 @@ pub enum Failure {
     Start {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

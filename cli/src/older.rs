@@ -124,7 +124,7 @@ pub(crate) async fn unreadable(files: &Files) -> Result<Vec<(String, String)>, F
     Ok(found)
 }
 
-/// The first addresses, with the reason where there is one.
+/// The first addresses, with the reason if there is one.
 fn addresses(records: &Records) -> String {
     let mut shown: Vec<String> = records
         .records

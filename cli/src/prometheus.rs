@@ -33,7 +33,7 @@ const GROUPS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2
 const UPKEEP: Duration = Duration::from_secs(5);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The recorder of this process; `None` where the process has another one.
+/// The recorder of this process; `None` if the process has another one.
 static RECORDER: LazyLock<Option<PrometheusHandle>> = LazyLock::new(|| match install() {
     Ok(handle) => {
         describe();
@@ -110,7 +110,7 @@ fn describe() {
     describe_counter!("nameservice_projection_changes_total", "Changes that a read model has taken");
     describe_counter!(
         "nameservice_projection_failures_total",
-        "Runs of changes that a read model could not take, and tries again"
+        "Runs of changes that a read model could not apply, and tries again"
     );
 }
 
@@ -151,7 +151,7 @@ fn keep_up(recorder: &'static PrometheusHandle) {
     }
 }
 
-/// The same for callers who may read: for the listener of the service, which a proxy may make public.
+/// Returns the routes of [`router`] for callers who may read: for the listener of the service, which a proxy may make public.
 pub(crate) fn guarded(sampled: Sampled) -> Router {
     let guard = async |_: Allowed<Read>, request: Request, next: Next| next.run(request).await;
     router(sampled.clone()).layer(from_fn_with_state(sampled.app, guard))

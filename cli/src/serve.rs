@@ -56,10 +56,10 @@ pub use error::ServeError;
 const DEFAULT_FEED_DATA: &str = ".nameservice-feed";
 /// How long running requests may take to finish once the service is stopping.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same if the service can no longer write: nothing that is running can be answered better then, and its supervisor
+/// How long running requests may take if the service can no longer write: waiting would not improve their answers, and its supervisor
 /// should start it again soon.
 const FAILED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same for reads: one that waits for changes would wait for nothing.
+/// How long running reads may take once the service is stopping: no change will come for one that waits for changes.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -121,7 +121,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     let front = Front {
         // An open service must not be open to web pages by DNS rebinding: their requests carry another name as their host.
         is_local: app.is_open() && address.ip().is_loopback(),
-        // Whoever needs a token has to send it: pages of other sites have none.
+        // A caller who needs a token has to send it: pages of other sites have none.
         trusted: app.is_open().then(|| origins.into()),
         nudge,
         shutdown: shutdown.clone(),
@@ -326,7 +326,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         place => {
             let open = |missing| Opened::open(place.clone(), missing, retention);
             match open(Missing::Reject).await {
-                // Said, since data that was not found where it should be looks the same: a file system that is not mounted.
+                // Logged, since data that was not found where it should be looks the same: a file system that is not mounted.
                 Err(Failure::Open(OpenError::Missing { directory })) => {
                     let opened = open(Missing::Create).await?;
                     tracing::info!("there was no nameservice data in {}: it is new", directory.display());
@@ -378,7 +378,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     ended
 }
 
-/// Waits until the service has to stop, or cannot go on: then it fails, so that its supervisor restarts it.
+/// Waits until the service has to stop, or cannot continue: then it fails, so that its supervisor restarts it.
 async fn until(stop: impl Future<Output = ()>, ended: impl Future<Output = String>) -> Result<(), Failure> {
     let ended = tokio::select! {
         () = stop => Ok(()),
@@ -423,7 +423,7 @@ fn reload_on_hangup(verifier: Verifier) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Completes when the process has to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it at once.
+/// Completes when the process has to stop: Ctrl-C, or SIGTERM. A second Ctrl-C ends it immediately.
 fn signal() -> Result<impl Future<Output = ()>, ServeError> {
     #[cfg(unix)]
     {
@@ -437,7 +437,7 @@ fn signal() -> Result<impl Future<Output = ()>, ServeError> {
             }
             tokio::spawn(async move {
                 interrupt.recv().await;
-                output::note("stopped at once");
+                output::note("stopped immediately");
                 std::process::exit(130);
             });
         })

@@ -181,8 +181,8 @@ pub fn object(text: &str) -> Result<Object, Failure> {
     };
     match serde_json::from_str(&json) {
         Ok(Unambiguous(Value::Object(object))) => Ok(object),
-        Ok(_) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is another JSON value"))),
-        Err(error) => Err(Failure::Usage(format!("a JSON object is wanted, and {source} is not JSON: {error}"))),
+        Ok(_) => Err(Failure::Usage(format!("expected a JSON object, but {source} is another JSON value"))),
+        Err(error) => Err(Failure::Usage(format!("expected a JSON object, but {source} is not JSON: {error}"))),
     }
 }
 

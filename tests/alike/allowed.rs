@@ -8,7 +8,7 @@ use super::{compare::problem, places::Request};
 /// What becomes of a backend that has differed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Its records are the same: it goes on.
+    /// Its records are the same: it continues.
     Continue,
     /// Its records are others now: it is left out of the rest of the sequence.
     Leave,
@@ -91,7 +91,7 @@ pub(super) fn not_compared(place: Place) -> &'static [&'static str] {
     }
 }
 
-/// What becomes of a backend after a difference; none where the difference is a defect.
+/// What becomes of a backend after a difference; none if the difference is a defect.
 pub(super) fn allowed(case: &Case<'_>) -> Option<Then> {
     ALLOWED.iter().any(|allowed| (allowed.when)(case)).then(|| match case.has_parted() {
         true => Then::Leave,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// Controls that processes follow while they run; none where the library could not be compiled.
+/// Controls that processes follow while they run; none if the library could not be compiled.
 pub(super) struct Controls(Option<Followed>);
 
 struct Followed {

@@ -169,7 +169,7 @@ async fn whoever_waits_is_woken_by_the_next_change(ns: &Fixture) {
     ns.settle().await;
     waiting.await.unwrap();
     assert_eq!(read(ns, after, 10).await.len(), 1);
-    // Returns at once where changes already follow.
+    // Returns immediately where changes already follow.
     ns.feed.wait(after, Duration::from_secs(600)).await.unwrap();
 }
 

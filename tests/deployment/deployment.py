@@ -108,7 +108,7 @@ def wait_for(what, seconds, condition):
 
 
 class Issuer:
-    """Issues tokens, and serves its keys as an issuer does: over https, where the gateway fetches them."""
+    """Issues tokens, and serves its keys as an issuer does: over https, if the gateway fetches them."""
 
     def __init__(self, folder):
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -178,7 +178,7 @@ async fn a_log_that_the_history_agrees_with_is_left_alone_and_costs_three_reques
     for t in 2..=4 {
         flurees_push(&table, &cid(t), t).await;
     }
-    // The history does not have these: Fluree may also move its head over several commits at once.
+    // The history does not have these: Fluree may also move its head over several commits in one step.
     assert!(Fluree::on(&table).commit(DB, &cid(9), 9).await);
     table.put(&log(5..=9)).await;
     ledger(&table, "unlogged").await;

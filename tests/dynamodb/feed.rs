@@ -509,7 +509,7 @@ async fn a_checkpoint_does_not_go_back_however_far_behind_its_writer_is() {
     assert_eq!(saved("s", Some("11"), false).await, is("s", Some(last), true));
     assert_eq!(saved("s", Some(last), false).await, is("s", Some(last), true));
     assert_eq!(saved("s", Some(last), true).await, is("s", Some(last), true));
-    // Another stream begins anew, even if its shard has the same id.
+    // Another stream begins again, even if its shard has the same id.
     assert_eq!(saved("t", Some("5"), false).await, is("t", Some("5"), false));
     // As an earlier release has left it.
     let former = table.client.update_item().table_name(table.feed.table());

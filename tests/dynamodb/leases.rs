@@ -380,7 +380,7 @@ async fn a_release_leaves_a_state_alone_that_is_no_longer_the_leases() {
     assert_eq!(status_of(store).await, (4, "error".into()));
     let payload = store.status(&at(DB)).await.unwrap().unwrap().payload.unwrap();
     assert_eq!(payload.meta, object(json!({ "error": "disk full" })));
-    // Where the state is still the one that the lease set, one request is enough.
+    // If the state is still the one that the lease set, one request is enough.
     held(store, "two").await;
     table.proxy.take_operations();
     assert_eq!(release(store, "two", 2).await, Released::Released);

@@ -1,4 +1,4 @@
-//! Counters at their greatest value, and numbers that others have stored beyond it.
+//! Counters at their maximum, and numbers that others have stored beyond it.
 
 use nameservice_tests::prelude::*;
 

@@ -44,7 +44,7 @@ pub(super) trait Trace: Sized {
     /// Returns the values of its constants.
     fn constants(&self) -> Vec<(&'static str, String)>;
 
-    /// Returns, by name, what the specification must not explain: the same trace with one change, `None` where there is nothing to change.
+    /// Returns, by name, what the specification must not explain: the same trace with one change, `None` if there is nothing to change.
     fn changed(&self) -> Vec<(&'static str, Option<Self>)>;
 }
 

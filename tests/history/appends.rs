@@ -1,7 +1,7 @@
 //! Transactions that append to the chains of several records, and read: checked by Elle for cycles of dependencies, and judged
 //! for strict serializability as any history.
 //!
-//! A client reads by `check`s, by the heads that it expects to replace, and by what a rejection shows; where the backend can read
+//! A client reads by `check`s, by the heads that it expects to replace, and by what a rejection shows; if the backend can read
 //! all records at one position, it does that too. In the end the change feed shows each chain whole.
 
 use std::{
@@ -39,14 +39,14 @@ fn names(round: usize) -> Vec<String> {
     (0..RECORDS).map(|n| format!("{}{n}:main", prefix(round))).collect()
 }
 
-/// A read of all records of a history at once.
+/// A read of all records of a history together.
 struct View {
     transaction: Transaction,
     /// Of a replica: the position that it was at; else `None`.
     position: Option<u64>,
 }
 
-/// Where all records can be read at once.
+/// Where all records can be read together.
 #[derive(Clone)]
 enum Views {
     Nowhere,
@@ -164,7 +164,7 @@ impl Appender {
     }
 }
 
-/// Lets clients append to the records of a round; returns their calls, and what they saw of all records at once.
+/// Lets clients append to the records of a round; returns their calls, and what they saw of all records together.
 async fn append(world: &Arc<World>, round: usize, seed: u64, views: Views) -> (Vec<Entry>, Vec<View>) {
     let clients = (0..CLIENTS).map(|number| {
         let client = Client::new(number, seed, world.clone());
@@ -312,7 +312,7 @@ async fn over_the_embedded_backend_no_cycle_connects_transactions_whatever_is_lo
         counts.judge(seed, entries, views.chain([whole])).await;
     }
     counts.print("appends over the embedded backend");
-    assert!(counts.views > 0, "no client read all records at once");
+    assert!(counts.views > 0, "no client read all records together");
 }
 
 /// A replica may stop between two changes of a transaction and show a part of it, at a position at which its upstream never was.

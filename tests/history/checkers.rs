@@ -125,7 +125,7 @@ fn broken() -> [(&'static str, Vec<Entry>); 11] {
             vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("a"), was_leased("a", 1))],
         ),
         (
-            "two holders at once",
+            "two holders at the same time",
             vec![entry(0, 0, 1, leases("a"), was_leased("a", 1)), entry(1, 2, 3, leases("b"), was_leased("b", 2))],
         ),
         (
@@ -187,7 +187,7 @@ fn elles_check_names_what_it_rejects_of_the_same_histories() {
         // Elle's check knows nothing of conditions or leases.
         ("a matching expectation, rejected", None),
         ("a token given twice", None),
-        ("two holders at once", None),
+        ("two holders at the same time", None),
         ("half a transaction", Some("G-single-realtime")),
         ("a transaction that is seen in two halves", Some("G-single-realtime")),
     ];

@@ -51,7 +51,7 @@ impl Mix {
 pub(crate) struct World {
     /// URLs of the service; the first may be behind faults, the last never is.
     pub(crate) urls: Vec<String>,
-    /// URLs that reads go to, where not every service answers them linearizably; empty for all.
+    /// URLs that reads go to, if not every service answers them linearizably; empty for all.
     pub(crate) readable: Vec<String>,
     pub(crate) records: Vec<String>,
     pub(crate) mix: Mix,

@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub(crate) client: u32,
     pub(crate) asked: Arc<Asked>,
     pub(crate) invoked: u64,
-    /// `None` where no answer came: it may have been applied, at any time since.
+    /// `None` if no answer came: it may have been applied, at any time since.
     pub(crate) returned: Option<(u64, Arc<Answered>)>,
     /// Whether the client sent it more than once.
     pub(crate) repeated: bool,

@@ -75,7 +75,7 @@ impl Figures {
     }
 }
 
-/// Returns seeds until the time is over: only the given one where one is set.
+/// Returns seeds until the time is over: only the given one if one is set.
 fn seeds() -> impl Iterator<Item = u64> {
     let named = std::env::var(SEED).ok().map(|seed| seed.parse::<u64>().expect("a seed is a number"));
     let seconds = std::env::var(SECONDS).ok().map_or(DEFAULT_SECONDS, |seconds| seconds.parse().expect("seconds"));

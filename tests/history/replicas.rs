@@ -1,4 +1,4 @@
-//! Histories over replicas. Writes go through them to the upstream, where all answers must have one order. What a client
+//! Histories over replicas. Writes go through them to the upstream, if all answers must have one order. What a client
 //! reads at one replica never goes back, and includes what it has written there: while links are cut, replicas and the
 //! upstream are killed, and positions expire. In the end all replicas have the same state.
 
@@ -142,7 +142,7 @@ impl Session {
     }
 }
 
-/// The position of a snapshot and its records by address; `None` where it cannot be read to its end.
+/// The position of a snapshot and its records by address; `None` if it cannot be read to its end.
 async fn snapshot(url: &str) -> Option<(u64, Vec<Value>)> {
     let (http, mut next) = (client(), String::new());
     let (mut position, mut records) = (None, Vec::new());

@@ -187,7 +187,7 @@ struct Item {
 struct Lease {
     name: String,
     holder: String,
-    /// The value in the answer; `None` where it has none.
+    /// The value in the answer; `None` if it has none.
     expires_at: Option<i64>,
 }
 
@@ -414,7 +414,7 @@ impl Records {
         }
     }
 
-    /// Returns the value that an operation of a transaction leaves, `None` where it is not applied.
+    /// Returns the value that an operation of a transaction leaves, `None` if it is not applied.
     fn effect(&self, operation: &Value) -> Option<Option<Value>> {
         let spot = spot_of(operation);
         if operation["op"] == json!("check") {

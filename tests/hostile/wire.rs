@@ -31,7 +31,7 @@ fn is_whole(answer: &[u8]) -> bool {
     length.is_some_and(|length| body.len() >= length)
 }
 
-/// Returns the status of the first answer; 0 where the connection was closed without one.
+/// Returns the status of the first answer; 0 if the connection was closed without one.
 fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }

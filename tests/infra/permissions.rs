@@ -306,7 +306,7 @@ async fn readers(r: &mut Recorder) {
     r.post("/v1/changes/compare", json!({ "subscriptions": known })).await.expect(200);
 }
 
-/// Readers of event streams: stored changes come at once, then the stream waits for more.
+/// Readers of event streams: stored changes come immediately, then the stream waits for more.
 async fn streams(r: &mut Recorder) {
     for path in [
         "/v1/events?after=0",

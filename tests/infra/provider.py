@@ -41,7 +41,7 @@ GETTERS = {"String": "string", "Number": "number", "Boolean": "bool", "List": ["
 
 
 def type_of(kind, storage):
-    """The type of an attribute in Terraform's JSON notation; None where the package does not spell it out."""
+    """The type of an attribute in Terraform's JSON notation; None if the package does not spell it out."""
     if kind == "simple":
         return PRIMITIVES.get(storage)
     element = re.fullmatch(r"(string|number|boolean)(?:List|Map|Set)", storage)

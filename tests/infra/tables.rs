@@ -191,7 +191,7 @@ fn the_table_of_the_read_model_is_the_one_that_its_rows_are_for() {
     for same in ["kms_key_arn", "recovery_period_in_days", "deletion_protection"] {
         assert_eq!(written(views, same), format!("var.{same}"));
     }
-    // A rebuild writes all rows at once, and then there may be no write for weeks.
+    // A rebuild writes all rows in one go, and then there may be no write for weeks.
     assert!(views.get_attribute("provisioned_capacity").is_none());
 }
 

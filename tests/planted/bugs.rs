@@ -351,7 +351,7 @@ pub(crate) const BUGS: &[Bug] = &[
         &["stream::deliveries", "stream::crashes"],
     ),
     bug(
-        "the feed's reader goes on from a position that was never given",
+        "the feed's reader continues from a position that was never given",
         READ,
         "        if after > counter.n {",
         "        if after > counter.n && false {",

@@ -109,7 +109,7 @@ async fn a_concern_is_compared_where_its_watermark_or_its_id_is_known() {
         };
         assert_eq!(moved(&service, json!({ "mydb": known })).await, expected, "{known}");
     }
-    // `null` is an id too, where nothing is born.
+    // `null` is an id too, if nothing is born.
     ledger(&service, "unborn").await;
     let nothing = json!({ "commit_t": 0, "commit_id": null, "index_t": 0, "index_id": null });
     assert_eq!(moved(&service, json!({ "unborn": nothing })).await, json!({}));

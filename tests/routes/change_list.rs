@@ -273,7 +273,7 @@ async fn a_long_poll_without_anything_wanted_ends_with_the_position_that_it_has_
     }
     let begun = Instant::now();
     assert_ne!(list(&service, "wait=20").await["changes"], json!([]));
-    assert!(begun.elapsed() < Duration::from_secs(15), "what follows already is given at once");
+    assert!(begun.elapsed() < Duration::from_secs(15), "what follows already is given immediately");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use stream_consumer::cloud_event;
 
 use self::server::Server;
 
-/// Where this variable names an OpenSearch, the tests that need no faults run there, too.
+/// If this variable names an OpenSearch, the tests that need no faults run there, too.
 const ENDPOINT: &str = "NAMESERVICE_TEST_OPENSEARCH";
 const NAMES: [&str; 8] = [
     "a:main",
@@ -207,7 +207,7 @@ async fn each_message_of_a_batch_has_an_outcome_of_its_own() {
     server.fail("a:main", 503, 1);
     server.fail("books:dev", 400, 1);
     assert_eq!(ground.deliver(&all).await, of("a:main"), "what may succeed later comes again");
-    assert_eq!(ground.documents().await.into_keys().collect::<Vec<_>>(), ["s:main"], "the rest goes on");
+    assert_eq!(ground.documents().await.into_keys().collect::<Vec<_>>(), ["s:main"], "the rest continues");
     let dead = ground.dead.0.lock().unwrap().0.clone();
     let poison: Vec<_> = dead.iter().filter(|(message, _)| message.body() == "no JSON").collect();
     assert_eq!(poison.len(), 1, "poison is kept as it was");

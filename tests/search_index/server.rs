@@ -217,7 +217,7 @@ impl Index {
     }
 }
 
-/// The score of a document for a query; `None` where it does not match.
+/// The score of a document for a query; `None` if it does not match.
 fn score(query: &Value, document: &Value) -> Option<f64> {
     let (kind, what) =
         query.as_object().filter(|query| query.len() == 1).and_then(|query| query.iter().next()).unwrap();

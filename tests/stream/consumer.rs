@@ -128,13 +128,13 @@ async fn a_time_that_cannot_be_read_is_the_streams() {
 }
 
 /// Address, part, kind and watermark.
-type Said = (&'static str, &'static str, &'static str, i64);
+type Reported = (&'static str, &'static str, &'static str, i64);
 
 /// The events under `events/stream_consumer`, each with what it says and how many letters it makes.
 #[tokio::test]
 async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../events/stream_consumer");
-    let expected: [(&str, &[Said], usize); 8] = [
+    let expected: [(&str, &[Reported], usize); 8] = [
         (
             "created",
             &[
@@ -191,10 +191,10 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         let answer = consumer.handle(event).await;
         assert!(answer.batch_item_failures.is_empty(), "{name}: {answer:?}");
-        let mut said: Vec<_> = whole(&table.feed).await.iter().map(reported).collect();
-        said.sort();
+        let mut found: Vec<_> = whole(&table.feed).await.iter().map(reported).collect();
+        found.sort();
         let wanted: Vec<_> = wanted.iter().map(|(a, part, kind, v)| ((*a).to_owned(), *part, *kind, *v)).collect();
-        assert_eq!(said, wanted, "{name}");
+        assert_eq!(found, wanted, "{name}");
         assert_eq!(table.feed.dead_letters().await.unwrap().len(), letters, "{name}");
     }
 }

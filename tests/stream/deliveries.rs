@@ -1,4 +1,4 @@
-//! Everything at once: random writes, a mapping that redelivers and lets invocations die or live on, shards that split and
+//! Everything together: random writes, a mapping that redelivers and lets invocations die or live on, shards that split and
 //! lanes side by side, an engine that fails, a topic that rejects, and readers that read meanwhile.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The doorbell of AppSync Events: what it publishes, what it does about answers that are none, and that the feed goes on
+//! The doorbell of AppSync Events: what it publishes, what it does about answers that are none, and that the feed continues
 //! without it. A listener that takes events as AppSync does stands in for it; `ministack` has subscribers, too.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What kind of record a change is about: from the batch, by one read, or from what the feed has said before.
+//! What kind of record a change is about: from the batch, by one read, or from what the feed has recorded before.
 
 use nameservice_tests::{prelude::*, pump};
 use stream_consumer::{Consumer, Delivery};

@@ -120,7 +120,7 @@ async fn what_has_used_up_its_retries_or_its_age_is_described_to_the_failure_des
     assert_eq!(dropped[0]["requestContext"]["condition"], "RetryAttemptsExhausted");
     assert_eq!(dropped[0]["DDBStreamBatchInfo"]["startSequenceNumber"], "3");
     assert_eq!(dropped[0]["DDBStreamBatchInfo"]["batchSize"], 1);
-    assert_eq!(calls.last().unwrap(), &[6, 7, 8, 9, 10], "the rest goes on");
+    assert_eq!(calls.last().unwrap(), &[6, 7, 8, 9, 10], "the rest continues");
 
     let mut mapping = Mapping::new(Settings { maximum_record_age_in_seconds: 60, ..settings() }, 1);
     mapping.open("s", None);

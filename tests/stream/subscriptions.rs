@@ -1,4 +1,4 @@
-//! Subscriptions of GraphQL on AWS: what the consumer publishes, what it does about answers that are none, and that the feed goes on
+//! Subscriptions of GraphQL on AWS: what the consumer publishes, what it does about answers that are none, and that the feed continues
 //! without them. A server that reads requests by the schema of AppSync, and answers as AppSync does, stands in for it.
 
 use std::{

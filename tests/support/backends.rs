@@ -41,11 +41,11 @@ impl<T: Records> AsRecords for T {
     }
 }
 
-/// Where this variable names a file, each test appends a line that says what it ran on: `cargo contract` makes its table from
+/// If this variable names a file, each test appends a line that says what it ran on: `cargo contract` makes its table from
 /// these.
 pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 
-/// Where this variable names an S3, the buckets under test are there, and not in memory.
+/// If this variable names an S3, the buckets under test are there, and not in memory.
 pub const BUCKET_ENDPOINT: &str = "NAMESERVICE_TEST_S3";
 /// The bucket there. It exists; each test has a prefix of its own in it.
 pub const BUCKET: &str = "nameservice-test";

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Where this variable names endpoints (DynamoDB Local, say; several with commas between them), the tests run there
+/// If this variable names endpoints (DynamoDB Local, say; several with commas between them), the tests run there
 /// instead of embedding an engine, each table on the next.
 pub const ENDPOINT: &str = "NAMESERVICE_TEST_ENDPOINT";
 

@@ -22,7 +22,7 @@ pub struct Function {
     pub routes: BTreeSet<String>,
     /// The same for what is served at a function URL.
     pub url: BTreeSet<String>,
-    /// `read`, `write` or `admin`; `None` where the gateway asks for no scope.
+    /// `read`, `write` or `admin`; `None` if the gateway asks for no scope.
     pub scope: Option<String>,
     /// Whether the function checks tokens itself.
     pub verifies_tokens: bool,
@@ -77,7 +77,7 @@ pub fn local_of<'m>(module: &'m [Block], name: &str) -> &'m Expression {
         .filter(|block| block.ident.as_str() == "locals")
         .filter_map(|block| block.body.get_attribute(name));
     let value = &found.next().unwrap_or_else(|| panic!("infra/ has no local.{name}")).value;
-    assert!(found.next().is_none(), "local.{name} is there twice");
+    assert!(found.next().is_none(), "local.{name} occurs twice");
     value
 }
 

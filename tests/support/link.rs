@@ -16,7 +16,7 @@ use tokio::{
     sync::watch,
 };
 
-/// How much is carried at once.
+/// How much is carried in one piece.
 const CHUNK: usize = 16 * 1024;
 
 /// A link, as long as the runtime of the test runs.

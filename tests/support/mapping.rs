@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 pub struct Settings {
     /// The most records of one batch.
     pub batch_size: usize,
-    /// How many batches of one shard may be under way at once.
+    /// How many batches of one shard may be under way at the same time.
     pub parallelization_factor: usize,
     /// Whether the answer of the function is looked at.
     pub report_batch_item_failures: bool,
@@ -392,7 +392,7 @@ impl Mapping {
             return self.discard(shard, &left, "RetryAttemptsExhausted");
         }
         let failed = &mut self.shards.get_mut(shard).expect("an open shard").lanes[lane].failed;
-        // A failed batch continues at the record that the answer names; where that is the first, or there is no answer, it is
+        // A failed batch continues at the record that the answer names; if that is the first, or there is no answer, it is
         // bisected in the middle. A bisection is not a retry.
         if self.settings.bisect_batch_on_function_error && checkpoint == 0 && left.records.len() > 1 {
             left.invoked -= 1;

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Compiles the library into a directory. Returns its path, `None` where there is no C compiler `cc`, or none for this.
+/// Compiles the library into a directory. Returns its path, `None` if there is no C compiler `cc`, or none for this.
 pub fn compile(directory: &Path) -> io::Result<Option<PathBuf>> {
     let (source, library) = (directory.join("preload.c"), directory.join("preload.so"));
     fs::write(&source, include_str!("preload.c"))?;

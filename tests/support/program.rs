@@ -1,4 +1,4 @@
-//! The `nameservice` command once more, where the tests that kill it can find it.
+//! The `nameservice` command once more, if the tests that kill it can find it.
 
 use std::process::ExitCode;
 

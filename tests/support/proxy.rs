@@ -33,7 +33,7 @@ pub struct Request {
     pub body: Value,
     /// The status that the client was answered with; `None` if it got no answer.
     pub status: Option<u16>,
-    /// The capacity units that it took, with those of indexes, where [`Proxy::measure`] is on.
+    /// The capacity units that it took, with those of indexes, if [`Proxy::measure`] is on.
     pub units: f64,
 }
 
@@ -96,7 +96,7 @@ impl Fault {
         Self::of(Step::DoneButAnswer(status, json!({ "__type": kind_of(code), "message": code })))
     }
 
-    /// The engine is not asked; the transaction is cancelled for these reasons, one per action (`None` where the
+    /// The engine is not asked; the transaction is cancelled for these reasons, one per action (`None` if the
     /// action was innocent).
     pub fn cancelled(reasons: &[&str]) -> Self {
         let listed: Vec<_> = reasons.iter().map(|code| json!({ "Code": code, "Message": code })).collect();
@@ -169,7 +169,7 @@ struct Armed {
 pub struct Action {
     /// The table.
     pub table: String,
-    /// The index, where one is read.
+    /// The index, if one is read.
     pub index: Option<String>,
     /// `dynamodb:GetItem`, …
     pub name: String,

@@ -91,7 +91,7 @@ fn delivery(record: Record) -> Delivery {
     })
 }
 
-/// The same item in the types of the DynamoDB client; empty where there is none.
+/// The same item in the types of the DynamoDB client; empty if there is none.
 fn item(image: Option<HashMap<String, StreamValue>>) -> HashMap<String, AttributeValue> {
     serde_dynamo::Item::from(image.unwrap_or_default()).into()
 }

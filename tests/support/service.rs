@@ -54,7 +54,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as JSON; a text where it is no JSON, null where there is none.
+    /// The body as JSON; a text where it is no JSON, null if there is none.
     pub body: Value,
 }
 

@@ -88,7 +88,7 @@ impl Table {
         Proxied { table: self, proxy, store, feed }
     }
 
-    /// A raw row, `None` where there is none.
+    /// A raw row, `None` if there is none.
     pub async fn row(&self, pk: &str, sk: &str) -> Option<Row> {
         self.partition(pk).await.remove(sk)
     }

@@ -23,7 +23,7 @@ use crate::{
 pub struct ConfigArgs {
     /// The record
     pub address: Address,
-    /// The new configuration: a JSON object, @FILE, or - for stdin; left out, the configuration is shown
+    /// The new configuration: a JSON object, @FILE, or - for stdin; if left out, the configuration is shown
     pub config: Option<String>,
     /// The expected version, 0 for none [default: the stored one]
     #[arg(long, value_name = "N", requires = "config")]

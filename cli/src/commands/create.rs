@@ -53,7 +53,7 @@ pub struct PublishArgs {
     /// Its configuration: a JSON object, @FILE, or - for stdin
     #[arg(long, value_name = "JSON")]
     pub config: String,
-    /// A record that it depends on (repeatable); left out, those of an existing graph source stay
+    /// A record that it depends on (repeatable); by default, an existing graph source keeps its own
     #[arg(long, value_name = "ADDRESS")]
     pub depends_on: Vec<Address>,
     /// Remove all dependencies

@@ -1,4 +1,4 @@
-//! `deadletters`: the messages that a sink could not take.
+//! `deadletters`: the messages that a sink could not process.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -95,7 +95,7 @@ pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
     }
 }
 
-/// Finds what to examine. Unlike other commands, this one takes a table and a service at once; without a table, it takes the
+/// Finds what to examine. Unlike other commands, this one takes a table and a service together; without a table, it takes the
 /// same service as the others.
 async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failure> {
     let place = TargetArgs { url: None, ..target.clone() }.place()?;
@@ -303,7 +303,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
                 find(
                     "service-version",
                     Severity::Warning,
-                    format!("the service is of version {}, this program of version {ours}", output::text(theirs)),
+                    format!("the service has version {}, this program has version {ours}", output::text(theirs)),
                     "use a program of the service's version, or deploy this one's",
                 );
             }

@@ -254,7 +254,7 @@ async fn watch(
             status = running.wait() => return status.map(Ok).map_err(Failure::Watch),
             lost = &mut kept => return Ok(Err(lost)),
             signal = signals.next() => match signal {
-                // The command is stopped first, so that it does not run on under a lease that nobody refreshes.
+                // The command is stopped first, so that it does not run on under a lease that is not refreshed.
                 Signal::Stop => {
                     running.pause();
                     child::stop_this_process();
@@ -273,7 +273,7 @@ async fn watch(
     }
 }
 
-/// Follows the record, and makes the keeper check its lease at once if the status shows another holder, or the record is
+/// Follows the record, and makes the keeper check its lease immediately if the status shows another holder, or the record is
 /// deleted.
 async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check: Arc<Notify>) {
     let Ok(glob) = AddressGlob::parse(address.as_str()) else { return };
@@ -322,7 +322,7 @@ async fn mark_failed(client: &Client, address: &Address, claim: &LeaseClaim, sta
             Err(error) => return note(&chain(&error)),
         }
     }
-    note("others change it all the time");
+    note("it keeps changing");
 }
 
 async fn push_state(

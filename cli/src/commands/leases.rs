@@ -26,7 +26,7 @@ pub struct LeasesArgs {
     /// Only leases of this holder
     #[arg(long)]
     pub holder: Option<String>,
-    /// Also show leases that have expired and were not given back
+    /// Also show leases that have expired and were not released
     #[arg(long)]
     pub expired: bool,
     /// The format.

@@ -76,7 +76,7 @@ pub struct RemoteMoveArgs {
     /// If both sides have changed, treat the value with the higher watermark as the newer one
     #[arg(long)]
     pub by_watermark: bool,
-    /// With pull: reset heads and indexes if the remote was reset. Nobody else may write them here meanwhile
+    /// With pull: reset heads and indexes if the remote was reset. No other client may write them here meanwhile
     #[arg(long)]
     pub resets: bool,
 }
@@ -114,13 +114,13 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Fetch { name } => {
             let remote = list.get(&name)?;
-            let there = open(remote).await?;
+            let opened = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let bar = Bar::begin(output, Unit::Records, format!("fetching {name}"));
             let observe = |progress| bar.show(progress);
-            let fetched = remotes::fetch(there.backend(), remote.prefix.as_deref(), &tracking, &name, &observe).await;
+            let fetched = remotes::fetch(opened.backend(), remote.prefix.as_deref(), &tracking, &name, &observe).await;
             drop(bar);
-            there.close().await;
+            opened.close().await;
             let fetched = fetched?;
             output.answer(&json!(fetched), || {
                 let mut words = format!(
@@ -136,15 +136,15 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         RemoteCommand::Status { name } => {
             let remote = list.get(&name)?;
             let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
-            let there = open(remote).await?;
+            let opened = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
             let bar = Bar::begin(output, Unit::Records, format!("comparing with {name}"));
-            let (local, remote, observe) = (here.backend(), Some(there.backend()), |progress| bar.show(progress));
+            let (local, remote, observe) = (here.backend(), Some(opened.backend()), |progress| bar.show(progress));
             let status = remotes::status(local, remote, prefix, &tracking, &name, &observe).await;
             drop(bar);
             here.close().await;
-            there.close().await;
+            opened.close().await;
             let status = status?;
             output.answer(&json!(status), || words("", &status))
         }
@@ -152,39 +152,39 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
             let name = args.name.clone();
             let remote = list.get(&name)?;
             let here = Connected::open(&local, Missing::Create, target.token.clone()).await?;
-            let there = open(remote).await?;
+            let opened = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
             // As in git, a pull fetches first.
             let fetching = Bar::begin(output, Unit::Records, format!("fetching {name}"));
             let fetched =
-                remotes::fetch(there.backend(), prefix, &tracking, &name, &|progress| fetching.show(progress)).await;
+                remotes::fetch(opened.backend(), prefix, &tracking, &name, &|progress| fetching.show(progress)).await;
             drop(fetching);
             let moved = match fetched {
                 Ok(_) => {
                     let bar = Bar::begin(output, Unit::Records, format!("pulling from {name}"));
-                    let (local, remote, options) = (here.backend(), Some(there.backend()), options(&args));
+                    let (local, remote, options) = (here.backend(), Some(opened.backend()), options(&args));
                     let observe = |progress| bar.show(progress);
                     remotes::pull(local, remote, prefix, &tracking, &name, &options, &observe).await
                 }
                 Err(error) => Err(error),
             };
             here.close().await;
-            there.close().await;
+            opened.close().await;
             finished("pulled", &moved?, output)
         }
         RemoteCommand::Push(args) => {
             let remote = list.get(&args.name)?;
             let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
-            let there = open(remote).await?;
+            let opened = open(remote).await?;
             let tracking = Tracking::of(&directory)?;
             let (prefix, options) = (remote.prefix.as_deref(), options(&args));
             let bar = Bar::begin(output, Unit::Records, format!("pushing to {}", args.name));
-            let (local, remote, observe) = (here.backend(), there.backend(), |progress| bar.show(progress));
+            let (local, remote, observe) = (here.backend(), opened.backend(), |progress| bar.show(progress));
             let moved = remotes::push(local, remote, prefix, &tracking, &args.name, &options, &observe).await;
             drop(bar);
             here.close().await;
-            there.close().await;
+            opened.close().await;
             finished("pushed", &moved?, output)
         }
     }
@@ -213,7 +213,7 @@ fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {
     output.answer(&json!(moved), || words(verb, moved))?;
     match moved.is_settled() {
         true => Ok(()),
-        false => Err(Failure::Differs("something is left to decide".into())),
+        false => Err(Failure::Differs("some records need a decision".into())),
     }
 }
 

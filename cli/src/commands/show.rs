@@ -17,7 +17,7 @@ pub struct ShowArgs {
     /// Require its status or its configuration, as --concern says, to have at least this version
     #[arg(long, value_name = "N", requires = "concern")]
     pub min_v: Option<i64>,
-    /// What --min-t or --min-v is about
+    /// The concern that --min-t or --min-v applies to
     #[arg(long, value_enum)]
     pub concern: Option<ConcernArg>,
     /// Require the service to have reached this position of the change feed

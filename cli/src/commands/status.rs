@@ -23,7 +23,7 @@ use crate::{
 pub struct StatusArgs {
     /// The record
     pub address: Address,
-    /// The new state, such as ready, indexing or error; left out, the status is shown
+    /// The new state, such as ready, indexing or error; if left out, the status is shown
     pub state: Option<String>,
     /// More members of the status: a JSON object, @FILE, or - for stdin
     #[arg(long, value_name = "JSON", requires = "state")]

@@ -29,7 +29,7 @@ use crate::{
 /// A filter of changes.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// Only changes of these records. They may hold * and ?: NAME:* is all branches of a name [default: all records]
+    /// Only changes of these records. They may contain * and ?: NAME:* is all branches of a name [default: all records]
     #[arg(value_name = "ADDRESS")]
     pub addresses: Vec<String>,
     /// Only changes of records whose addresses begin with this
@@ -91,7 +91,7 @@ pub struct HistoryArgs {
     /// Only changes after this position
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
-    /// How many at most [default: all]
+    /// The maximum number [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
     /// Print the oldest change first; by default, the newest is first
@@ -158,7 +158,7 @@ impl Service {
 }
 
 impl Watching {
-    /// Begins where the command line says; `now` is this position.
+    /// Begins at the position that the command line names; `now` is this position.
     fn new(session: &Session, args: WatchArgs, now: u64) -> Result<Self, Failure> {
         let after = match args.from {
             Beginning::Now => now,
@@ -221,7 +221,7 @@ fn skipped(after: u64, oldest: u64) -> String {
 pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), Failure> {
     let mut after = args.after.unwrap_or_default();
     let mut found = Found::new(args.format.wanted(session.output)?);
-    // Writes go on meanwhile: what comes after this position is not waited for.
+    // Writes continue meanwhile: what comes after this position is not waited for.
     let end = position(session).await?;
     let filter = args.filter.parsed()?;
     loop {

@@ -34,7 +34,7 @@ impl Pace {
 const REST_FACTOR: u32 = 4;
 const MIN_REST: Duration = Duration::from_millis(10);
 const MAX_REST: Duration = Duration::from_millis(250);
-/// After a round that found as many records as fit a transaction of the feed, the next one begins at once.
+/// After a round that found as many records as fit a transaction of the feed, the next one begins immediately.
 const FULL: usize = MAX_TRANSACTION;
 /// The longest pause between reads that find nothing.
 const MAX_IDLE: Duration = Duration::from_secs(2);

@@ -29,13 +29,13 @@ use super::{
 };
 use crate::traces::Consuming;
 
-/// How many records are asked for at once: ten transactions of the feed.
+/// How many records are asked for in one request: ten transactions of the feed.
 const RECORDS_PER_READ: i32 = 980;
 /// How often checkpoints are saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often the stream is asked for shards that it did not have before.
 const LIST_EVERY: Duration = Duration::from_secs(60);
-/// The same while a shard has ended whose children are not listed yet.
+/// How often the stream is asked for shards while one has ended whose children are not listed yet.
 const LIST_CHILDREN_EVERY: Duration = Duration::from_secs(1);
 /// How long a stream keeps its records.
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -55,7 +55,7 @@ enum Interrupted {
     #[error("the table has no stream: `nameservice init` reports what else it lacks")]
     NoStream,
     /// The table has another stream than before.
-    #[error("the table's stream was made anew")]
+    #[error("the table's stream was recreated")]
     OtherStream,
     /// The consumer was stopped while a batch was rejected.
     #[error("stopped before a batch was taken")]
@@ -197,8 +197,8 @@ impl Reader {
         let known = self.feed.checkpoints().await?;
         let listed = self.list(stream).await?;
         let kept_since = Timestamp::now().checked_sub(RECORDS_KEPT).ok();
-        let (mut shards, outrun) = resumed(stream, &known, &listed, kept_since);
-        if let Some(reason) = outrun {
+        let (mut shards, gap) = resumed(stream, &known, &listed, kept_since);
+        if let Some(reason) = gap {
             self.begin_epoch(&reason).await?;
             for checkpoint in known.iter().filter(|checkpoint| !shards.contains_key(&checkpoint.shard)) {
                 self.feed.remove_checkpoint(&checkpoint.shard).await?;
@@ -253,7 +253,7 @@ impl Reader {
         Ok(begun)
     }
 
-    /// Reads a shard once. Returns how many records were found; 1 if it must be read again at once.
+    /// Reads a shard once. Returns how many records were found; 1 if it must be read again immediately.
     async fn read(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<usize, Interrupted> {
         let iterator = match shard.iterator.take() {
             Some(iterator) => iterator,
@@ -269,7 +269,7 @@ impl Reader {
                 return match error.code() {
                     // An iterator expires after fifteen minutes: the next read requests a new one.
                     Some("ExpiredIteratorException") => Ok(1),
-                    Some("TrimmedDataAccessException") => self.outrun(id, shard).await.map(|()| 1),
+                    Some("TrimmedDataAccessException") => self.handle_loss(id, shard).await.map(|()| 1),
                     Some(
                         "LimitExceededException" | "ThrottlingException" | "ProvisionedThroughputExceededException",
                     ) => {
@@ -292,7 +292,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// Requests an iterator; `None` if the shard has to begin anew.
+    /// Requests an iterator; `None` if the shard has to be read from its beginning.
     async fn iterator(&self, stream: &str, id: &str, shard: &mut Shard) -> Result<Option<String>, Interrupted> {
         let kind = match shard.passed {
             Some(_) => ShardIteratorType::AfterSequenceNumber,
@@ -306,7 +306,7 @@ impl Reader {
                 None => Err(Interrupted::Stream("the stream gave no iterator".into())),
             },
             Err(error) if error.code() == Some("TrimmedDataAccessException") => {
-                self.outrun(id, shard).await?;
+                self.handle_loss(id, shard).await?;
                 Ok(None)
             }
             Err(error) => Err(stream_error(error)),
@@ -315,7 +315,7 @@ impl Reader {
 
     /// Handles the loss of the records after the last one that was passed. (If none was passed, only an iterator has become
     /// too old: DynamoDB Local reports that for one from before there were any records.)
-    async fn outrun(&self, id: &str, shard: &mut Shard) -> Result<(), Interrupted> {
+    async fn handle_loss(&self, id: &str, shard: &mut Shard) -> Result<(), Interrupted> {
         if shard.passed.is_none() {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl Reader {
         tracing::error!(
             reason,
             oldest,
-            "changes were lost before they came into the feed, which begins anew: readers must start again from a \
+            "changes were lost before they came into the feed, which begins again: readers must start again from a \
              snapshot"
         );
         Ok(())

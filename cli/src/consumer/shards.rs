@@ -46,12 +46,12 @@ pub(super) fn resumed(
     let known: HashMap<&str, &Checkpoint> =
         known.iter().map(|checkpoint| (checkpoint.shard.as_str(), checkpoint)).collect();
     let names: HashSet<&str> = listed.iter().filter_map(|shard| shard.shard_id.as_deref()).collect();
-    let mut outrun = known.values().find(|checkpoint| checkpoint.stream != stream).map(|other| {
+    let mut gap = known.values().find(|checkpoint| checkpoint.stream != stream).map(|other| {
         format!("the table has another stream than the one that was read: {stream} instead of {}", other.stream)
     });
     let is_gone = |checkpoint: &&&Checkpoint| !checkpoint.finished && !names.contains(checkpoint.shard.as_str());
     if let Some(gone) = known.values().find(is_gone) {
-        outrun.get_or_insert(format!("the shard {} is gone before it was read to its end", gone.shard));
+        gap.get_or_insert(format!("the shard {} is gone before it was read to its end", gone.shard));
     }
     // For a shard with a passed record, the request for what follows it reports a loss itself.
     let is_old = |checkpoint: &&&Checkpoint| {
@@ -60,7 +60,7 @@ pub(super) fn resumed(
             && kept_since.is_some_and(|since| checkpoint.saved_at < since)
     };
     if let Some(old) = known.values().find(is_old) {
-        outrun.get_or_insert(format!("the shard {} began before the oldest records that are still kept", old.shard));
+        gap.get_or_insert(format!("the shard {} began before the oldest records that are still kept", old.shard));
     }
     let mut shards = Shards::new();
     for shard in listed {
@@ -71,7 +71,7 @@ pub(super) fn resumed(
         if let (None, Some(parent)) = (past, parent.as_ref().filter(missed))
             && !known.is_empty()
         {
-            outrun.get_or_insert(format!("the shard {parent}, which went before {id}, is gone and was never read"));
+            gap.get_or_insert(format!("the shard {parent}, which went before {id}, is gone and was never read"));
         }
         let state = match past {
             None => State::Waiting,
@@ -81,7 +81,7 @@ pub(super) fn resumed(
         let passed = past.and_then(|checkpoint| checkpoint.passed.clone());
         shards.insert(id.clone(), Shard { parent, state, iterator: None, saved: passed.clone(), passed });
     }
-    (shards, outrun)
+    (shards, gap)
 }
 
 #[cfg(test)]
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn shards_go_on_where_they_were_left_and_new_ones_wait_for_their_parents() {
         let known = [checkpoint("a", true), checkpoint("b", false)];
-        let (shards, outrun) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]), None);
-        assert_eq!(outrun, None);
+        let (shards, gap) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]), None);
+        assert_eq!(gap, None);
         let shown: Vec<_> =
             shards.iter().map(|(id, shard)| (id.as_str(), shard.state, shard.passed.as_deref())).collect();
         let waits = State::Waiting;
@@ -127,8 +127,8 @@ mod tests {
             (vec![checkpoint("a", true)], listed(&[("c", Some("b"))]), Some(between)),
             (vec![Checkpoint { stream: "t".into(), ..checkpoint("a", true) }], listed(&[]), Some("another stream")),
         ] {
-            let (_, outrun) = resumed("s", &known, &now, since);
-            assert_eq!(outrun.is_some(), lost.is_some(), "{lost:?} {outrun:?}");
+            let (_, gap) = resumed("s", &known, &now, since);
+            assert_eq!(gap.is_some(), lost.is_some(), "{lost:?} {gap:?}");
         }
     }
 }

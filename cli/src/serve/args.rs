@@ -23,7 +23,7 @@ pub struct ServeArgs {
     /// Keep everything in memory, and lose it on exit
     #[arg(long)]
     pub memory: bool,
-    /// Be a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is used to read
+    /// Run as a replica of the service at this URL: answer reads from memory, and forward writes to it. --token is used to read
     /// it; with --data DIR, the replica is kept on disk
     #[cfg(feature = "replica")]
     #[arg(long, value_name = "URL")]
@@ -59,13 +59,13 @@ pub struct ServeArgs {
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
-    /// How many connections are open at most; further ones are answered 503 and closed
+    /// The maximum number of open connections; further ones are answered with 503 and closed
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Require this bearer token, which may do everything: for development
     #[arg(long, value_name = "TOKEN", env = "NAMESERVICE_DEV_TOKEN", hide_env_values = true, conflicts_with_all = ["jwks", "insecure"])]
     pub dev_token: Option<String>,
-    /// Let everybody do everything, even from other machines
+    /// Allow every request without authentication, even from other machines
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
     /// Serve below this path, such as /nameservice, behind a proxy that keeps it
@@ -78,7 +78,7 @@ pub struct ServeArgs {
     #[cfg(feature = "traces")]
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
-    /// Measure nothing
+    /// Collect no metrics
     #[arg(long, conflicts_with = "metrics")]
     pub no_metrics: bool,
     /// With files or a bucket: keep the change feed in this directory [default: .nameservice-feed]

@@ -16,14 +16,14 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// Other machines could reach a service that requires no token.
     #[error(
         "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
-         --dev-token, or let everybody do everything with --insecure"
+         --dev-token, or allow every request with --insecure"
     )]
     Exposed(SocketAddr),
     /// The key set is missing or cannot be used.
@@ -31,7 +31,7 @@ pub enum ServeError {
     Keys {
         /// The file or the URL.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },

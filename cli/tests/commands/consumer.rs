@@ -148,7 +148,7 @@ async fn what_cannot_be_appended_yet_is_appended_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_was_outrun_begins_an_epoch_once() {
+async fn a_stream_that_lost_records_begins_an_epoch_once() {
     let table = table().await;
     let mydb = create(&table, "mydb").await;
     consume(&table).stop().await;
@@ -187,7 +187,7 @@ async fn a_table_that_was_made_again_begins_an_epoch() {
     create(&table, "other").await;
     consume(&table).stop().await;
     let Run::Gone { oldest } = table.feed.changes(5, Limit::new(10).unwrap()).await.unwrap() else {
-        panic!("the feed goes on")
+        panic!("the feed continues")
     };
     let Run::Changes(after) = table.feed.changes(oldest - 1, Limit::new(10).unwrap()).await.unwrap() else {
         panic!("{oldest} is gone")

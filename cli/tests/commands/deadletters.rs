@@ -1,4 +1,4 @@
-//! `deadletters`, where `NAMESERVICE_TEST_MINISTACK` names an SQS.
+//! `deadletters`, if `NAMESERVICE_TEST_MINISTACK` names an SQS.
 
 use aws_sdk_sqs::{
     Client,
@@ -115,7 +115,7 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
     assert_eq!(queues.source().await, ["the first"]);
     let (code, _, stderr) = queues.run(&format!("replay QUEUE --to SOURCE --id {one}"));
     assert!(code == 2 && stderr.contains(&one), "{code} {stderr}");
-    assert_eq!(queues.run("drop QUEUE").0, 2, "all or some must be said");
+    assert_eq!(queues.run("drop QUEUE").0, 2, "all or some must be named");
     assert_eq!(queues.run(&format!("drop QUEUE --id {two}")).0, 0);
     assert_eq!(queues.list().len(), 1);
     assert_eq!(queues.run("replay QUEUE --to SOURCE").1.trim(), "1 replayed");
@@ -130,7 +130,7 @@ async fn dead_letters_are_listed_replayed_and_dropped_one_by_one() {
 async fn what_cannot_be_sent_again_stays_where_it_is() {
     let Some(queues) = Queues::new().await else { return };
     queues.store("a record", None).await;
-    assert_eq!(queues.run("replay QUEUE").0, 2, "where to must be said");
+    assert_eq!(queues.run("replay QUEUE").0, 2, "the target must be named");
     queues.sqs.delete_queue().queue_url(&queues.source).send().await.unwrap();
     let (code, _, stderr) = queues.run("replay QUEUE --to SOURCE");
     assert!(code == 7 && stderr.contains("send a dead letter again"), "{code} {stderr}");

@@ -329,7 +329,7 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
     }
 }
 
-/// Writes go on while changes are read: what there was at the beginning is printed, and the command ends.
+/// Writes continue while changes are read: what there was at the beginning is printed, and the command ends.
 #[test]
 fn changes_and_archives_end_beside_a_continuous_writer() {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

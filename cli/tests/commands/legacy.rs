@@ -191,7 +191,7 @@ fn two_services_show_an_older_table_and_take_each_record_over_once() {
     let before: Vec<Value> = all.iter().map(|address| record(&services[1], address)).collect();
     assert_eq!(run(&["--endpoint-url", engine.url()], "list").1.trim(), "no records");
 
-    // Both are written at once: of two that move one head, one wins.
+    // Both are written at the same time: of two that move one head, one wins.
     let ledgers: Vec<&String> = all.iter().filter(|address| address.starts_with("db")).collect();
     let won: Vec<Vec<(String, i64)>> = thread::scope(|scope| {
         let writers = services.iter().map(|service| {
@@ -231,7 +231,7 @@ fn two_services_show_an_older_table_and_take_each_record_over_once() {
     assert_ne!(record(&services[0], "db1")["head"]["t"], 900);
     let (_, codes) = doctor(&engine, &legacy);
     assert!(codes.contains("legacy-newer") && !codes.contains("legacy-pending"), "{codes:?}");
-    // A record that would come back is not deleted.
+    // A record that would reappear is not deleted.
     let (status, _, problem) = ask(&services[0].url, "DELETE", "/v1/records/db1", "");
     assert_eq!((status, &problem["capability"]), (501, &json!("former_formats")), "{problem}");
     // Those that are never written are copied in the end.

@@ -111,7 +111,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("status mydb ready --expect-v 1", 3, "expected v 1, found v 2\n  current: indexing"),
     ("status mydb", 0, "indexing"),
     ("config mydb {\"a\":1}", 0, "{\"a\":1} (v 1)"),
-    ("config mydb [1]", 2, "a JSON object is wanted"),
+    ("config mydb [1]", 2, "expected a JSON object"),
     ("config mydb", 0, "\"a\": 1"),
     ("create search --source-type f:Bm25Index --depends-on mydb", 0, "published"),
     ("create search --source-type f:Bm25Index", 3, "exists"),

@@ -178,7 +178,7 @@ fn the_deep_health_of_a_replica_whose_upstream_is_away_is_degraded() {
         eventually("health", || ask(&replica.url, "GET", path, "").2["status"] == "ok");
     }
     upstream.kill();
-    // A write finds it away. Reads go on, and the replica is no outage of its own.
+    // A write finds it away. Reads continue, and the replica is no outage of its own.
     assert_eq!(push(&replica.url, 1), 503);
     for path in ["/v1/health", "/v1/health?deep=true"] {
         eventually("the failure of the upstream", || ask(&replica.url, "GET", path, "").2["status"] == "degraded");

@@ -76,11 +76,11 @@ fn a_service_that_can_no_longer_write_ends_and_what_it_has_answered_is_there_whe
         codes.push(code);
     }
     let status = process.wait().unwrap();
-    let mut said = String::new();
-    process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("so that its supervisor restarts it"), "{said}");
-    assert!(said.contains("requests were still running after 2s"), "{said}");
+    let mut output = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+    assert_eq!(status.code(), Some(1), "{output}");
+    assert!(output.contains("so that its supervisor restarts it"), "{output}");
+    assert!(output.contains("requests were still running after 2s"), "{output}");
     assert!(!created.is_empty());
     let data = directory.path().to_str().unwrap();
     for name in created {
@@ -100,10 +100,10 @@ fn a_service_says_that_its_data_is_new_and_does_not_say_so_again() {
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
-        let mut said = String::new();
-        process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut output = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut output).unwrap();
         let expected = format!("there was no nameservice data in {}: it is new", data.display());
-        assert_eq!(said.contains(&expected), is_new, "{said}");
+        assert_eq!(output.contains(&expected), is_new, "{output}");
     }
 }
 

@@ -14,7 +14,7 @@ export interface Problem {
 
 /**
  * A rejection, or a failure. `kind` is the last part of the problem's stable `type`, such as `conflict`; `status` the HTTP status, 0
- * where no answer came; `problem` the whole document.
+ * if no answer came; `problem` the whole document.
  */
 export class NameserviceError extends Error {
   readonly kind: string;
@@ -30,7 +30,7 @@ export class NameserviceError extends Error {
   }
 }
 
-/** Certainly not written: another value than the expected one is stored. `actual` is that value, null where there is no record. */
+/** Certainly not written: another value than the expected one is stored. `actual` is that value, null if there is no record. */
 export class Conflict<Value = unknown> extends NameserviceError {
   get actual(): Value | null {
     return (this.problem["actual"] as Value | undefined) ?? null;

@@ -153,7 +153,7 @@ export class Nameservice {
   /**
    * Yields changes as they happen, in the order of the feed, each once, across reconnections. `after` is the position up to which
    * everything is known, by default the end of the feed: keep the `position` of each change once it is handled, to continue from
-   * there after a restart. Throws `PositionExpired` where the feed no longer holds what follows: begin again with `snapshot`. It does
+   * there after a restart. Throws `PositionExpired` if the feed no longer holds what follows: begin again with `snapshot`. It does
    * not end on its own.
    */
   async *events({ signal, ...filters }: EventOptions = {}): AsyncGenerator<Change, void, undefined> {

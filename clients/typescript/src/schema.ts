@@ -52,7 +52,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow records, as Fluree knows them
+         * Follow records, in Fluree's format
          * @description Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
          *     `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
          *     that have changed since are sent.
@@ -95,7 +95,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get all records, as Fluree knows them
+         * Get all records, in Fluree's format
          * @description One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
          *     413: read `/v1/snapshot` in pages.
          */
@@ -116,7 +116,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a ledger, as Fluree knows it
+         * Get a ledger, in Fluree's format
          * @description This returns ledgers only: graph sources are in `snapshot` and `events`.
          */
         get: operations["fluree_record_get"];
@@ -209,7 +209,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Compare what is known
+         * Compare known watermarks
          * @description For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
          *     whose watermark or id differs from the given one. Each record is read consistently, after the position.
          */
@@ -429,7 +429,7 @@ export interface paths {
         put: operations["lease_acquire"];
         post?: never;
         /**
-         * Give a lease back
+         * Release a lease
          * @description The state becomes `ready`. Rejected unless the token is the current one.
          */
         delete: operations["lease_release"];
@@ -755,7 +755,7 @@ export interface components {
         Change: {
             /**
              * Format: int64
-             * @description Where it stands in the feed: 1, 2, 3, … without a gap.
+             * @description Its position in the feed: 1, 2, 3, … without a gap.
              */
             position: number;
             /** @description `name:branch`. */
@@ -774,7 +774,7 @@ export interface components {
             change: components["schemas"]["ChangeKind"];
             /**
              * Format: int64
-             * @description The watermark after the change; 0 for `meta`, and where no value is left.
+             * @description The watermark after the change; 0 for `meta`, and if no value is left.
              */
             watermark: number;
             /**
@@ -885,7 +885,7 @@ export interface components {
              * @description Its `v`.
              */
             v: number;
-            /** @description Compared too, where given. */
+            /** @description Compared too, if given. */
             payload?: Record<string, unknown> | null;
         };
         /** @description An index that must be stored now: `{id, t}`, or `{id: null, t: 0}` for none. */
@@ -899,7 +899,7 @@ export interface components {
             t: number;
             /**
              * Format: int64
-             * @description As the service returned it; not compared, since id and `t` identify an index.
+             * @description The `rev` as the service returned it; not compared, since id and `t` identify an index.
              */
             rev?: number | null;
             graphs?: {
@@ -914,7 +914,7 @@ export interface components {
                     /**
                      * Format: int64
                      * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-                     *     an expected value, where it is compared.
+                     *     an expected value, if it is compared.
                      */
                     rev?: number | null;
                 };
@@ -989,7 +989,7 @@ export interface components {
         FlureeEventKind: "ledger" | "graph-source";
         /** @description A record inside an event. */
         FlureeEventRecord: components["schemas"]["FlureeLedger"] | components["schemas"]["FlureeEventGraphSource"];
-        /** @description A graph source as Fluree knows it. */
+        /** @description A graph source in Fluree's format. */
         FlureeGraphSource: {
             /** @description `name:branch`. */
             graph_source_id: string;
@@ -1018,7 +1018,7 @@ export interface components {
             /** @description Whether the ledger did not exist before. */
             created: boolean;
         };
-        /** @description A ledger as Fluree knows it. */
+        /** @description A ledger in Fluree's format. */
         FlureeLedger: {
             /** @description `name:branch`. */
             ledger_id: string;
@@ -1104,16 +1104,16 @@ export interface components {
             source_type: string;
             /** @description Its configuration, opaque to the nameservice. */
             config: Record<string, unknown>;
-            /** @description The addresses that it depends on, at most 24. Left out, those of an existing graph source stay. */
+            /** @description The addresses that it depends on, at most 24. If left out, an existing graph source keeps its own. */
             dependencies?: string[] | null;
             /**
              * Format: int64
-             * @description The `v` of the config that must be stored now; 0 where the graph source must not exist.
+             * @description The `v` of the config that must be stored now; 0 if the graph source must not exist.
              */
             expected_v?: number | null;
             /**
              * Format: int64
-             * @description The `v` that the config gets, greater than the current one; left out, one more.
+             * @description The `v` that the config gets, greater than the current one; by default, one more.
              */
             v?: number | null;
         };
@@ -1166,11 +1166,11 @@ export interface components {
         };
         /** @description The changes of one record. */
         History: {
-            /** @description The changes, in the order that was asked for. */
+            /** @description The changes, in the requested order. */
             changes: components["schemas"]["Change"][];
             /**
              * Format: int64
-             * @description Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
+             * @description Send it as `after` (with `order=newest`, as `before`) to continue; absent if nothing more follows yet.
              */
             position?: number | null;
         };
@@ -1261,7 +1261,7 @@ export interface components {
             holder: string;
             /**
              * Format: int64
-             * @description The `t` it is held for.
+             * @description The `t` that the holder works towards.
              */
             target_t?: number | null;
             /**
@@ -1280,7 +1280,7 @@ export interface components {
              */
             refreshed_at?: number | null;
         };
-        /** @description An entry of a list: a summary, or the whole record where `view=full` asks for it. */
+        /** @description An entry of a list: a summary, or the whole record if `view=full` asks for it. */
         Listed: components["schemas"]["Summary"] | components["schemas"]["Record"];
         /** @description The concerns of a record that have moved, forward or, after a reset, back. */
         Moved: {
@@ -1339,7 +1339,7 @@ export interface components {
                     /**
                      * Format: int64
                      * @description How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-                     *     an expected value, where it is compared.
+                     *     an expected value, if it is compared.
                      */
                     rev?: number | null;
                 };
@@ -1358,7 +1358,7 @@ export interface components {
         };
         /** @description Protects a record, or removes its protection. */
         NewProtection: {
-            /** @description Whether it is to be protected. */
+            /** @description Whether to protect the record. */
             protected: boolean;
         };
         /** @description A new status. */
@@ -1482,7 +1482,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Config: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description The configuration of a record. */
             value: {
@@ -1499,7 +1499,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Head: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description Where the latest commit of a ledger is. */
             value: {
@@ -1516,7 +1516,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Index: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description Where the latest index of a record is. */
             value: {
@@ -1554,7 +1554,7 @@ export interface components {
         };
         /** @description The answer to a push. */
         PushAnswer_Status: {
-            /** @description What was done. */
+            /** @description The outcome. */
             status: components["schemas"]["PushStatus"];
             /** @description The state of a record. */
             value: {
@@ -1593,7 +1593,7 @@ export interface components {
             protected: boolean;
             /**
              * Format: date-time
-             * @description When it was created, RFC 3339 in UTC; absent where Fluree has created it.
+             * @description When it was created, RFC 3339 in UTC; absent if Fluree has created it.
              */
             created_at?: string | null;
             /**
@@ -1766,7 +1766,7 @@ export interface components {
             ttl_seconds: number | null;
             /**
              * Format: int64
-             * @description The `t` it is wanted for.
+             * @description The `t` that the holder works towards.
              */
             target_t?: number | null;
             /** @description Metadata for the status, such as `progress`: the same write stores it in place of the status's current metadata. */
@@ -1799,7 +1799,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description One of the tags in `If-None-Match` is still right */
+            /** @description One of the tags in `If-None-Match` is still current */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -1832,7 +1832,7 @@ export interface operations {
                     "text/javascript": string;
                 };
             };
-            /** @description One of the tags in `If-None-Match` is still right */
+            /** @description One of the tags in `If-None-Match` is still current */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -2018,7 +2018,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value */
+            /** @description `limit-reached`: A counter is at its maximum */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2184,7 +2184,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -2336,7 +2336,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `already-exists`: A record with this address exists; `unborn-source`: The source has no commit to branch from */
+            /** @description `limit-reached`: A counter is at its maximum; `already-exists`: A record with this address exists; `unborn-source`: The source has no commit to branch from */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2505,7 +2505,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -2561,7 +2561,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its maximum; `has-dependents`: Other records depend on the record; `not-a-branch`: The record was not created as a branch; `protected`: The record is protected */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2626,7 +2626,7 @@ export interface operations {
     change_list: {
         parameters: {
             query?: {
-                /** @description The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first change. */
+                /** @description The position to continue after: that of the last answer, or of a snapshot. 0 is before the first change. */
                 after?: number;
                 /** @description The maximum number of entries. */
                 limit?: number;
@@ -2744,7 +2744,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What has moved */
+            /** @description The concerns that have changed */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2840,7 +2840,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -2853,7 +2853,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was done, and the stored value */
+            /** @description The outcome, and the stored value */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2909,7 +2909,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3009,7 +3009,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description One of the tags in `If-None-Match` is still right */
+            /** @description One of the tags in `If-None-Match` is still current */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -3042,7 +3042,7 @@ export interface operations {
                     "text/javascript": string;
                 };
             };
-            /** @description One of the tags in `If-None-Match` is still right */
+            /** @description One of the tags in `If-None-Match` is still current */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -3064,7 +3064,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Only changes of these addresses; may be repeated, and hold `*` and `?`. `mydb` means `mydb:main`, `mydb:*` all its
+                 * @description Only changes of these addresses; may be repeated, and contain `*` and `?`. `mydb` means `mydb:main`, `mydb:*` all its
                  *     branches.
                  */
                 address?: string[];
@@ -3180,7 +3180,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -3262,7 +3262,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind */
+            /** @description `limit-reached`: A counter is at its maximum; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3353,7 +3353,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -3366,7 +3366,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was done, and the stored value */
+            /** @description The outcome, and the stored value */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3422,7 +3422,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3562,7 +3562,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -3649,7 +3649,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -3662,7 +3662,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was done, and the stored value */
+            /** @description The outcome, and the stored value */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3718,7 +3718,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3812,7 +3812,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -3881,7 +3881,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `lease-held`: Another holder has a lease on the record; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `lease-held`: Another holder has a lease on the record; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3982,7 +3982,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4036,7 +4036,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4183,7 +4183,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `already-exists`: A record with this address exists */
+            /** @description `limit-reached`: A counter is at its maximum; `already-exists`: A record with this address exists */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4283,7 +4283,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4354,7 +4354,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value */
+            /** @description `limit-reached`: A counter is at its maximum */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4524,7 +4524,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The concerns to show, separated by commas or repeated: `head`, `index`, `status`, `config`. Left out, all of them.
+                 * @description The concerns to show, separated by commas or repeated: `head`, `index`, `status`, `config`. By default, all of them.
                  * @example [
                  *       "head",
                  *       "index"
@@ -4537,7 +4537,7 @@ export interface operations {
                 min_t?: number;
                 /** @description The `status` or the `config`, as `concern` says, must have this `v` or a greater one. */
                 min_v?: number;
-                /** @description What `min_t` or `min_v` is about: `head`, `index`, `status` or `config`. */
+                /** @description The concern that `min_t` or `min_v` applies to: `head`, `index`, `status` or `config`. */
                 concern?: "head" | "index" | "status" | "config";
                 /** @description How many seconds to wait until the answer is that fresh. */
                 wait?: number;
@@ -4548,7 +4548,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4562,7 +4562,7 @@ export interface operations {
                 headers: {
                     /** @description Names this representation */
                     ETag?: string;
-                    /** @description The position of the change feed that it includes, where the service knows it without a further request */
+                    /** @description The position of the change feed that it includes, if the service knows it without a further request */
                     "nameservice-position"?: number;
                     [name: string]: unknown;
                 };
@@ -4570,7 +4570,7 @@ export interface operations {
                     "application/json": components["schemas"]["Record"];
                 };
             };
-            /** @description One of the tags in `If-None-Match` is still right */
+            /** @description One of the tags in `If-None-Match` is still current */
             304: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4646,7 +4646,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4700,7 +4700,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its maximum; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4771,7 +4771,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4840,7 +4840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `wrong-kind`: The record is of another kind; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its maximum; `wrong-kind`: The record is of another kind; `protected`: The record is protected */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4931,7 +4931,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -4989,7 +4989,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value */
+            /** @description `limit-reached`: A counter is at its maximum */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5060,7 +5060,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -5131,7 +5131,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
+            /** @description `limit-reached`: A counter is at its maximum; `has-dependents`: Other records depend on the record; `protected`: The record is protected */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5393,7 +5393,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+                 * @description The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
                  * @example mydb:main
                  */
                 address: string;
@@ -5406,7 +5406,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What was done, and the stored value */
+            /** @description The outcome, and the stored value */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5462,7 +5462,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
+            /** @description `limit-reached`: A counter is at its maximum; `conflict`: The expected value is not the stored one; `wrong-kind`: The record is of another kind; `lease-lost`: The lease is not held under this token */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5616,7 +5616,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `limit-reached`: A counter is at its greatest value; `transaction-refused`: The transaction was not applied */
+            /** @description `limit-reached`: A counter is at its maximum; `transaction-refused`: The transaction was not applied */
             409: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */

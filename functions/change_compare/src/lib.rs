@@ -1,4 +1,4 @@
-//! `POST /v1/changes/compare`: compares many records at once with what the caller knows of them.
+//! `POST /v1/changes/compare`: compares many records in one request with what the caller knows of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,7 +101,7 @@ struct Moved {
     config: Option<Config>,
 }
 
-/// Compare what is known
+/// Compare known watermarks
 ///
 /// For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
 /// whose watermark or id differs from the given one. Each record is read consistently, after the position.
@@ -110,7 +110,7 @@ struct Moved {
     path = "/v1/changes/compare",
     tag = "changes",
     request_body = Subscriptions,
-    responses((status = OK, description = "What has moved", body = Comparison), Rejections),
+    responses((status = OK, description = "The concerns that have changed", body = Comparison), Rejections),
     security(("bearer" = [])),
 )]
 async fn change_compare(

@@ -1,4 +1,4 @@
-//! `GET /v1/changes`: the changes after a position of the feed, at once or as soon as there are any.
+//! `GET /v1/changes`: the changes after a position of the feed, immediately or as soon as there are any.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ const NO_STORE: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue:
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The position up to which everything is known: that of the last answer, or of a snapshot. 0 is before the first change.
+    /// The position to continue after: that of the last answer, or of a snapshot. 0 is before the first change.
     #[serde(default)]
     #[param(default = 0, format = "uint64")]
     after: u64,
@@ -194,7 +194,7 @@ async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Arc<In
                 return Ok(found);
             }
         }
-        // If the feed seems to end, what was found is returned at once. If there is more after all, the reader continues.
+        // If the feed seems to end, what was found is returned immediately. If there is more after all, the reader continues.
         if found.is_the_end || read < count && !found.changes.is_empty() {
             break;
         }

@@ -67,7 +67,7 @@ impl Default for Limits {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Only changes of these addresses; may be repeated, and hold `*` and `?`. `mydb` means `mydb:main`, `mydb:*` all its
+    /// Only changes of these addresses; may be repeated, and contain `*` and `?`. `mydb` means `mydb:main`, `mydb:*` all its
     /// branches.
     #[serde(default)]
     address: Vec<String>,
@@ -154,7 +154,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     }
 }
 
-/// Follow records, as Fluree knows them
+/// Follow records, in Fluree's format
 ///
 /// Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
 /// `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
@@ -200,7 +200,7 @@ pub fn route() -> Route {
     route_within(Limits::default())
 }
 
-/// The same with other limits.
+/// Returns the route with other limits.
 pub fn route_within(limits: Limits) -> Route {
     let fluree = Route::new().routes(routes!(fluree_event_stream));
     // The OpenAPI document describes it once, under the shorter path.

@@ -19,9 +19,9 @@ use nameservice_model::{
 
 use crate::sse::Text;
 
-/// How many records that were named or have changed are read and held at once.
+/// How many records that were named or have changed are read and held together.
 const RECORDS: usize = 25;
-/// How many records of a scan are held at once: as many as one of its requests returns.
+/// How many records of a scan are held at the same time: as many as one of its requests returns.
 const OPENING: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,

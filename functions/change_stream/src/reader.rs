@@ -19,7 +19,7 @@ use crate::{
     sse::{self, Text},
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 pub(crate) const PAGE: Limit = match Limit::new(100) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -104,8 +104,8 @@ impl Reader {
                 }
                 let step = tokio::select! {
                     biased;
-                    () = shutdown.begun() => reader.farewell(),
-                    () = sleep_until(over) => reader.farewell(),
+                    () = shutdown.begun() => reader.close(),
+                    () = sleep_until(over) => reader.close(),
                     step = reader.next() => step,
                 };
                 let (frame, is_last) = match step {
@@ -125,12 +125,12 @@ impl Reader {
     }
 
     /// Ends the stream with the latest id, so that the reader need not scan again what was not for it.
-    fn farewell(&mut self) -> Step {
+    fn close(&mut self) -> Step {
         if let Some(subscription) = self.subscription.as_ref().filter(|_| !self.is_writing) {
             self.after = self.after.max(subscription.position());
         }
         let mut text = Text::default();
-        text.comment("come back", self.id());
+        text.comment("reconnect", self.id());
         Step::End(text.into())
     }
 
@@ -166,14 +166,14 @@ impl Reader {
             self.has_begun = true;
             let mut text = Text::default();
             text.retry(RETRY);
-            text.comment("here begins the stream", self.id());
+            text.comment("stream begins", self.id());
             return Ok(Step::Send(text.into()));
         }
         if self.projection.is_opening() {
             let mut text = self.projection.open().await?;
             if !self.projection.is_opening() {
                 // From here on the reader can resume.
-                text.comment("these were the records, changes follow", self.id());
+                text.comment("end of records, changes follow", self.id());
             }
             return Ok(if text.is_empty() { Step::Nothing } else { Step::Send(text.into()) });
         }

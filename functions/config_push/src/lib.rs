@@ -23,7 +23,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = ConfigPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Config>), Rejections),
+    responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Config>), Rejections),
     security(("bearer" = [])),
 )]
 async fn config_push(

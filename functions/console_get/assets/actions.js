@@ -178,7 +178,7 @@ const unprotect = protection(
   'Unprotect',
   false,
   'The record can be retracted, purged and reset again. For administrators.',
-  'is not protected any more',
+  'is no longer protected',
 );
 
 const reset = {

@@ -66,7 +66,7 @@ export async function send(method, path, { body, key, headers = {}, signal } = {
   throw new Problem(response.status, document && typeof document === 'object' ? document : {}, isWrite);
 }
 
-/** Sends a request and returns the JSON of its answer; null where there is none. */
+/** Sends a request and returns the JSON of its answer; null if there is none. */
 export async function call(method, path, options) {
   const response = await send(method, path, options);
   if (response.status === 204) return null;

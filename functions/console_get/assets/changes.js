@@ -47,7 +47,7 @@ export function Changes() {
       ${select('kind', 'Kind', ['ledger', 'graph_source'])} ${select('concern', 'Concern', CONCERNS)}
       ${select('change', 'Change', CHANGES)}
       <button type="button" aria-pressed=${paused !== null} onClick=${() => setPaused(paused ? null : [...store.changes])}>
-        ${paused ? `Go on (${store.position - (paused.at(-1)?.position ?? 0)} new)` : 'Pause'}</button>
+        ${paused ? `Resume (${store.position - (paused.at(-1)?.position ?? 0)} new)` : 'Pause'}</button>
       <button type="button" onClick=${() => older().catch(setProblem)}>Earlier</button>
     </form>
     <${Failure} problem=${problem} />

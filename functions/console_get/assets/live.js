@@ -1,4 +1,4 @@
-// Keeps the store true: a snapshot, then the feed from its position. Over events where they can be streamed, else by long
+// Keeps the store true: a snapshot, then the feed from its position. Over events if they can be streamed, else by long
 // polls. A lost connection is resumed at the last position; one that has expired begins again with a snapshot.
 
 import { Problem, call, getRecord, send } from './api.js';

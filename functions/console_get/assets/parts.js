@@ -77,7 +77,7 @@ export function Differences({ rows, before = 'Before', after = 'After' }) {
   </table></div>`;
 }
 
-/** What the service has said, with all members of its answer. */
+/** What the service has answered, with all members of its answer. */
 export function Failure({ problem }) {
   if (!problem) return null;
   const { type, title, status, detail, ...members } = problem.document ?? {};

@@ -132,7 +132,7 @@ function Lease({ record }) {
           ${lease.refreshed_at && html`<div><dt>Refreshed</dt><dd><${Ago} time=${epoch(lease.refreshed_at)} /></dd></div>`}
           ${lease.target_t !== undefined && html`<div><dt>Target t</dt><dd>${lease.target_t}</dd></div>`}
         </dl>`
-      : html`<p class="none">Nobody holds a lease.</p>`}
+      : html`<p class="none">No lease is held.</p>`}
   </section>`;
 }
 

@@ -53,7 +53,7 @@ export function useStore() {
   return state;
 }
 
-/** Calls back with every change of one record, and with `null` where changes may have been missed. */
+/** Calls back with every change of one record, and with `null` if changes may have been missed. */
 export function follow(address, callback) {
   const set = followers.get(address) ?? new Set();
   followers.set(address, set.add(callback));
@@ -94,7 +94,7 @@ export function takeRecords(records) {
   touch();
 }
 
-/** Takes one record as it was just read; `null` where it is unknown. */
+/** Takes one record as it was just read; `null` if it is unknown. */
 export function takeRecord(address, record) {
   const known = state.records.has(address);
   if (record) {
@@ -175,7 +175,7 @@ export function takeOlder(changes) {
   touch();
 }
 
-/** The lease in a status, where there is one: the service shows it under its name. */
+/** The lease in a status, if there is one: the service shows it under its name. */
 export function leaseOf(record) {
   for (const [name, value] of Object.entries(record?.status?.payload ?? {})) {
     if (value && typeof value === 'object' && typeof value.holder === 'string' && Number.isFinite(value.expires_at)) {

@@ -40,7 +40,7 @@ struct File {
     tag = "service",
     responses(
         (status = OK, description = "The page", body = String, content_type = "text/html"),
-        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
+        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
     ),
 )]
 async fn console_get(headers: HeaderMap) -> Response {
@@ -57,7 +57,7 @@ async fn console_get(headers: HeaderMap) -> Response {
     params(File),
     responses(
         (status = OK, description = "The file", body = String, content_type = "text/javascript"),
-        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
+        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
         (status = NOT_FOUND, description = "The console has no such file", body = nameservice_http::problem::ProblemDocument,
             content_type = "application/problem+json"),
     ),

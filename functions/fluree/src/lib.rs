@@ -29,7 +29,7 @@ nameservice_http::rejections!(
     InvalidAddress InvalidContentId NotFound UnknownRecord Retracted
 );
 
-/// Get a ledger, as Fluree knows it
+/// Get a ledger, in Fluree's format
 ///
 /// This returns ledgers only: graph sources are in `snapshot` and `events`.
 #[utoipa::path(
@@ -49,7 +49,7 @@ async fn fluree_record_get(
     Ok(Json((&target.shown(record.ok_or_else(|| target.unknown())?)).into()))
 }
 
-/// Get all records, as Fluree knows them
+/// Get all records, in Fluree's format
 ///
 /// One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
 /// 413: read `/v1/snapshot` in pages.

@@ -25,7 +25,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = HeadPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Head>), Rejections),
+    responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Head>), Rejections),
     security(("bearer" = [])),
 )]
 async fn head_push(

@@ -89,7 +89,7 @@ async fn history_list(
     Ok(Json(History { changes, position }))
 }
 
-/// Returns whether the feed holds changes of a record that does not exist any more.
+/// Returns whether the feed holds changes of a record that no longer exists.
 async fn has_history(feed: &dyn ChangeFeed, target: &Target<Read>) -> Result<bool, Problem> {
     let any = HistoryQuery { limit: Limit::ONE, ..HistoryQuery::default() };
     Ok(!feed.history(target.address(), &any).await?.changes.is_empty())

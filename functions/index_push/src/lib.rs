@@ -25,7 +25,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = IndexPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Index>), Rejections),
+    responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Index>), Rejections),
     security(("bearer" = [])),
 )]
 async fn index_push(

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 nameservice_http::rejections!(READS WRITES; InvalidAddress InvalidParameter UnknownRecord LeaseLost Retracted);
 
-/// Give a lease back
+/// Release a lease
 ///
 /// The state becomes `ready`. Rejected unless the token is the current one.
 #[utoipa::path(

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::any,
 };
-use nameservice_http::{Problem, Route, entrance};
+use nameservice_http::{Problem, Route, redirect};
 use serde_json::{Map, Value};
 
 /// The routes of the OpenAPI document: the template and the methods of each.
@@ -28,7 +28,7 @@ static ROUTES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
 
 async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path();
-    entrance(&method, path, &headers).unwrap_or_else(|| problem(&method, path).into_response())
+    redirect(&method, path, &headers).unwrap_or_else(|| problem(&method, path).into_response())
 }
 
 fn problem(method: &Method, path: &str) -> Problem {

@@ -53,7 +53,7 @@ async fn openapi_get() -> impl IntoResponse {
     tag = "service",
     responses(
         (status = OK, description = "The page", body = String, content_type = "text/html"),
-        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
+        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
     ),
 )]
 async fn docs_get(headers: HeaderMap) -> Response {
@@ -70,7 +70,7 @@ async fn docs_get(headers: HeaderMap) -> Response {
     params(File),
     responses(
         (status = OK, description = "The file", body = String, content_type = "text/javascript"),
-        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
+        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
         (status = NOT_FOUND, description = "The page has no such file", body = nameservice_http::problem::ProblemDocument,
             content_type = "application/problem+json"),
     ),

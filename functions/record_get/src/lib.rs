@@ -25,7 +25,7 @@ nameservice_http::rejections!(READS; InvalidAddress InvalidParameter UnknownReco
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// The concerns to show, separated by commas or repeated: `head`, `index`, `status`, `config`. Left out, all of them.
+    /// The concerns to show, separated by commas or repeated: `head`, `index`, `status`, `config`. By default, all of them.
     #[serde(default, deserialize_with = "list")]
     #[param(example = json!(["head", "index"]))]
     concerns: Vec<String>,
@@ -35,7 +35,7 @@ struct Parameters {
     min_t: Option<i64>,
     /// The `status` or the `config`, as `concern` says, must have this `v` or a greater one.
     min_v: Option<i64>,
-    /// What `min_t` or `min_v` is about: `head`, `index`, `status` or `config`.
+    /// The concern that `min_t` or `min_v` applies to: `head`, `index`, `status` or `config`.
     #[param(inline)]
     concern: Option<Concern>,
     /// How many seconds to wait until the answer is that fresh.
@@ -102,10 +102,10 @@ impl Parameters {
         (status = OK, description = "The record", body = shapes::Record,
             headers(
                 ("ETag", description = "Names this representation"),
-                ("nameservice-position" = u64, description = "The position of the change feed that it includes, where \
+                ("nameservice-position" = u64, description = "The position of the change feed that it includes, if \
                     the service knows it without a further request"),
             )),
-        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still right"),
+        (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
         Rejections,
     ),
     security(("bearer" = [])),

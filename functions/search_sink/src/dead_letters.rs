@@ -16,7 +16,7 @@ pub trait DeadLetters: Send + Sync {
     async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError>;
 }
 
-/// Messages of an SQS queue, with the attribute `reason`, and with `traceparent` where they had it.
+/// Messages of an SQS queue, with the attribute `reason`, and with `traceparent` if they had it.
 pub struct QueueOfDeadLetters {
     client: aws_sdk_sqs::Client,
     url: String,

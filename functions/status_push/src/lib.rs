@@ -24,7 +24,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress UnknownRec
     tag = "pushes",
     params(AddressInPath, IdempotencyKey),
     request_body = StatusPush,
-    responses((status = OK, description = "What was done, and the stored value", body = PushAnswer<Status>), Rejections),
+    responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Status>), Rejections),
     security(("bearer" = [])),
 )]
 async fn status_push(

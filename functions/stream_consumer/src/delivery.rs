@@ -27,7 +27,7 @@ pub struct Delivery {
     event_id: String,
     sequence_number: String,
     record: Result<StreamRecord, String>,
-    /// The delivered record, where it was delivered as JSON.
+    /// The delivered record, if it was delivered as JSON.
     raw: Option<Value>,
 }
 

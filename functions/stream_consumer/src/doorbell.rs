@@ -40,7 +40,7 @@ impl Doorbell {
         Self::over(appsync::client()?, url, namespace, signer)
     }
 
-    /// Does the same over another HTTP client.
+    /// Returns the doorbell over another HTTP client.
     pub fn over(
         http: reqwest::Client,
         url: &str,
@@ -50,7 +50,7 @@ impl Doorbell {
         Ok(Self { endpoint: Endpoint::new(http, url, signer)?, namespace: namespace.into() })
     }
 
-    /// Returns the doorbell that the environment of the function names; `None` where it names none.
+    /// Returns the doorbell that the environment of the function names; `None` if it names none.
     pub(crate) fn deployed() -> Result<Option<Self>, HintError> {
         let (Some(url), Some(namespace)) = (variable(DOORBELL), variable(NAMESPACE)) else { return Ok(None) };
         Self::new(&url, namespace, appsync::signer()).map(Some)

@@ -37,14 +37,14 @@ pub(crate) async fn identify(
         .collect();
     let unknown: Vec<Address> = unknown.into_iter().collect();
     let read = if unknown.is_empty() { HashMap::new() } else { store.identities(&unknown).await? };
-    let mut said = Said { feed, latest: None, before: HashMap::new() };
+    let mut recorded = Recorded { feed, latest: None, before: HashMap::new() };
 
     let mut entries = Vec::with_capacity(found.len());
     for (Found { delivery, difference }, identity) in found.into_iter().zip(identities) {
         let identity = match (identity, read.get(&difference.address)) {
             (Some(identity), _) => Some(identity),
             (None, Some(known)) if is_of(known, &difference, &batch[delivery]) => Some(known.identity.clone()),
-            (None, known) => said.of(&difference.address, known).await?,
+            (None, known) => recorded.of(&difference.address, known).await?,
         };
         let event_id = batch[delivery].event_id().to_owned();
         let sequence_number = batch[delivery].sequence_number().to_owned();
@@ -71,13 +71,13 @@ fn is_of(known: &Known, difference: &Difference, delivery: &Delivery) -> bool {
 }
 
 /// Kinds that the feed has recorded for records that may have been replaced.
-struct Said<'a> {
+struct Recorded<'a> {
     feed: &'a Feed,
     latest: Option<HashMap<Address, Identity>>,
     before: HashMap<Address, Option<Identity>>,
 }
 
-impl Said<'_> {
+impl Recorded<'_> {
     /// Returns the kind that the feed recorded last; otherwise the one that is known now.
     async fn of(&mut self, address: &Address, known: Option<&Known>) -> Result<Option<Identity>> {
         let latest = match self.latest.take() {

@@ -38,7 +38,7 @@ struct ChangeInput {
     change: String,
     watermark: i64,
     previous: Option<i64>,
-    /// As text, since AppSync takes JSON as text.
+    /// The payload as text, since AppSync takes JSON as text.
     payload: Option<String>,
     payload_omitted: bool,
     occurred_at: String,
@@ -63,12 +63,12 @@ impl Subscriptions {
         Self::over(appsync::client()?, url, signer)
     }
 
-    /// Does the same over another HTTP client.
+    /// Returns the publisher of subscriptions over another HTTP client.
     pub fn over(http: reqwest::Client, url: &str, signer: Option<Signer>) -> Result<Self, HintError> {
         Ok(Self { endpoint: Endpoint::new(http, url, signer)? })
     }
 
-    /// Returns the subscriptions that the environment of the function names; `None` where it names none.
+    /// Returns the subscriptions that the environment of the function names; `None` if it names none.
     pub(crate) fn deployed() -> Result<Option<Self>, HintError> {
         variable(GRAPHQL).map(|url| Self::new(&url, appsync::signer())).transpose()
     }

@@ -18,7 +18,7 @@ pub trait Topic: Send + Sync {
     /// Publishes changes in order. Publishing a change again is harmless: it has the same id.
     async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished>;
 
-    /// Does the same, with the context of the trace that each change is part of, as `traceparent`: one for each change, or none.
+    /// Publishes changes with the context of the trace that each is part of, as `traceparent`: one for each change, or none.
     async fn publish_traced(&self, changes: &[Change], _contexts: &[Option<String>]) -> Result<(), NotPublished> {
         self.publish(changes).await
     }

@@ -59,7 +59,7 @@ async fn transaction_commit(
 fn needed(operation: &Operation) -> Scope {
     match &operation.action {
         OperationKind::PushIndex(push) if push.allows_equal() => Scope::Admin,
-        // A check of a config that not everybody sees whole would find its secrets by guessing.
+        // A check of a config that not every caller sees whole would find its secrets by guessing.
         OperationKind::Check(ConcernState::Config(config)) if config.payload.is_some() => Scope::Write,
         OperationKind::Check(_) => Scope::Read,
         _ => Scope::Write,

@@ -11,7 +11,7 @@ variable "name" {
 }
 
 variable "view_table" {
-  description = "The table of the read model: outputs `view_table_name` and `view_table_arn` of the module `nameservice`, where `read_model` is on."
+  description = "The table of the read model: outputs `view_table_name` and `view_table_arn` of the module `nameservice`, if `read_model` is on."
   type = object({
     name = string
     arn  = string

@@ -3,7 +3,7 @@
 # the routes of the OpenAPI document, and the requests that each function sends to DynamoDB.
 #
 #   routes           routes of the HTTP API
-#   url              routes of a function URL of its own, where responses can be streamed
+#   url              routes of a function URL of its own, if responses can be streamed
 #   scope            the scope that callers need; `write` includes `read`, `admin` includes `write`. None: open to everyone
 #   verifies_tokens  the function verifies tokens itself: Fluree's have claims instead of scopes, and a function URL has no
 #                    authorizer

@@ -19,12 +19,12 @@ output "feed_table_name" {
 }
 
 output "view_table_name" {
-  description = "Name of the table of the read model, where there is one."
+  description = "Name of the table of the read model, if there is one."
   value       = one(module.views[*].name)
 }
 
 output "view_table_arn" {
-  description = "ARN of the table of the read model, where there is one."
+  description = "ARN of the table of the read model, if there is one."
   value       = one(module.views[*].arn)
 }
 
@@ -95,7 +95,7 @@ output "role_arns" {
 }
 
 output "domain_target" {
-  description = "Name to which `domain.name` has to point where `domain.zone_id` is not set: a CNAME, or an alias in its `zone_id`."
+  description = "Name to which `domain.name` has to point if `domain.zone_id` is not set: a CNAME, or an alias in its `zone_id`."
   value = var.domain == null ? null : {
     name    = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].target_domain_name
     zone_id = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].hosted_zone_id

@@ -3,7 +3,7 @@ module "views" {
   source = "../read-model"
   count  = var.read_model ? 1 : 0
 
-  # On demand, even if the other tables are provisioned: a rebuild writes all rows at once, and then nothing for weeks.
+  # On demand, even if the other tables are provisioned: a rebuild writes all rows in one go, and then nothing for weeks.
   name                    = "${local.table.name}-views"
   kms_key_arn             = var.kms_key_arn
   recovery_period_in_days = var.recovery_period_in_days

@@ -17,7 +17,7 @@ resource "aws_sqs_queue" "search" {
   })
 }
 
-# Messages that cannot be indexed: with the attribute `reason` where the sink or the index has rejected them, as they were in any case.
+# Messages that cannot be indexed: with the attribute `reason` if the sink or the index has rejected them, as they were in any case.
 resource "aws_sqs_queue" "search_dead_letters" {
   count = var.search == null ? 0 : 1
 

@@ -55,10 +55,10 @@ variable "existing_table" {
 
 variable "provisioned_capacity" {
   description = <<-EOT
-    Provisioned capacity of the tables, in units; on demand where it is null. Cheaper where the load uses more than about 30 % of it all the time.
+    Provisioned capacity of the tables, in units; on demand if it is null. Cheaper if the load uses more than about 30 % of it all the time.
     - `table`, `feed`: `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load;
       `index_read`, `index_write` is the fixed capacity of each index of `table`. An index that is written faster than its capacity
-      throttles the writes of its table, so `index_write` is `write_max` where it is not given. `feed` has no index.
+      throttles the writes of its table, so `index_write` is `write_max` if it is not given. `feed` has no index.
     - `target_utilization`: percentage of the capacity that autoscaling aims at.
   EOT
   type = object({
@@ -292,7 +292,7 @@ variable "vpc" {
     - `subnet_ids`, `security_group_ids`: of the functions. They need to reach DynamoDB, and the stream consumer SNS and SQS, on port 443.
     - `endpoints`: creates endpoints for these three: a gateway endpoint in `route_table_ids`, and interface endpoints in the subnets with
       `security_group_ids`, which must admit port 443 from the functions. Without it the subnets need endpoints or a NAT gateway already.
-      The gateway endpoint admits this deployment's tables only; set `shared` where others in the VPC use it too.
+      The gateway endpoint admits this deployment's tables only; set `shared` if others in the VPC use it too.
   EOT
   type = object({
     subnet_ids         = list(string)
@@ -313,7 +313,7 @@ variable "vpc" {
 }
 
 variable "permissions_boundary_arn" {
-  description = "ARN of a permissions boundary for the functions' roles, where the account requires one."
+  description = "ARN of a permissions boundary for the functions' roles, if the account requires one."
   type        = string
   default     = null
 }

@@ -9,7 +9,7 @@ output "arn" {
 }
 
 output "stream_arn" {
-  description = "ARN of the table's stream; null where the declaration has none."
+  description = "ARN of the table's stream; null if the declaration has none."
   value       = var.declaration.stream ? aws_dynamodb_table.this.stream_arn : null
 }
 

@@ -28,7 +28,7 @@ locals {
   reader_statements = concat(
     [{
       Effect = "Allow"
-      # The rows of one partition are a query where they have a sort key.
+      # The rows of one partition are a query if they have a sort key.
       Action   = concat(local.reader_actions, var.declaration.sort_key == null ? [] : local.index_reader_actions)
       Resource = aws_dynamodb_table.this.arn
     }],

@@ -13,7 +13,7 @@ variable "declaration" {
   description = <<-EOT
     The shape of the table, as `nameservice_views::Description` has it in Rust:
     - `partition_key`, `sort_key`: the keys of a row. `TableRows` takes `address` (the default) and no sort key.
-    - `indexes`: secondary indexes by name. `partition_key` is the index's name where it is not given; rows without the keys are not
+    - `indexes`: secondary indexes by name. `partition_key` is the index's name if it is not given; rows without the keys are not
       in the index. `projection` is `ALL` (the default), `KEYS_ONLY`, or `INCLUDE` with the names in `attributes`.
     - `types`: types of keys that are not strings: `N` or `B`, by the key's name.
     - `ttl`: the attribute with the epoch second after which a row may be deleted. `TableRows` needs one: what remains of removed rows expires.
@@ -80,10 +80,10 @@ variable "declaration" {
 
 variable "provisioned_capacity" {
   description = <<-EOT
-    Provisioned capacity, in units; on demand where it is null. A rebuild writes all rows at once, so on demand is cheaper for most.
+    Provisioned capacity, in units; on demand if it is null. A rebuild writes all rows in one go, so on demand is cheaper for most.
     - `read_min`, `read_max`, `write_min`, `write_max` are the limits between which autoscaling follows the load.
     - `index_read`, `index_write` is the fixed capacity of each index. An index that is written faster than its capacity throttles the
-      writes of its table, so `index_write` is `write_max` where it is not given.
+      writes of its table, so `index_write` is `write_max` if it is not given.
     - `target_utilization`: percentage of the capacity that autoscaling aims at.
   EOT
   type = object({
@@ -109,13 +109,13 @@ variable "provisioned_capacity" {
 }
 
 variable "kms_key_arn" {
-  description = "Customer-managed key of the table; the key that AWS manages where it is null. The policies of writers and readers let them use it through DynamoDB alone."
+  description = "Customer-managed key of the table; the key that AWS manages if it is null. The policies of writers and readers let them use it through DynamoDB alone."
   type        = string
   default     = null
 }
 
 variable "recovery_period_in_days" {
-  description = "Days of point-in-time recovery; none where it is null: a read model can be rebuilt."
+  description = "Days of point-in-time recovery; none if it is null: a read model can be rebuilt."
   type        = number
   default     = 35
 

@@ -53,7 +53,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "openapi", schema(default = false))]
     pub protected: bool,
-    /// When it was created, RFC 3339 in UTC; absent where Fluree has created it.
+    /// When it was created, RFC 3339 in UTC; absent if Fluree has created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: Option<String>,
@@ -109,7 +109,7 @@ pub struct Summary {
     pub dependencies: Option<Vec<String>>,
 }
 
-/// An entry of a list: a summary, or the whole record where `view=full` asks for it.
+/// An entry of a list: a summary, or the whole record if `view=full` asks for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Listed {
@@ -196,7 +196,7 @@ pub enum PushStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PushAnswer<T> {
-    /// What was done.
+    /// The outcome.
     pub status: PushStatus,
     /// The value that is stored now.
     pub value: T,

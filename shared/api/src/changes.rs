@@ -46,7 +46,7 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Change {
-    /// Where it stands in the feed: 1, 2, 3, … without a gap.
+    /// Its position in the feed: 1, 2, 3, … without a gap.
     pub position: u64,
     /// `name:branch`.
     pub address: String,
@@ -63,7 +63,7 @@ pub struct Change {
     pub concern: ChangedPart,
     /// How it changed.
     pub change: ChangeKind,
-    /// The watermark after the change; 0 for `meta`, and where no value is left.
+    /// The watermark after the change; 0 for `meta`, and if no value is left.
     pub watermark: i64,
     /// The watermark before the change, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,9 +111,9 @@ pub enum HistoryOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct History {
-    /// The changes, in the order that was asked for.
+    /// The changes, in the requested order.
     pub changes: Vec<Change>,
-    /// Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
+    /// Send it as `after` (with `order=newest`, as `before`) to continue; absent if nothing more follows yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
 }

@@ -21,7 +21,7 @@ const DIGEST_BYTES: usize = (MAX_SEGMENT - 2) / 2;
 pub struct Ring {
     /// The position of the newest change of the record, as the publisher knows it.
     pub position: u64,
-    /// That change, where it is short. Changes before it may have had no ring of their own.
+    /// That change, if it is short. Changes before it may have had no ring of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::requests::HeadValue;
 use crate::{Invalid, time::time_text};
 
-/// A record as Fluree knows it.
+/// A record in Fluree's format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeRecord))]
@@ -23,7 +23,7 @@ pub enum Record {
     GraphSource(GraphSource),
 }
 
-/// A ledger as Fluree knows it.
+/// A ledger in Fluree's format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeLedger))]
@@ -60,7 +60,7 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-/// A graph source as Fluree knows it.
+/// A graph source in Fluree's format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = FlureeGraphSource))]
@@ -372,7 +372,7 @@ pub struct Push {
 }
 
 impl Push {
-    /// As a push of a head. Fluree always compares.
+    /// Returns the push as one of a head. Fluree always compares.
     pub fn into_head(self) -> Result<model::HeadPush, Invalid> {
         let new = HeadValue::from(self.new).born("new")?;
         Ok(match self.expected {
@@ -381,7 +381,7 @@ impl Push {
         })
     }
 
-    /// As a push of an index.
+    /// Returns the push as one of an index.
     pub fn into_index(self) -> Result<model::IndexPush, Invalid> {
         let root = |id| IndexRoot { id, rev: 0, graphs: Default::default() };
         let new = HeadValue::from(self.new).born_index("new")?;
@@ -412,7 +412,7 @@ pub enum PushAnswer {
     },
     /// Nothing was written.
     Conflict {
-        /// The stored value; null where there is no such record.
+        /// The stored value; null if there is no such record.
         actual: Option<Ref>,
     },
 }

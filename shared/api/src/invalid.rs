@@ -37,7 +37,7 @@ pub struct Invalid {
     pub kind: InvalidKind,
     /// Where: `new.id`, `operations[3].address`.
     pub field: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

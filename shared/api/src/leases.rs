@@ -17,7 +17,7 @@ pub struct Lease {
     pub name: LeaseName,
     /// Who holds it.
     pub holder: String,
-    /// The `t` it is held for.
+    /// The `t` that the holder works towards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_t: Option<i64>,
     /// When it was acquired, epoch seconds.
@@ -77,7 +77,7 @@ pub struct Wanted {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3600, default = 300))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
-    /// The `t` it is wanted for.
+    /// The `t` that the holder works towards.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_t: Option<i64>,
@@ -129,7 +129,7 @@ impl Claim {
     }
 }
 
-/// The lease to give back.
+/// The lease to release.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]

@@ -22,7 +22,7 @@ impl PartialSchema for Listed {
         AnyOfBuilder::new()
             .item(Ref::from_schema_name(Summary::name()))
             .item(Ref::from_schema_name(Record::name()))
-            .description(Some("An entry of a list: a summary, or the whole record where `view=full` asks for it."))
+            .description(Some("An entry of a list: a summary, or the whole record if `view=full` asks for it."))
             .into()
     }
 }

@@ -48,7 +48,7 @@ kinds! {
     Protected             "protected"               409 "The record is protected"
     UnbornSource          "unborn-source"           409 "The source has no commit to branch from"
     NotABranch            "not-a-branch"            409 "The record was not created as a branch"
-    LimitReached          "limit-reached"           409 "A counter is at its greatest value"
+    LimitReached          "limit-reached"           409 "A counter is at its maximum"
     LeaseHeld             "lease-held"              409 "Another holder has a lease on the record"
     LeaseLost             "lease-lost"              409 "The lease is not held under this token"
     TransactionRejected    "transaction-refused"     409 "The transaction was not applied"

@@ -51,7 +51,7 @@ impl HeadValue {
     fn is_unborn(&self, field: &str) -> Result<bool, Invalid> {
         match (&self.id, self.t) {
             (None, 0) => Ok(true),
-            (None, _) => Err(Invalid::body(&format!("{field}.t"), "must be 0 where id is null")),
+            (None, _) => Err(Invalid::body(&format!("{field}.t"), "must be 0 if id is null")),
             (Some(_), _) => Ok(false),
         }
     }

@@ -155,7 +155,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
 /// How deep a text may be nested: serde_json's limit.
 const MAX_DEPTH: usize = 128;
 
-/// Where a valid JSON text has what would not be read as it is written, and why: a member that is there twice, or a number
+/// Where a valid JSON text has what would not be read as it is written, and why: a member that occurs twice, or a number
 /// that would change. `None` if there is nothing of the kind.
 pub fn changed(text: &str) -> Option<(String, String)> {
     let mut scan = Scan { text, at: 0, path: Vec::new() };
@@ -232,7 +232,7 @@ impl<'a> Scan<'a> {
                 self.at += word.len().max(1);
                 let is_number = word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
                 match is_number && !is_kept(word) {
-                    true => Err(self.error("is a number that would not be kept exactly: send it as a text")),
+                    true => Err(self.error("is a number that would not be kept exactly: send it as a string")),
                     false => Ok(()),
                 }
             }

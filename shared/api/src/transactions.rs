@@ -187,7 +187,7 @@ pub struct OperationResult {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub actual: Option<Value>,
-    /// The current lease, if there is one, where the claimed one is lost.
+    /// The current lease, if the claimed one is lost and there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<leases::Lease>,
     /// Whether the value was already stored when this request arrived.

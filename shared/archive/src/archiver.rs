@@ -86,7 +86,7 @@ impl Archiver {
         self.catch_up_observed(until, &|_| {}).await
     }
 
-    /// Does the same, and reports how many of the changes that the feed had at the beginning are archived.
+    /// Archives like `catch_up`, and reports how many of the changes that the feed had at the beginning are archived.
     pub async fn catch_up_observed(&self, until: Option<Instant>, observe: Observer<'_>) -> Result<Archived> {
         let begin = self.end_of_this_feed().await?;
         let end = self.feed.position().await?;
@@ -117,7 +117,7 @@ impl Archiver {
                         }
                     }
                     archived.position = object.last;
-                    // Writes go on meanwhile: those are for the next time.
+                    // Writes continue meanwhile: those are for the next time.
                     if !more || archived.position >= end {
                         archived.is_complete = true;
                         return Ok(archived);

@@ -86,7 +86,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Reads the object that begins at this position; `None` where there is none.
+    /// Reads the object that begins at this position; `None` if there is none.
     async fn read(&self, first: u64) -> Result<Option<Arc<Segment>>> {
         let cached = self.0.last_read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(segment) = cached.filter(|segment| segment.first == first) {
@@ -103,7 +103,7 @@ impl Archive {
         Ok(Some(segment))
     }
 
-    /// As [`read`](Self::read), for an object that was listed.
+    /// Reads the object at a position like [`read`](Self::read); it is an error if it does not exist, since it was listed.
     async fn listed(&self, first: u64) -> Result<Arc<Segment>> {
         let gone = || ArchiveError::Damaged {
             object: format!("{}/{FOLDER}/{}", self.0.shown, name(first)),
@@ -112,7 +112,7 @@ impl Archive {
         self.read(first).await?.ok_or_else(|| failed(READ, gone()))
     }
 
-    /// Writes an object, where none begins at the same position.
+    /// Writes an object, if none begins at the same position.
     pub(crate) async fn put(&self, segment: &Segment) -> Result<Put> {
         let lines = segment.to_lines().map_err(|error| failed(WRITE, error))?;
         if !self.0.objects.create(&self.key(segment.first), lines.into_bytes()).await? {
@@ -123,7 +123,7 @@ impl Archive {
         Ok(Put::Written)
     }
 
-    /// Returns the last object, as of now; `None` where nothing was archived yet.
+    /// Returns the last object, as of now; `None` if nothing was archived yet.
     pub async fn last(&self) -> Result<Option<Arc<Segment>>> {
         self.refresh().await?;
         let last = self.firsts().last().copied();
@@ -133,7 +133,7 @@ impl Archive {
         }
     }
 
-    /// Returns the object that holds a position, as of now; `None` where nothing does yet. What was listed before is not listed
+    /// Returns the object that holds a position, as of now; `None` if nothing does yet. What was listed before is not listed
     /// again.
     pub async fn segment_at(&self, position: u64) -> Result<Option<Arc<Segment>>> {
         for look in 0..2 {

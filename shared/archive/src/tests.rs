@@ -144,7 +144,7 @@ async fn archive_and_feed_are_the_whole_feed_once_whatever_fails() {
             }
             witness.look(&ground.names).await;
             match rng.random_range(0..5) {
-                // Both at once; either may fail, or be killed at any request.
+                // Both at the same time; either may fail, or be killed at any request.
                 0..=2 => {
                     let (one, two) = (archivers[0].catch_up(None), archivers[1].catch_up(None));
                     drop(tokio::join!(store.killed(one), store.killed(two)));

@@ -32,7 +32,7 @@ const TOGETHER: usize = 16;
 const REMEMBERED: i64 = 4;
 
 impl Client {
-    /// Reads a record, or those of its concerns; `None` where there is none.
+    /// Reads a record, or those of its concerns; `None` if there is none.
     async fn record(&self, operation: &'static str, address: &Address, concern: &str) -> Result<Option<api::Record>> {
         let concerns = Some(concern).filter(|concern| !concern.is_empty());
         let request = Request::get("records").at(address).query("concerns", concerns);

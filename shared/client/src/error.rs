@@ -25,7 +25,7 @@ pub enum RequestError {
     Unreachable {
         /// What was tried.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -37,7 +37,7 @@ pub enum RequestError {
     OutcomeUnknown {
         /// The key under which it was sent, and can be repeated.
         idempotency_key: String,
-        /// Why there is no answer.
+        /// The cause of the missing answer.
         #[source]
         source: BoxError,
     },

@@ -1,4 +1,4 @@
-//! The change feed as it grows: over server-sent events, resumed where a stream ended; by long polls where events are not served.
+//! The change feed as it grows: over server-sent events, resumed where a stream ended; by long polls if events are not served.
 
 use std::{fmt, time::Duration};
 
@@ -181,12 +181,12 @@ impl Follow {
         self.after
     }
 
-    /// Returns the position after which changes were missed, where the last event was [`Event::Gone`].
+    /// Returns the position after which changes were missed, if the last event was [`Event::Gone`].
     pub fn gone_after(&self) -> u64 {
         self.gone_after
     }
 
-    /// Waits for the next event. While the service cannot be reached, it waits on; it returns an error only where
+    /// Waits for the next event. While the service cannot be reached, it waits on; it returns an error only if
     /// waiting does not help, such as a token that has expired.
     pub async fn next(&mut self) -> Result<Event> {
         loop {

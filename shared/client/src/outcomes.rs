@@ -12,7 +12,7 @@ impl RequestError {
         self.member::<leases::Lease>("lease").map(Lease::from)
     }
 
-    /// Returns the kind of the record, where it is the wrong one.
+    /// Returns the kind of the record, if it is the wrong one.
     pub(crate) fn record_kind(&self) -> Option<RecordKind> {
         self.member::<nameservice_api::Kind>("kind").map(RecordKind::from)
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// All characters but the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same at the end of a path: addresses keep `/` and `:`.
+/// The characters that are encoded at the end of a path: addresses keep `/` and `:`.
 const ENCODED_IN_PATH: &AsciiSet = &ENCODED.remove(b'/').remove(b':');
 
 /// One request to the service.

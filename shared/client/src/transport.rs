@@ -33,7 +33,7 @@ pub enum TransportError {
     Unreachable {
         /// The service, without credentials.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -93,7 +93,7 @@ impl Http {
     }
 }
 
-/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy where the host is this machine.
+/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy if the host is this machine.
 pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
     let unusable =
         |reason: &str| TransportError::Invalid(format!("`{}` cannot be used as a URL: {reason}", ShownUrl(url)));
@@ -210,14 +210,15 @@ mod tests {
 
     #[tokio::test]
     async fn credentials_of_a_url_are_in_no_message() {
-        let said = |error: &TransportError| format!("{error:?} {}", chain(error));
+        let shown = |error: &TransportError| format!("{error:?} {}", chain(error));
         let http = Http::new("http://user:secret@127.0.0.1:1/base").unwrap();
         let request = http::Request::get("/v1/health").body(Bytes::new()).unwrap();
         let unreachable = http.send(request, Duration::from_secs(5)).await.unwrap_err();
         assert!(matches!(unreachable, TransportError::Unreachable { .. }));
         let invalid = ["ftp://user:secret@x", "user:secret@x", "http://user:sec/ret@x", "http://user:secret@"];
         let invalid = invalid.map(|url| Http::new(url).unwrap_err());
-        for text in invalid.iter().chain([&unreachable]).map(said).chain([format!("{http:?}"), http.url().to_owned()]) {
+        for text in invalid.iter().chain([&unreachable]).map(shown).chain([format!("{http:?}"), http.url().to_owned()])
+        {
             assert!(!text.contains("sec") && !text.contains("user"), "{text}");
         }
     }

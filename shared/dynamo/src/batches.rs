@@ -7,7 +7,7 @@ use crate::{Attempts, Error, Item, Outcome, Result, Sender, table::code_of};
 
 /// The most requests of one BatchWriteItem.
 pub const WRITE_BATCH: usize = 25;
-/// How many batches are in flight at once.
+/// How many batches are in flight at the same time.
 const PARALLEL: usize = 8;
 
 /// Writes of a batch that were not applied, or may not have been.
@@ -15,7 +15,7 @@ const PARALLEL: usize = 8;
 pub struct Unwritten {
     /// The writes, by their positions in the call.
     pub positions: Vec<usize>,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 

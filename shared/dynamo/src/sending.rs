@@ -96,7 +96,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Returns the stored item that rejected a single write, `None` where there is none.
+    /// Returns the stored item that rejected a single write, `None` if there is none.
     pub fn condition(self, operation: &'static str) -> Result<Option<Item>> {
         match self {
             Self::Condition(item) => Ok(item.filter(|item| !item.is_empty())),
@@ -105,7 +105,7 @@ impl Rejection {
     }
 }
 
-/// The item that failed an action's condition; `None` where there is no item.
+/// The item that failed an action's condition; `None` if there is no item.
 #[derive(Debug, Default)]
 pub struct Failed(pub Option<Item>);
 

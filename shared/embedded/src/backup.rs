@@ -40,7 +40,7 @@ pub enum BackupError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -72,7 +72,7 @@ pub async fn backup(directory: impl AsRef<Path>, to: impl AsRef<Path>) -> Result
     backup_observed(directory, to, &|_| {}).await
 }
 
-/// Does the same, and reports the size of the copy to `observe`, in bytes. The copy may be smaller than the total,
+/// Copies the data of a directory, and reports the size of the copy to `observe`, in bytes. The copy may be smaller than the total,
 /// which includes pages that are only partly filled.
 pub async fn backup_observed(
     directory: impl AsRef<Path>,

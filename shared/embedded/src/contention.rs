@@ -2,7 +2,7 @@
 //!
 //! A writer that loses gets the stored value as its answer, and retries with it. If every writer of a record were
 //! answered after each write, one of them would win the next round, and the answers to all others would be wasted. So
-//! only one of the losers is answered at once. The others are held, and every second write of the record releases the
+//! only one of the losers is answered immediately. The others are held, and every second write of the record releases the
 //! one that has waited longest, with the value that is then stored. That way every writer succeeds sooner.
 
 use std::{

@@ -19,7 +19,7 @@ pub enum OpenError {
     InUse {
         /// The directory.
         directory: PathBuf,
-        /// The id of the process, where it is known.
+        /// The id of the process, if it is known.
         process: Option<String>,
     },
     /// The directory holds data of the engine that emulated DynamoDB.
@@ -69,7 +69,7 @@ pub enum OpenError {
     },
     /// The log is gone, and files that belong to it are there.
     #[error(
-        "{} is gone, and {} is there: put it back, or restore a backup into a new directory; to begin anew, remove that \
+        "{} is gone, and {} is there: put it back, or restore a backup into a new directory; to start over, remove that \
          file, too",
         path.display(),
         left.display()
@@ -108,7 +108,7 @@ pub enum OpenError {
     Io {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -117,7 +117,7 @@ pub enum OpenError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: rusqlite::Error,
     },
@@ -126,7 +126,7 @@ pub enum OpenError {
     Full {
         /// The log.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: rusqlite::Error,
     },

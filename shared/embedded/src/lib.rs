@@ -65,7 +65,7 @@ use crate::{
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How many bytes of changes are kept in memory beside the log.
 const RECENT_BYTES: usize = 64 * 1024 * 1024;
-/// The same if there is no log.
+/// How many bytes of changes are kept in memory if there is no log.
 const RECENT_BYTES_WITHOUT_LOG: usize = 256 * 1024 * 1024;
 
 /// The options for opening a nameservice.
@@ -178,7 +178,7 @@ impl Embedded {
     }
 
     /// Completes when this process can no longer write, with the reason: a sync failed, or the writer has panicked. Reads
-    /// go on. End the process then, so that its supervisor restarts it: what was answered is in the log.
+    /// continue. End the process then, so that its supervisor restarts it: what was answered is in the log.
     pub fn ended(&self) -> impl Future<Output = String> + Send + use<> {
         self.inner.shared.ended()
     }

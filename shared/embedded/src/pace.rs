@@ -11,7 +11,7 @@ const MAX_MISSES: u32 = 6;
 /// With each commit that takes longer than expected, the expected time rises by at most a quarter plus this.
 const COMMIT_STEP: Duration = Duration::from_micros(20);
 
-/// Decides when the next group begins. Writers that were answered together mostly come back together: a short wait for
+/// Decides when the next group begins. Writers that were answered together mostly return together: a short wait for
 /// the last of them puts them into one group. Otherwise they would form two groups that wait for each other's sync.
 pub(crate) struct Pace {
     /// How many writers were answered by the last group, or were waiting when it ended.
@@ -33,7 +33,7 @@ impl Default for Pace {
 impl Pace {
     /// Returns for how many writers the next group waits, and until when.
     pub(crate) fn gathering(&mut self, now: Instant) -> Option<(usize, Instant)> {
-        // Writers that have not come back by now will not.
+        // Writers that have not returned by now will not.
         let is_over = now.duration_since(self.ended) > self.commit * 4;
         if self.expected < 2 || is_over {
             return None;
@@ -55,7 +55,7 @@ impl Pace {
     pub(crate) fn ended(&mut self, begun: Instant, ended: Instant, expected: usize) {
         self.ended = ended;
         self.expected = expected;
-        // It falls at once and rises slowly: a busy processor or disk makes single commits take longer.
+        // It falls immediately and rises slowly: a busy processor or disk makes single commits take longer.
         let slower = self.commit + self.commit / 4 + COMMIT_STEP;
         self.commit = ended.duration_since(begun).min(slower);
     }
@@ -76,7 +76,7 @@ mod tests {
     fn a_group_waits_for_those_who_were_answered_together_and_not_for_long() {
         let now = Instant::now();
         assert_eq!(pace(2, now).gathering(now + MS), Some((2, now + MS + MS / 2)));
-        assert_eq!(pace(2, now).gathering(now + 5 * MS), None, "they do not come back");
+        assert_eq!(pace(2, now).gathering(now + 5 * MS), None, "they do not return");
         assert_eq!(pace(1, now).gathering(now), None, "one alone waits for nobody");
     }
 

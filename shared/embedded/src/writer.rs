@@ -309,7 +309,7 @@ impl Run {
         }
     }
 
-    /// Applies a command. It is answered with its group, or at once if the group has written nothing so far. A push
+    /// Applies a command. It is answered with its group, or immediately if the group has written nothing so far. A push
     /// that lost may be held instead, if `may_hold` is set.
     fn apply(&mut self, job: Job, group: &mut Group, may_hold: bool) {
         // Each command has its own time, which is not before the time at which it was sent.

@@ -94,7 +94,7 @@ impl Feed {
                     );
                 }
                 Attempt::Rejected { counter, seen } => {
-                    // A counter that moved and entries that are in the feed explain the failure: retry at once. Otherwise back off.
+                    // A counter that moved and entries that are in the feed explain the failure: retry immediately. Otherwise back off.
                     let explained = counter.is_some() || !seen.is_empty();
                     match counter {
                         Some(counter) if counter.is_former() => self.observed.store(u64::MAX, Ordering::Relaxed),

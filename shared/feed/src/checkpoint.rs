@@ -23,11 +23,11 @@ const FINISHED_FOR: Duration = Duration::from_secs(48 * 3600);
 /// are read again are not appended again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The ARN of the stream: it changes if the stream is switched off and on again, or the table is created anew.
+    /// The ARN of the stream: it changes if the stream is switched off and on again, or the table is created again.
     pub stream: String,
     /// The id of the shard.
     pub shard: String,
-    /// The sequence number of the last record that was passed; `None` where reading has only begun.
+    /// The sequence number of the last record that was passed; `None` if reading has only begun.
     pub passed: Option<String>,
     /// The shard has ended, it was read to its end, and the shards that follow it have checkpoints of their own.
     pub finished: bool,

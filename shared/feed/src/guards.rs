@@ -13,7 +13,7 @@ use crate::rows;
 
 /// The longest value of a partition key, in bytes.
 const MAX_ID_BYTES: usize = 2048;
-/// Longer than any stream's ids. Sort keys have at most 1,024 bytes.
+/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID_BYTES: usize = 256;
 /// The shortest time for which appended stream records are remembered: twice as long as a stream can deliver them.
 const REMEMBERED_FOR: Duration = Duration::from_secs(48 * 3600);

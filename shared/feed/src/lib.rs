@@ -60,7 +60,7 @@ use crate::rows::Counter;
 /// How long a change can be read by default.
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a waiting reader polls the feed, where no writer in this process notifies it.
+/// How often a waiting reader polls the feed, if no writer in this process notifies it.
 const POLL: Duration = Duration::from_millis(250);
 /// How often it polls after some seconds without a change.
 const MAX_POLL: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ impl Feed {
         Ok(self.view.ensure_table().await?)
     }
 
-    /// Reports what the table lacks. Returns an error where there is no table.
+    /// Reports what the table lacks. Returns an error if there is no table.
     pub async fn check_table(&self) -> Result<Report> {
         Ok(self.view.check_table().await?)
     }

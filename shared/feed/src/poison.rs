@@ -1,4 +1,4 @@
-//! Dead letters: stream records that could not be read, stored in the feed's table where no queue is configured.
+//! Dead letters: stream records that could not be read, stored in the feed's table if no queue is configured.
 
 use jiff::Timestamp;
 use nameservice_model::Result;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use crate::{Feed, rows};
 
 const POISON_ID: &str = "poison#0";
-/// Longer than any stream's ids. Sort keys have at most 1,024 bytes.
+/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID: usize = 256;
-/// As long as the longest retention of a queue.
+/// How long it is kept: as long as the longest retention of a queue.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// A stream record that could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetter {
-    /// The id of the stream record, or a hash of its content where it has no id.
+    /// The id of the stream record, or a hash of its content if it has no id.
     pub event_id: String,
     /// Why it could not be read.
     pub reason: String,
@@ -38,7 +38,7 @@ struct Row {
     recorded_at: i64,
 }
 
-/// Returns the unique id of a stream record: its event id, or a hash of its content where that is not usable.
+/// Returns the unique id of a stream record: its event id, or a hash of its content if that is not usable.
 fn name_of(event_id: &str, record: &str) -> String {
     match event_id.len() {
         1..=MAX_EVENT_ID => event_id.to_owned(),

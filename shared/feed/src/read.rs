@@ -15,7 +15,7 @@ use crate::{
     segments::Segment,
 };
 
-/// How many expired rows, which DynamoDB may keep for days, are skipped at once.
+/// How many expired rows, which DynamoDB may keep for days, are skipped in one request.
 const OLDEST_PAGE: usize = 1000;
 /// How many of the last segments are searched for the identities of records, before their histories are read.
 const TAIL: usize = 50;

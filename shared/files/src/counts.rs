@@ -26,7 +26,7 @@ impl Files {
         self.recount_locked(address).await
     }
 
-    /// Does the same for a caller that holds the lock of the record.
+    /// Counts again, for a caller that holds the lock of the record.
     pub(crate) async fn recount_locked(&self, address: &Address) -> Result<()> {
         for _ in 0..RECOUNTS {
             let slot = self.slot(address).await?;

@@ -72,7 +72,7 @@ impl Files {
         self.examine_observed(fix, found, &|_| {}).await
     }
 
-    /// Does the same, and reports to `observe` how many records were read.
+    /// Examines the files, and reports to `observe` how many records were read.
     pub async fn examine_observed(
         &self,
         fix: bool,

@@ -23,7 +23,7 @@ use crate::{
     storage::{Blob, Version, Written, failed},
 };
 
-/// How long beyond the timeout of its operation a write may take before its caller gets an error. The write goes on.
+/// How long beyond the timeout of its operation a write may take before its caller gets an error. The write continues.
 const GRACE: Duration = Duration::from_secs(5);
 const READ: &str = "read a record";
 /// The place of the index among the remembered calls of a record.
@@ -76,7 +76,7 @@ enum Attempt {
 }
 
 impl Files {
-    /// Reads a record; `None` where there is none.
+    /// Reads a record; `None` if there is none.
     pub(crate) async fn load(&self, address: &Address) -> Result<Option<Stored>> {
         Ok(self.slot(address).await?.stored)
     }

@@ -437,7 +437,7 @@ async fn follow(files: Weak<Inner>, changed: Arc<Changed>, interval: Duration) {
     }
 }
 
-/// Watches `ns@v2` alone: beside it there may be large amounts of data. Where the system does not support that, only the
+/// Watches `ns@v2` alone: beside it there may be large amounts of data. If the system does not support that, only the
 /// interval remains.
 fn watch(path: &Path, changed: Arc<Changed>) -> Option<RecommendedWatcher> {
     let root: PathBuf = path.to_owned();

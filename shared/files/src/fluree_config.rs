@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use serde_json::{Map, Value};
 
-/// The table that Fluree uses where the file names none.
+/// The table that Fluree uses if the file names none.
 const DEFAULT_TABLE: &str = "fluree-nameservice";
 
 /// The nameservice that a connection file names.
@@ -129,7 +129,7 @@ impl Config<'_> {
         })
     }
 
-    /// The node that a member refers to; `None` where there is none.
+    /// The node that a member refers to; `None` if there is none.
     fn refers(&self, node: &Node, member: &str) -> Found<Option<Node>> {
         let value = match node.get(member) {
             Some(Value::Array(values)) => values.first(),
@@ -196,7 +196,7 @@ fn nodes(graph: &[Value]) -> Vec<Node> {
     graph.iter().filter_map(Value::as_object).map(local).collect()
 }
 
-/// The same with names of the vocabulary in their short form.
+/// Returns the node with names of the vocabulary in their short form.
 fn local(node: &Node) -> Node {
     let names: HashMap<&String, &Value> = node.iter().collect();
     names.into_iter().map(|(name, value)| (local_name(name).to_owned(), value.clone())).collect()

@@ -100,7 +100,7 @@ fn open(
     }
     let upgrade = upgrade.protocols([PROTOCOL]).max_message_size(MAX_BODY_BYTES).max_frame_size(MAX_BODY_BYTES);
     if upgrade.selected_protocol().is_none() {
-        return Err(Problem::no_socket(&format!("a WebSocket here speaks `{PROTOCOL}`: offer it")));
+        return Err(Problem::no_socket(&format!("a WebSocket here requires the subprotocol `{PROTOCOL}`")));
     }
     let headers = headers.clone();
     Ok(upgrade.on_upgrade(async move |stream| {

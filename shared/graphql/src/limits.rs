@@ -53,7 +53,7 @@ fn check(request: &mut Request) -> Result<(), ServerError> {
     }
     if let Some(number) = changed_number(&request.query) {
         let shown: String = number.chars().take(40).collect();
-        return Err(too_much(format!("{shown} would not be kept exactly: send it as a text")));
+        return Err(too_much(format!("{shown} would not be kept exactly: send it as a string")));
     }
     let document = request.parsed_query()?;
     match Expansion::of(document) {

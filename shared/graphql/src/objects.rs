@@ -33,7 +33,7 @@ pub(crate) struct Record {
     retracted: bool,
     /// Whether the record is protected from retraction, purge and reset.
     protected: bool,
-    /// When it was created, RFC 3339 in UTC; null where Fluree has created it.
+    /// When it was created, RFC 3339 in UTC; null if Fluree has created it.
     created_at: Option<String>,
     /// When any of its items was last written, RFC 3339 in UTC.
     updated_at: String,
@@ -88,7 +88,7 @@ impl Record {
     async fn history(
         &self,
         context: &Context<'_>,
-        #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "How many at most.")] first: i32,
+        #[graphql(default = 20, validator(minimum = 1, maximum = 200), desc = "The maximum number.")] first: i32,
         #[graphql(desc = "Only changes after this cursor.")] after: Option<String>,
     ) -> Result<Page<Change>> {
         let (after, limit) = (position(after.as_deref())?, limit(first)?);
@@ -164,7 +164,7 @@ pub(crate) struct Index {
 pub(crate) struct GraphIndex {
     /// The name of the graph.
     name: String,
-    /// The index root; null where it has none yet.
+    /// The index root; null if it has none yet.
     id: Option<String>,
     /// The `t` that it covers.
     t: Long,
@@ -231,7 +231,7 @@ pub(crate) struct Change {
     concern: Concern,
     /// How it changed.
     change: ChangeKind,
-    /// The watermark after the change; 0 for `META`, and where no value is left.
+    /// The watermark after the change; 0 for `META`, and if no value is left.
     watermark: Long,
     /// The watermark before the change, if there was one.
     previous: Option<Long>,

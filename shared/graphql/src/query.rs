@@ -85,7 +85,7 @@ async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit
 
 #[Object]
 impl Queries {
-    /// The record of an address, `name:branch`; `mydb` means `mydb:main`. Null where there is none.
+    /// The record of an address, `name:branch`; `mydb` means `mydb:main`. Null if there is none.
     #[graphql(complexity = "10 + child_complexity")]
     async fn record(&self, context: &Context<'_>, address: String) -> Result<Option<Record>> {
         record(context, &parse(&address)?).await

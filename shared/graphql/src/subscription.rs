@@ -19,7 +19,7 @@ use crate::{
     scalars::{Concern, Kind, Long},
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 const PAGE: Limit = match Limit::new(100) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,

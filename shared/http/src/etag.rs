@@ -13,7 +13,7 @@ impl ETag {
         Self(format!("\"{}\"", base16ct::lower::encode_string(&Sha256::digest(representation))))
     }
 
-    /// As a header.
+    /// Returns the tag as a header.
     pub fn header(&self) -> (HeaderName, HeaderValue) {
         // Hexadecimal digits in quotes are a header value.
         (header::ETAG, HeaderValue::try_from(&self.0).unwrap_or(HeaderValue::from_static("\"\"")))

@@ -1,6 +1,6 @@
 //! What the handlers of the HTTP service share: state, authorization, extractors, problems, wire shapes.
 //!
-//! An operation is a crate under `functions/` with one `pub fn route() -> Route`. Whoever serves it (a Lambda function,
+//! An operation is a crate under `functions/` with one `pub fn route() -> Route`. Its host (a Lambda function,
 //! a server, a test) passes the router to [`service()`], which adds what every answer has.
 
 mod app;
@@ -35,7 +35,7 @@ pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
 pub use key_source::{KeyFile, KeySource, NO_KEYS};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
-pub use path::{entrance, escape_path};
+pub use path::{escape_path, redirect};
 pub use problem::{ForUpstream, Problem};
 pub use request_log::{Answered, CallOf, log_requests, report_requests};
 pub use service::{BODY_TIMEOUT, MAX_BODY_BYTES, REQUEST_ID, identified, service, whole_body};

@@ -21,7 +21,7 @@ const NONE: &str = "none";
 /// OpenTelemetry's name for a method that HTTP does not define: a caller can invent any number of them.
 const OTHER: &str = "_OTHER";
 
-/// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` where no route was found.
+/// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` if no route was found.
 ///
 /// `route` is the path as the router has it: a parameter that takes the rest of the path is written like any other.
 pub(crate) fn operation(method: &Method, route: Option<&str>) -> String {
@@ -241,7 +241,7 @@ mod tests {
             share.answered(&Method::from_bytes(b"HAM").unwrap(), Some("/v1/records"), "error", Duration::ZERO);
         });
         let durations = ("nameservice_request_duration_seconds".to_owned(), "GET /v1/records/{address}".to_owned());
-        assert_eq!(reported().get(&durations), Some(&(KEPT as u64)), "what would grow is reported at once");
+        assert_eq!(reported().get(&durations), Some(&(KEPT as u64)), "what would grow is reported immediately");
         share.report();
         let rest = reported();
         let requests = |labels: &str| rest.get(&("nameservice_requests_total".to_owned(), labels.to_owned())).copied();

@@ -23,7 +23,7 @@ pub const BEARER: &str = "bearer";
 #[into_params(parameter_in = Path)]
 #[allow(dead_code, reason = "describes a parameter, is never made")]
 pub struct AddressInPath {
-    /// The address of the record, `name:branch`; `mydb` means `mydb:main`. May hold `/`, escaped or not.
+    /// The address of the record, `name:branch`; `mydb` means `mydb:main`. May contain `/`, escaped or not.
     #[param(example = "mydb:main")]
     address: String,
 }
@@ -46,7 +46,7 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         .title("Nameservice")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Where the heads, indexes, states and configurations of ledgers and graph sources are.\n\n\
+            "Tracks the heads, indexes, states and configurations of ledgers and graph sources.\n\n\
              Rejections are problem details (RFC 9457) whose `type` never changes. Every answer has an `x-request-id`. \
              An address outside a token's `nameservice:addresses` reads like an unknown one; writes to it are a 403.",
         ))

@@ -11,14 +11,14 @@ const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b':').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Redirects for those who do not know the routes: to the documentation, or from the usual name of a health check to this
 /// service's. Relative to the path, since a gateway may have a stage before it.
-const ENTRANCES: [(&str, &str); 5] =
+const REDIRECTS: [(&str, &str); 5] =
     [("/", "v1/docs"), ("/v1", "v1/docs"), ("/v1/", "docs"), ("/healthz", "v1/health"), ("/console/", "../console")];
 /// Where a browser is redirected from `/`.
 const CONSOLE: &str = "console";
 
 /// Returns the redirect at a path that leads to an operation, if it is one.
-pub fn entrance(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response> {
-    let (_, to) = ENTRANCES.iter().find(|(from, _)| *from == path)?;
+pub fn redirect(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response> {
+    let (_, to) = REDIRECTS.iter().find(|(from, _)| *from == path)?;
     let to = if path == "/" && accepts_html(headers) { CONSOLE } else { *to };
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let headers = [(header::LOCATION, to), (header::VARY, "accept")];

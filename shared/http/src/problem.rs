@@ -96,7 +96,7 @@ impl Problem {
         StatusCode::from_u16(self.0.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The field that was rejected, null where none is named.
+    /// The field that was rejected, null if none is named.
     #[cfg(test)]
     pub(crate) fn field(&self) -> Value {
         self.0.members.get("field").cloned().unwrap_or_default()
@@ -190,7 +190,10 @@ impl Problem {
 
     /// An open service on one machine only answers to that machine's names.
     pub fn misdirected(host: &str) -> Self {
-        Self::new(Kind::Misdirected, format!("this service is not `{host}`: ask for localhost, or serve it with keys"))
+        Self::new(
+            Kind::Misdirected,
+            format!("this service does not answer for the host `{host}`: use localhost, or run it with keys"),
+        )
     }
 
     /// A page of another host tries to open a socket, which browsers do not prevent.
@@ -333,8 +336,8 @@ impl Problem {
     /// What follows the position has expired, or was never in this feed.
     pub fn expired(after: u64, oldest: u64) -> Self {
         let detail = format!(
-            "what follows position {after} is not in the feed, which begins at {oldest}: read /v1/snapshot and go on \
-             from its position"
+            "the feed no longer holds what follows position {after}; it begins at {oldest}: read /v1/snapshot and \
+             continue from its position"
         );
         Self::new(Kind::Expired, detail).member("oldest", oldest)
     }
@@ -385,7 +388,7 @@ impl Problem {
 
     /// The body is larger than the service takes.
     pub fn body_too_large(limit: usize) -> Self {
-        Self::new(Kind::PayloadTooLarge, format!("a body has at most {limit} bytes"))
+        Self::new(Kind::PayloadTooLarge, format!("the body exceeds the limit of {limit} bytes"))
     }
 
     /// The answer would exceed the maximum size; `instead` says what to do.

@@ -68,7 +68,7 @@ impl CallOf {
         self.0.get_or_init(|| id.clone());
     }
 
-    /// Returns the id; `None` where the request was rejected before it had one.
+    /// Returns the id; `None` if the request was rejected before it had one.
     pub fn id(&self) -> Option<&RequestId> {
         self.0.get()
     }
@@ -83,13 +83,13 @@ pub fn log_requests(service: Router) -> Router {
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// Its method and route, such as `PUT /v1/heads/{address}`; `none` where no route was found.
+    /// Its method and route, such as `PUT /v1/heads/{address}`; `none` if no route was found.
     pub operation: String,
     /// The outcome of a push, the name of the problem with underscores, or `ok`.
     pub outcome: Cow<'static, str>,
     /// From the request to its answer.
     pub duration: Duration,
-    /// The trace that it belongs to, where the caller or the gateway has named one.
+    /// The trace that it belongs to, if the caller or the gateway has named one.
     pub trace_id: Option<String>,
     /// The id of the call of a write. The rows it writes have the id, and the consumer of the stream continues its trace.
     pub call: Option<String>,

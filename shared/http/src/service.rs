@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::{
     app::App,
     freshness::Positioned,
-    path::entrance,
+    path::redirect,
     problem::{Failure, Problem},
 };
 
@@ -44,7 +44,7 @@ pub fn service(router: Router<App>, app: App) -> Router {
 }
 
 async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    entrance(&method, uri.path(), &headers).unwrap_or_else(|| Problem::not_found(uri.path()).into_response())
+    redirect(&method, uri.path(), &headers).unwrap_or_else(|| Problem::not_found(uri.path()).into_response())
 }
 
 /// The router adds the `Allow` header to it.

@@ -34,7 +34,7 @@ const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
 pub enum Required {
     /// This.
     Exactly(String),
-    /// Anything: any token that the keys have signed is valid, whoever it was issued by or for.
+    /// Anything: any token that the keys have signed is valid, regardless of its issuer and audience.
     Any,
 }
 
@@ -80,7 +80,7 @@ impl Verifier {
         Ok(Self::new(some_keys(keys(json)?)?, None, issuer, audience))
     }
 
-    /// Does the same from a source, which is read again when it changes and, at limited intervals, when a token names an
+    /// Returns a verifier over the keys of a source, which is read again when it changes and, at limited intervals, when a token names an
     /// unknown key. If a changed key set cannot be used, that is logged, and the previous keys stay; one that is empty, or
     /// that was deleted, is a set without keys.
     pub async fn from_source(
@@ -180,7 +180,7 @@ impl Jwks {
         match read(source).await {
             Ok(keys) => {
                 match keys.is_empty() {
-                    true => tracing::warn!(?source, "the key set has no keys any more: no token is valid"),
+                    true => tracing::warn!(?source, "the key set no longer has any keys: no token is valid"),
                     false => tracing::info!(?source, keys = keys.len(), "the key set was read again"),
                 }
                 *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
@@ -272,7 +272,7 @@ impl Verify for Jwks {
     }
 }
 
-/// Whether the header of a token names extensions that whoever does not know them must reject (RFC 7515, 4.1.11).
+/// Whether the header of a token names extensions that a verifier must reject if it does not know them (RFC 7515, 4.1.11).
 fn has_critical(token: &str) -> bool {
     let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
     let header = header.and_then(|header| serde_json::from_slice::<Object>(&header).ok());

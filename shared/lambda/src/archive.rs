@@ -14,14 +14,14 @@ pub const ARCHIVE_BUCKET: &str = "NAMESERVICE_ARCHIVE_BUCKET";
 /// What the keys of its objects begin with.
 const ARCHIVE_PREFIX: &str = "NAMESERVICE_ARCHIVE_PREFIX";
 
-/// Returns the archive that the environment names; `None` where it names none. No request is made.
+/// Returns the archive that the environment names; `None` if it names none. No request is made.
 pub fn archive() -> Option<Archive> {
     let bucket = variable(ARCHIVE_BUCKET)?;
     let prefix = variable(ARCHIVE_PREFIX).unwrap_or_default();
     Some(Archive::new(Bucket::of_environment(&bucket), &prefix, format!("s3://{bucket}/{prefix}")))
 }
 
-/// Returns the feed with the archive that the environment names, where it names one.
+/// Returns the feed with the archive that the environment names, if it names one.
 #[cfg(feature = "http")]
 pub(crate) fn with_archive(feed: Feed) -> Arc<dyn ChangeFeed> {
     let feed = Arc::new(feed);

@@ -100,14 +100,14 @@ impl Bucket {
             let failed = match timeout(TIMEOUT, self.attempt(&method, target, body)).await {
                 Ok(Ok(answer)) => match answer.status {
                     StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
-                        failed(said(&answer), None)
+                        failed(reason_of(&answer), None)
                     }
-                    status if status.is_server_error() => failed(said(&answer), None),
+                    status if status.is_server_error() => failed(reason_of(&answer), None),
                     status if status.is_success() || status == StatusCode::PRECONDITION_FAILED => return Ok(answer),
                     StatusCode::NOT_FOUND if code(&answer.body).as_deref() != Some("NoSuchBucket") => {
                         return Ok(answer);
                     }
-                    _ => return Err(Failed { is_final: true, ..failed(said(&answer), None) }),
+                    _ => return Err(Failed { is_final: true, ..failed(reason_of(&answer), None) }),
                 },
                 Ok(Err(error)) => failed("the request failed".to_owned(), Some(error)),
                 Err(_) => failed(format!("no answer in {} seconds", TIMEOUT.as_secs()), None),
@@ -217,7 +217,7 @@ fn code(body: &[u8]) -> Option<String> {
     None
 }
 
-fn said(answer: &Answer) -> String {
+fn reason_of(answer: &Answer) -> String {
     match code(&answer.body) {
         Some(code) => format!("S3 answers {} {code}", answer.status.as_u16()),
         None => format!("S3 answers {}", answer.status.as_u16()),

@@ -92,7 +92,7 @@ pub(crate) struct Emf {
     gathered: Arc<Gathered>,
 }
 
-/// What this process writes; `None` where its environment asks for nothing.
+/// What this process writes; `None` if its environment asks for nothing.
 static EMF: OnceLock<Option<Emf>> = OnceLock::new();
 
 /// Returns the metrics that the environment asks for, and begins to measure.

@@ -59,7 +59,7 @@ pub fn serve_function_url(route: Route) -> Result<(), Error> {
     serve(route, Answers::Whole, verified, of_all)
 }
 
-/// Does the same for a route whose answers have no end and are streamed. The function URL's invoke mode must be
+/// Serves a route whose answers have no end and are streamed, behind a function URL. Its invoke mode must be
 /// `RESPONSE_STREAM`. The route reads the feed as with [`serve_feed`], and writes nothing.
 #[cfg(feature = "archive")]
 pub fn serve_streaming_url(route: Route) -> Result<(), Error> {

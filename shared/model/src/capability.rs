@@ -73,7 +73,7 @@ impl Capability {
 pub enum LostReplies {
     /// Every concern remembers the ids of its last four writes.
     RequestIds,
-    /// The same, until another program rewrites the data that holds the ids; then the stored value decides.
+    /// The concerns remember the ids until another program rewrites the data that holds them; then the stored value decides.
     StoredValues,
 }
 

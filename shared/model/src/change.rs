@@ -195,7 +195,7 @@ pub struct HistoryQuery {
     pub newest_first: bool,
     /// Only changes of this part.
     pub part: Option<ChangedPart>,
-    /// How many at most.
+    /// The maximum number.
     pub limit: Limit,
 }
 

@@ -170,7 +170,7 @@ pub enum CasResult<T> {
     Updated,
     /// The expected value did not match; nothing was written.
     Conflict {
-        /// The current value: `None` where there is no such record.
+        /// The current value: `None` if there is no such record.
         actual: Option<ConcernValue<T>>,
     },
 }

@@ -17,7 +17,7 @@ const MIN_DELAY: Duration = Duration::from_millis(20);
 /// statuses and configs.
 #[async_trait]
 pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
-    /// Returns the value of a concern; `None` where there is no record, or no such concern.
+    /// Returns the value of a concern; `None` if there is no record, or no such concern.
     async fn get_concern(&self, address: &Address, concern: ConcernKind) -> Result<Option<ConcernState>> {
         Ok(match concern {
             ConcernKind::Head => self.head(address).await?.map(ConcernState::Head),
@@ -71,7 +71,7 @@ impl<T: RefPublisher + StatusPublisher + ConfigPublisher + ?Sized> ConcernPublis
 /// the value that a conflict returns for as long as the new value is newer than that. At most `max_retries` pushes are
 /// sent, with growing pauses between them.
 ///
-/// - A conflict with a value that is as new or newer is not retried: it is returned at once.
+/// - A conflict with a value that is as new or newer is not retried: it is returned immediately.
 /// - Out of retries, the outcome is a conflict with the current value.
 /// - Every other outcome, and every error, is returned as it is: in particular [`Error::OutcomeUnknown`], after which
 ///   another attempt could mistake this call's own value for another writer's.

@@ -34,8 +34,8 @@ pub enum Error {
         /// What was attempted.
         operation: &'static str,
     },
-    /// A counter is at its greatest value, [`MAX_WATERMARK`](crate::MAX_WATERMARK), and cannot grow. Nothing was written.
-    #[error("{counter} is at its greatest value and cannot grow")]
+    /// A counter is at its maximum, [`MAX_WATERMARK`](crate::MAX_WATERMARK), and cannot grow. Nothing was written.
+    #[error("{counter} is at its maximum and cannot grow")]
     LimitReached {
         /// The attribute: `status_v`, `config_v`, `rev`, `lease_token`, `branches`, `dependents`.
         counter: &'static str,

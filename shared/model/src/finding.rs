@@ -43,7 +43,7 @@ pub struct Finding {
     pub code: &'static str,
     /// The severity.
     pub severity: Severity,
-    /// The address of the record, as it is stored; `None` where the finding is not about a single record.
+    /// The address of the record, as it is stored; `None` if the finding is not about a single record.
     pub address: Option<String>,
     /// What is wrong, as a sentence for an operator.
     pub what: String,

@@ -22,7 +22,7 @@ pub enum Published {
     Updated(Box<Record>),
     /// The expected config did not match.
     Conflict {
-        /// The current config; `None` where there is no such record.
+        /// The current config; `None` if there is no such record.
         actual: Option<Config>,
     },
     /// Some dependencies are missing or retracted. Lists all of them.

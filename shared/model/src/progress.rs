@@ -3,7 +3,7 @@
 pub struct Progress {
     /// How much is done: records, rows or bytes, depending on the operation.
     pub done: u64,
-    /// How much there is to do, where that is known.
+    /// How much there is to do, if that is known.
     pub total: Option<u64>,
 }
 

@@ -45,14 +45,14 @@ impl GraphSourcePublication {
                 return invalid("is the graph source itself".into());
             }
             if !seen.insert(address) {
-                return invalid(format!("`{address}` is there twice"));
+                return invalid(format!("`{address}` occurs twice"));
             }
         }
         self.dependencies = Some(dependencies);
         Ok(self)
     }
 
-    /// Sets the `v` that the current config must have, 0 where the graph source must not exist.
+    /// Sets the `v` that the current config must have, 0 if the graph source must not exist.
     pub fn expecting(mut self, v: i64) -> Result<Self, InvalidPayload> {
         self.expected_v = Some(check_watermark("expected_v", v, 0)?);
         Ok(self)

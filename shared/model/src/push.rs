@@ -118,7 +118,7 @@ impl IndexPush {
 }
 
 impl StatusPush {
-    /// Returns a push that replaces exactly this status: its `v`, and its state and metadata where they are given.
+    /// Returns a push that replaces exactly this status: its `v`, and its state and metadata if they are given.
     pub fn cas(expected: Status, new: NewStatus) -> Self {
         Self::of(Expected::Value(expected), new)
     }
@@ -135,7 +135,7 @@ impl StatusPush {
 }
 
 impl ConfigPush {
-    /// Returns a push that replaces exactly this config: its `v`, and its payload where it is given.
+    /// Returns a push that replaces exactly this config: its `v`, and its payload if it is given.
     pub fn cas(expected: Config, new: NewConfig) -> Self {
         Self::of(Expected::Value(expected), new)
     }
@@ -179,7 +179,7 @@ pub enum PushOutcome<T> {
     },
     /// Not written: the expected value did not match.
     Conflict {
-        /// The current value; `None` where it is not known.
+        /// The current value; `None` if it is not known.
         actual: Option<ConcernValue<T>>,
     },
     /// Not written: there is no such record.

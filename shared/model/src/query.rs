@@ -74,7 +74,7 @@ pub struct ListQuery {
     pub retracted: Option<bool>,
     /// Whole records instead of summaries.
     pub full: bool,
-    /// How many at most.
+    /// The maximum number.
     pub limit: Limit,
     /// The cursor of the page before.
     pub cursor: Option<Cursor>,

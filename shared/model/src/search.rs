@@ -114,7 +114,7 @@ pub struct SearchQuery {
     pub source_type: Option<String>,
     /// Only records in this state.
     pub state: Option<String>,
-    /// How many at most.
+    /// The maximum number.
     pub limit: Limit,
     /// The cursor of the page before.
     pub cursor: Option<Cursor>,

@@ -14,14 +14,14 @@ use serde_json::Value;
 /// Looks graph sources up.
 #[async_trait]
 pub trait GraphSourceLookup: Send + Sync {
-    /// Returns the graph source of this address; `None` where there is none, or a ledger.
+    /// Returns the graph source of this address; `None` if there is none, or a ledger.
     async fn graph_source(&self, address: &Address) -> Result<Option<Record>>;
 }
 
 /// Reads records.
 #[async_trait]
 pub trait NameService: GraphSourceLookup {
-    /// Returns everything under an address, strongly consistent; `None` where there is no record.
+    /// Returns everything under an address, strongly consistent; `None` if there is no record.
     async fn lookup(&self, address: &Address) -> Result<Option<Record>>;
 
     /// Returns the records of these addresses, in that order, each of them consistent; those that do not exist are left out.
@@ -59,7 +59,7 @@ pub trait NameService: GraphSourceLookup {
 /// Creates, retracts and restores.
 #[async_trait]
 pub trait Publisher: NameService {
-    /// Creates a ledger, with a head and a config where given.
+    /// Creates a ledger, with a head and a config if given.
     async fn create_ledger(
         &self,
         call: &Call,
@@ -104,7 +104,7 @@ pub trait AdminPublisher: NameService {
 /// Reads and pushes heads and indexes.
 #[async_trait]
 pub trait RefPublisher: Send + Sync {
-    /// Returns the head of a ledger; `None` where there is no record, or a graph source.
+    /// Returns the head of a ledger; `None` if there is no record, or a graph source.
     async fn head(&self, address: &Address) -> Result<Option<Head>>;
 
     /// Returns the index of a record.

@@ -27,7 +27,7 @@ impl Transaction {
             }
             let concern = operation.action.concern();
             if !seen.insert((&operation.address, concern)) {
-                let reason = format!("the {concern} of `{}` is there twice", operation.address);
+                let reason = format!("the {concern} of `{}` occurs twice", operation.address);
                 return Err(InvalidPayload::new(format!("operations[{i}]"), reason));
             }
         }

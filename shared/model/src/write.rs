@@ -27,7 +27,7 @@ pub enum Write {
         branch: Address,
         /// The ledger that it branches from.
         source: Address,
-        /// The commit that it begins with; the source's head where there is none.
+        /// The commit that it begins with; the source's head if there is none.
         at: Option<NewHead>,
     },
     /// Creates or reconfigures a graph source.
@@ -81,7 +81,7 @@ pub enum Write {
     Protect {
         /// The record.
         address: Address,
-        /// Whether it is to be protected.
+        /// Whether to protect the record.
         protected: bool,
     },
     /// Deletes a branch permanently.

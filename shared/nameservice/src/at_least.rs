@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{Error, Result, handles::Future};
 
-/// Delays between two reads if the feed does not show a write at once: the first, and the longest.
+/// Delays between two reads if the feed does not show a write immediately: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// A read of a concern that must be at least as fresh as given: awaited, it returns the value.

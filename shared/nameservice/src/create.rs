@@ -88,7 +88,7 @@ impl PublishGraphSource {
         self
     }
 
-    /// Expects this version of the configuration; 0 where the graph source must not exist.
+    /// Expects this version of the configuration; 0 if the graph source must not exist.
     pub fn expect_v(mut self, v: i64) -> Self {
         self.publication = self.publication.and_then(|publication| Ok(publication.expecting(v)?));
         self

@@ -55,7 +55,7 @@ pub enum Error {
     Connect {
         /// Its URL.
         place: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: nameservice_model::BoxError,
     },

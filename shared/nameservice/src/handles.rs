@@ -140,7 +140,7 @@ impl IntoFuture for PushHead {
 }
 
 impl IndexHandle {
-    /// Returns the index; `None` where there is no record.
+    /// Returns the index; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Index>> {
         Ok(self.backend.index(&self.address).await?)
     }
@@ -223,7 +223,7 @@ impl IntoFuture for PushIndex {
 }
 
 impl StatusHandle {
-    /// Returns the status; `None` where there is no record.
+    /// Returns the status; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Status>> {
         Ok(self.backend.status(&self.address).await?)
     }
@@ -243,7 +243,7 @@ impl StatusHandle {
 }
 
 impl ConfigHandle {
-    /// Returns the configuration; `None` where there is no record.
+    /// Returns the configuration; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Config>> {
         Ok(self.backend.config(&self.address).await?)
     }

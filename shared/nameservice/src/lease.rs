@@ -104,7 +104,7 @@ impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
         &self.lease
     }
 
-    /// Returns a handle that makes [`LeaseKeeper::keep`] check at once whether the lease is still held, for example when
+    /// Returns a handle that makes [`LeaseKeeper::keep`] check immediately whether the lease is still held, for example when
     /// the change feed shows another holder.
     pub fn check(&self) -> Arc<Notify> {
         self.check.clone()

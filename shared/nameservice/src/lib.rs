@@ -1,4 +1,4 @@
-//! The nameservice: where the heads, indexes, states and configurations of ledgers and graph sources are.
+//! The nameservice: the heads, indexes, states and configurations of ledgers and graph sources.
 //!
 //! ```
 //! # async fn ten_lines() -> Result<(), nameservice::Error> {
@@ -26,7 +26,7 @@
 //! `files`. A `replica` keeps the records of a service in this process and receives each change.
 //!
 //! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
-//! [`PushOutcome`]. Where the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
+//! [`PushOutcome`]. If the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
 //!
 //! Everything else is in the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
 

@@ -72,7 +72,7 @@ impl Nameservice {
         self.client.as_ref().filter(|_| self.feed.is_none())
     }
 
-    /// Returns everything under an address; `None` where there is no record.
+    /// Returns everything under an address; `None` if there is no record.
     pub async fn lookup<A>(&self, address: A) -> Result<Option<Record>>
     where
         A: IntoAddress,

@@ -38,7 +38,7 @@ impl fmt::Debug for OpenSearch {
 #[non_exhaustive]
 pub enum RequestError {
     /// The URL or the name of the index cannot be used.
-    #[error("`{0}` cannot be used: name an OpenSearch as https://HOST, and an index in small letters")]
+    #[error("`{0}` cannot be used: name an OpenSearch as https://HOST, and an index in lowercase")]
     Invalid(String),
     /// There are no credentials to sign with.
     #[error("the request to OpenSearch cannot be signed")]
@@ -193,7 +193,7 @@ impl OpenSearch {
         self.bulk_over("external", actions).await
     }
 
-    /// Does the same, but also over equal versions, for a rebuild.
+    /// Sends actions in bulk that also replace equal versions, for a rebuild.
     pub(crate) async fn bulk_again(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
         self.bulk_over("external_gte", actions).await
     }
@@ -248,7 +248,7 @@ impl OpenSearch {
         self.json(Method::POST, "/_refresh", &Value::Null).await.map(drop)
     }
 
-    /// Returns the document of an address with its version; `None` where there is none.
+    /// Returns the document of an address with its version; `None` if there is none.
     pub async fn get(&self, address: &Address) -> Result<Option<Document>, RequestError> {
         let id = utf8_percent_encode(address.as_str(), NON_ALPHANUMERIC);
         match self.json(Method::GET, &format!("/_doc/{id}"), &Value::Null).await {

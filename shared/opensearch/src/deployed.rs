@@ -14,7 +14,7 @@ pub fn is_deployed() -> bool {
     variable(SEARCH_URL).is_some()
 }
 
-/// Returns the index that the environment names, whose requests are signed with the credentials of the function; `None` where
+/// Returns the index that the environment names, whose requests are signed with the credentials of the function; `None` if
 /// it names none.
 pub fn deployed() -> Result<Option<OpenSearch>, RequestError> {
     let Some(url) = variable(SEARCH_URL) else { return Ok(None) };

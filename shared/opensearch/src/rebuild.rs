@@ -59,11 +59,11 @@ pub async fn rebuild(
             return Ok(done);
         }
         let found = names.lookup_all(&older).await?;
-        let there: BTreeSet<&Address> = found.iter().map(|record| &record.address).collect();
+        let existing: BTreeSet<&Address> = found.iter().map(|record| &record.address).collect();
         let mut actions: Vec<Action> = found.iter().map(|record| indexed(record, position)).collect();
-        let gone = older.iter().filter(|address| !there.contains(address));
+        let gone = older.iter().filter(|address| !existing.contains(address));
         actions.extend(gone.map(|address| Action::Delete { address: address.clone(), position }));
-        done.removed += (older.len() - there.len()) as u64;
+        done.removed += (older.len() - existing.len()) as u64;
         write(index, actions, &mut done).await?;
     }
 }

@@ -167,7 +167,7 @@ async fn rows_are_what_a_scan_gives_whatever_was_cut_off_and_came_again() {
         for step in 0..200 {
             write(&names, &mut rng).await;
             match rng.random_range(0..12) {
-                // A projector that is cut off, and does not retry at once.
+                // A projector that is cut off, and does not retry immediately.
                 0..=2 => drop(projectors[0].catch_up(None).await),
                 3 if step > 100 => drop(projectors[0].rebuild().await),
                 4 if step > 100 => drop(projectors[1].catch_up(None).await.unwrap()),
@@ -340,7 +340,7 @@ async fn a_rebuild_that_another_projector_overtakes_removes_nothing() {
     let rebuilt = overtaken.rebuild().await.unwrap();
     let end = names.position().await.unwrap();
     assert!(rebuilt.position < end);
-    // Rows that began anew would have the position of the rebuild.
+    // Rows that began again would have the position of the rebuild.
     assert_eq!(rows.checkpoint().await.unwrap().map(|checkpoint| checkpoint.position), Some(end));
     assert_eq!(stored(&rows), scanned(&names).await);
 }

@@ -27,7 +27,7 @@ impl Signer {
         Self { credentials, region: region.into(), service }
     }
 
-    /// Returns a signer for a service with the region and the credentials of a configuration; `None` where it lacks one.
+    /// Returns a signer for a service with the region and the credentials of a configuration; `None` if it lacks one.
     pub fn from_config(config: &SdkConfig, service: &'static str) -> Option<Self> {
         let region = config.region()?.as_ref().to_owned();
         Some(Self::new(config.credentials_provider()?, region, service))
@@ -44,7 +44,7 @@ impl Signer {
         settings
     }
 
-    /// Signs a request at this time. Fails where there are no credentials, or the URL cannot be signed.
+    /// Signs a request at this time. Fails if there are no credentials, or the URL cannot be signed.
     pub async fn sign(&self, request: &mut http::Request<Vec<u8>>, at: SystemTime) -> Result<(), BoxError> {
         let identity = self.credentials.provide_credentials().await?.into();
         let parameters = v4::SigningParams::builder()

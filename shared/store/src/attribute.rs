@@ -89,7 +89,7 @@ pub struct Attribute {
     pub shape: Shape,
     /// Who defines it.
     pub owner: Owner,
-    /// The kind of record that has it; `None` where both have it.
+    /// The kind of record that has it; `None` if both have it.
     pub only: Option<RecordKind>,
     /// Whether an item that we have written may lack it. Items that others have written may lack any attribute.
     pub nullable: bool,

@@ -16,10 +16,10 @@ use crate::{
 
 /// The most keys of one BatchGetItem.
 pub(crate) const GET_BATCH: usize = 100;
-/// How many batches are in flight at once.
+/// How many batches are in flight at the same time.
 const PARALLEL: usize = 8;
 
-/// A record to be read: its address, and its kind where it is known.
+/// A record to be read: its address, and its kind if it is known.
 pub(crate) type Wanted = (Address, Option<RecordKind>);
 
 impl Store {

@@ -32,9 +32,9 @@ pub struct StreamRecord {
     pub written_at: Timestamp,
     /// The key of the item.
     pub keys: HashMap<String, AttributeValue>,
-    /// The item before; empty where there was none.
+    /// The item before; empty if there was none.
     pub old: HashMap<String, AttributeValue>,
-    /// The item after; empty where there is none.
+    /// The item after; empty if there is none.
     pub new: HashMap<String, AttributeValue>,
 }
 
@@ -131,9 +131,9 @@ impl StreamRecord {
 pub struct Identities {
     /// Which record.
     pub address: Address,
-    /// What it was; `None` where there was none.
+    /// What it was; `None` if there was none.
     pub before: Option<Identity>,
-    /// What it is; `None` where there no longer is one.
+    /// What it is; `None` if there no longer is one.
     pub after: Option<Identity>,
 }
 

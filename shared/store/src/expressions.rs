@@ -218,7 +218,7 @@ impl Expression {
         self.require(format!("attribute_not_exists({name})"));
     }
 
-    /// Not marked as retracted. `NOT (a = b)` also holds where the attribute is missing.
+    /// Not marked as retracted. `NOT (a = b)` also holds if the attribute is missing.
     pub(crate) fn live(&mut self) {
         let (name, yes) = (self.name(ATTR_RETRACTED), self.value(AttributeValue::Bool(true)));
         self.require(format!("NOT ({name} = {yes})"));

@@ -187,7 +187,7 @@ impl Store {
 enum Obstacle {
     Rejected(Published),
     KeyReused,
-    /// Its counter is at its greatest value.
+    /// Its counter is at its maximum.
     Limit,
 }
 

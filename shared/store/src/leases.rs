@@ -267,7 +267,7 @@ fn put_meta(expression: &mut Expression, request: &LeaseRequest) {
 }
 
 /// Adds the condition that the lease is free. A lease attribute that cannot be read as a lease counts as free: it
-/// cannot be claimed, and the next token fences off whoever wrote it. This is known only if the item was seen.
+/// cannot be claimed, and the next token fences off its writer. This is known only if the item was seen.
 fn free_for(expression: &mut Expression, seen: Option<&Item>, holder: &str, now: i64) {
     match seen.filter(|item| items::present(item, ATTR_LEASE).is_some() && items::lease(item).is_none()) {
         Some(item) => as_seen(expression, item, &[ATTR_LEASE]),

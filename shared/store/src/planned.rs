@@ -20,7 +20,7 @@ pub(crate) trait Planned<V>: Send + Sync {
     fn left_by(&self, item: &Item) -> V;
     /// Adds the condition that the concern is unchanged since this item.
     fn unchanged(&self, expression: &mut Expression, item: &Item);
-    /// Returns the counter that it would have to increment beyond its greatest value.
+    /// Returns the counter that it would have to increment beyond its maximum.
     fn limit(&self, item: &Item) -> Option<&'static str>;
     /// Returns whether it cannot be planned without knowing the item.
     fn requires_read(&self) -> bool;

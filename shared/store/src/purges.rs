@@ -164,7 +164,7 @@ impl Store {
         Err(contended(PURGE, *attempts))
     }
 
-    /// Purges where there is no record: finishes an earlier purge.
+    /// Purges if there is no record: finishes an earlier purge.
     async fn purge_nothing(
         &self,
         call: &Call,
@@ -190,7 +190,7 @@ impl Store {
         }
     }
 
-    /// Drops a branch where there is no record. `dropping` is the parent of one that an attempt of this call may have
+    /// Drops a branch if there is no record. `dropping` is the parent of one that an attempt of this call may have
     /// dropped.
     async fn drop_nothing(
         &self,

@@ -198,7 +198,7 @@ impl References {
 
 impl Store {
     /// Undoes what did not fit in the transaction that changed the dependent: see [`References::limit`]. What has changed
-    /// since then is left to whoever has changed it, and what fails to the doctor.
+    /// since then is left to the caller that has changed it, and what fails to the doctor.
     pub(crate) async fn undo_afterwards(
         &self,
         operation: &'static str,

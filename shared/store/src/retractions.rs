@@ -163,7 +163,7 @@ fn status_remembers(items: &RecordItems, call: &Call) -> bool {
     items.concern(ConcernKind::Status).is_some_and(|item| items::remembers(item, &call.request_id))
 }
 
-/// Fails where the status remembers another request under the key of this call.
+/// Fails if the status remembers another request under the key of this call.
 fn check_status_key(operation: &'static str, items: &RecordItems, call: &Call, attempts: Attempts) -> Result<()> {
     match items.concern(ConcernKind::Status) {
         Some(item) if items::reuses_key(item, &call.request_id) => Err(key_reused(operation, attempts)),

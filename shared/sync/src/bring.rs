@@ -57,7 +57,7 @@ impl<'a> Deref for Target<'a> {
 pub(crate) enum Brought {
     /// Everything that had to be written was written.
     Done,
-    /// The same, except for the protection, which was rejected for this reason.
+    /// Everything was written except for the protection, which was rejected for this reason.
     Unprotected(String),
     /// The record was changed meanwhile: judge it again.
     Again,
@@ -314,11 +314,11 @@ async fn push_head(to: &Target<'_>, source: &Record, target: &Record) -> Step {
 /// Pushes an index and the named graphs that are newer at the source, with as many graphs per push as are allowed.
 async fn push_index(to: &Target<'_>, source: &Record, target: &Index) -> Step {
     let Some(root) = &source.index.payload else { return Ok(()) };
-    let there = target.payload.as_ref();
-    let is_same_root = target.v == source.index.v && there.is_some_and(|there| there.id == root.id);
-    let newer: Vec<_> = newer_graphs(root, there).collect();
+    let current = target.payload.as_ref();
+    let is_same_root = target.v == source.index.v && current.is_some_and(|current| current.id == root.id);
+    let newer: Vec<_> = newer_graphs(root, current).collect();
     let mut expected =
-        Index::stored(target.v, there.map(|there| IndexRoot { graphs: Default::default(), ..there.clone() }));
+        Index::stored(target.v, current.map(|current| IndexRoot { graphs: Default::default(), ..current.clone() }));
     let mut chunks = newer.chunks(MAX_GRAPHS);
     let mut chunk = chunks.next();
     if chunk.is_none() && is_same_root {
@@ -349,11 +349,11 @@ fn newer_graphs<'a>(
     target: Option<&'a IndexRoot>,
 ) -> impl Iterator<Item = (String, Option<NewGraphIndex>)> + 'a {
     source.graphs.iter().filter_map(move |(name, graph)| {
-        let there = target.and_then(|target| target.graphs.get(name));
-        let new = match (graph, there) {
+        let current = target.and_then(|target| target.graphs.get(name));
+        let new = match (graph, current) {
             (None, Some(_)) => return None,
             (None, None) => None,
-            (Some(graph), Some(Some(there))) if there.t >= graph.t => return None,
+            (Some(graph), Some(Some(current))) if current.t >= graph.t => return None,
             (Some(graph), _) => {
                 Some(NewGraphIndex::new(graph.id.clone(), graph.t).and_then(|new| new.with_rev(graph.rev)).ok()?)
             }

@@ -68,9 +68,9 @@ async fn compared(
 }
 
 async fn compare_page(target: &dyn NameService, records: &[Record], comparison: &mut Comparison) -> Result<()> {
-    let there = lookup(target, records.iter().map(|record| record.address.clone()).collect()).await?;
+    let at_target = lookup(target, records.iter().map(|record| record.address.clone()).collect()).await?;
     for record in records {
-        let differences = there.get(&record.address).map(|there| judge(record, there));
+        let differences = at_target.get(&record.address).map(|at_target| judge(record, at_target));
         comparison.add(&record.address, differences.as_deref());
     }
     Ok(())

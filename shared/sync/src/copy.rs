@@ -153,7 +153,7 @@ enum Outcome {
     Same,
     /// Everything is the same or was written, except for these parts.
     Left(Vec<Difference>),
-    /// The same, and the protection was not copied, for this reason.
+    /// Like `Left`, but the protection was not copied either, for this reason.
     Unprotected(String, Vec<Difference>),
     Rejected(String),
     /// The target failed to take it.
@@ -208,10 +208,10 @@ impl<'a> Copier<'a> {
     }
 
     async fn write(&self, records: Vec<Record>, is_last: bool) -> Result<()> {
-        let mut there = self.there(records.iter().map(|record| record.address.clone()).collect()).await?;
+        let mut at_target = self.look_up(records.iter().map(|record| record.address.clone()).collect()).await?;
         let work = records.into_iter().map(|record| {
-            let there = there.remove(&record.address);
-            Work::new(record, there, false)
+            let at_target = at_target.remove(&record.address);
+            Work::new(record, at_target, false)
         });
         let mut work: Vec<Work> = work.collect();
         self.add_needed(&mut work, is_last).await?;
@@ -236,7 +236,7 @@ impl<'a> Copier<'a> {
             }
             // A graph source that was published twice ends at its own `v`.
             let may_be_bare = |i: &usize| {
-                !self.options.dry_run && work[*i].there.is_none() && work[*i].record.kind == RecordKind::GraphSource
+                !self.options.dry_run && work[*i].at_target.is_none() && work[*i].record.kind == RecordKind::GraphSource
             };
             let first = cycle.iter().copied().filter(may_be_bare).max_by_key(|i| work[*i].record.config.v);
             match first {
@@ -265,12 +265,12 @@ impl<'a> Copier<'a> {
     }
 
     /// Returns the target's records of these addresses.
-    async fn there(&self, addresses: Vec<Address>) -> Result<HashMap<Address, Record>> {
-        let mut there = HashMap::new();
+    async fn look_up(&self, addresses: Vec<Address>) -> Result<HashMap<Address, Record>> {
+        let mut at_target = HashMap::new();
         for addresses in addresses.chunks(LOOKED_UP) {
-            there.extend(lookup(&**self.target, addresses.to_vec()).await?);
+            at_target.extend(lookup(&**self.target, addresses.to_vec()).await?);
         }
-        Ok(there)
+        Ok(at_target)
     }
 
     /// Adds what the records need and the target lacks. Each record is looked up once, however many need it.
@@ -286,8 +286,8 @@ impl<'a> Copier<'a> {
                 }
             }
             begin = work.len();
-            let there = self.there(wanted.clone()).await?;
-            wanted.retain(|needed| !there.contains_key(needed));
+            let at_target = self.look_up(wanted.clone()).await?;
+            wanted.retain(|needed| !at_target.contains_key(needed));
             for wanted in wanted.chunks(LOOKED_UP) {
                 match self.source.lookup_all(wanted).await? {
                     Some(found) => work.extend(found.into_iter().map(|record| Work::new(record, None, true))),
@@ -326,9 +326,9 @@ impl<'a> Copier<'a> {
 
     /// Copies one record, and reports the outcome.
     async fn record(&self, work: &Work, is_bare: bool) -> Result<()> {
-        let Work { record, there, is_early } = work;
+        let Work { record, at_target, is_early } = work;
         let address = &record.address;
-        let known = (!is_bare).then_some(there.as_ref());
+        let known = (!is_bare).then_some(at_target.as_ref());
         let target = Target::new(&**self.target);
         let (outcome, is_written) = self.bring(&target, record, known, is_bare).await?;
         let is_written = is_written || target.has_written();
@@ -395,9 +395,10 @@ impl<'a> Copier<'a> {
                 Found::Record(record) => Some(&**record),
                 Found::Unreadable { .. } => None,
             });
-            let there = self.there(records.clone().map(|record| record.address.clone()).collect()).await?;
-            let is_same =
-                |record: &Record| there.get(&record.address).is_some_and(|there| judge(record, there).is_empty());
+            let at_target = self.look_up(records.clone().map(|record| record.address.clone()).collect()).await?;
+            let is_same = |record: &Record| {
+                at_target.get(&record.address).is_some_and(|at_target| judge(record, at_target).is_empty())
+            };
             if records.clone().any(is_same) {
                 self.has_some.store(true, Ordering::Relaxed);
                 return Ok(false);
@@ -426,15 +427,15 @@ impl<'a> Copier<'a> {
         known: Option<Option<&Record>>,
         is_bare: bool,
     ) -> Result<(Outcome, bool)> {
-        let mut known = known.map(|there| there.cloned());
+        let mut known = known.map(|at_target| at_target.cloned());
         // A part of a record that was created before it is written with the rest; a write of unknown outcome may have been applied.
         let mut is_written = is_bare;
         for attempt in 0..ATTEMPTS {
-            let there = match known.take() {
-                Some(there) => there,
+            let at_target = match known.take() {
+                Some(at_target) => at_target,
                 None => self.target.lookup(&record.address).await.map_err(SyncError::Target)?,
             };
-            let (brought, left) = match there {
+            let (brought, left) = match at_target {
                 None => {
                     let failed: Vec<Address> = needed(record).filter(|needed| self.has_failed(needed)).collect();
                     match (failed.is_empty(), self.options.dry_run) {
@@ -446,12 +447,12 @@ impl<'a> Copier<'a> {
                         (true, false) => (bring::create(target, record).await, Vec::new()),
                     }
                 }
-                Some(there) => {
-                    let mut differences = judge(record, &there);
+                Some(at_target) => {
+                    let mut differences = judge(record, &at_target);
                     if differences.is_empty() {
                         return Ok((Outcome::Same, is_written));
                     }
-                    self.consult_history(record, &there, &mut differences).await;
+                    self.consult_history(record, &at_target, &mut differences).await;
                     let is_forced = self.options.force.iter().any(|glob| glob.matches(&record.address));
                     let is_hidden = has_redacted_config(record);
                     let takes = move |difference: &Difference| match difference.verdict {
@@ -468,7 +469,7 @@ impl<'a> Copier<'a> {
                     if self.options.dry_run {
                         return Ok((Outcome::Left(left), true));
                     }
-                    (bring::update(target, record, there, &differences, takes).await, left)
+                    (bring::update(target, record, at_target, &differences, takes).await, left)
                 }
             };
             let outcome = match brought {
@@ -506,18 +507,18 @@ impl<'a> Copier<'a> {
     }
 
     /// Treats a value that the source had earlier as older, whatever its watermark.
-    async fn consult_history(&self, record: &Record, there: &Record, differences: &mut [Difference]) {
+    async fn consult_history(&self, record: &Record, at_target: &Record, differences: &mut [Difference]) {
         let Some(feed) = self.source.feed() else { return };
         for difference in differences.iter_mut().filter(|difference| difference.verdict != Verdict::Older) {
             let ChangedPart::Concern(concern @ (ConcernKind::Head | ConcernKind::Index)) = difference.part else {
                 continue;
             };
             // An index at the same `t` can be replaced by a compare-and-set like any other; the rest needs a reset.
-            let is_pushed = concern == ConcernKind::Index && record.index.v == there.index.v;
+            let is_pushed = concern == ConcernKind::Index && record.index.v == at_target.index.v;
             if !is_pushed && !self.options.resets {
                 continue;
             }
-            match has_passed(feed, &record.address, concern, there).await {
+            match has_passed(feed, &record.address, concern, at_target).await {
                 Ok(true) => difference.verdict = Verdict::Older,
                 Ok(false) => {}
                 Err(error) => tracing::debug!(%error, address = %record.address, "the history cannot be read"),

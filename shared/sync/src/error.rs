@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use nameservice_model::{BoxError, Error as BackendError};
 
-/// Why a copy, a comparison or a replica could not go on.
+/// Why a copy, a comparison or a replica could not continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
@@ -33,7 +33,7 @@ pub enum SyncError {
     File {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -11,7 +11,7 @@ use crate::{
     report::Report,
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 const PAGE: Limit = match Limit::new(500) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -26,7 +26,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct Mirrored {
     /// Everything up to this position of the source's feed was processed.
     pub position: u64,
-    /// What was done.
+    /// The outcome.
     pub report: Report,
     /// Records that were purged at the source and still exist at the target.
     pub purged: Vec<Address>,

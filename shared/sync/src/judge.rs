@@ -22,7 +22,7 @@ pub enum Verdict {
     Newer,
     /// They differ at the same watermark, or in what never changes.
     Diverged,
-    /// One of them is shown without its secrets, so nobody can say whether they are the same.
+    /// One of them is shown without its secrets, so it is unknown whether they are the same.
     Unknown,
 }
 
@@ -218,7 +218,7 @@ fn sorted(texts: &[String]) -> Vec<String> {
     texts
 }
 
-/// The same content at an equal or higher watermark of the target needs no copy.
+/// Compares by content: equal content at an equal or higher watermark of the target needs no copy.
 fn by_content<T: PartialEq>((source_v, source): (i64, T), (target_v, target): (i64, T)) -> Option<Verdict> {
     if source == target && target_v >= source_v {
         return None;

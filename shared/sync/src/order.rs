@@ -14,20 +14,20 @@ pub(crate) fn needed(record: &Record) -> impl Iterator<Item = Address> {
 /// A record to be written, and the target's.
 pub(crate) struct Work {
     pub(crate) record: Record,
-    pub(crate) there: Option<Record>,
+    pub(crate) at_target: Option<Record>,
     /// Whether it is written because another record needs it, and has its own turn later.
     pub(crate) is_early: bool,
 }
 
 impl Work {
-    pub(crate) fn new(record: Record, there: Option<Record>, is_early: bool) -> Self {
-        Self { record, there, is_early }
+    pub(crate) fn new(record: Record, at_target: Option<Record>, is_early: bool) -> Self {
+        Self { record, at_target, is_early }
     }
 
     /// Returns what must be at the target before the record is written.
     pub(crate) fn wants(&self) -> impl Iterator<Item = Address> {
-        let there: HashSet<Address> = self.there.iter().flat_map(needed).collect();
-        needed(&self.record).filter(move |needed| !there.contains(needed))
+        let at_target: HashSet<Address> = self.at_target.iter().flat_map(needed).collect();
+        needed(&self.record).filter(move |needed| !at_target.contains(needed))
     }
 }
 
@@ -54,7 +54,8 @@ impl Order {
         for (i, one) in work.iter().enumerate() {
             for j in one.wants().filter_map(|needed| places.get(&needed).copied()) {
                 // A branch needs a commit of its source; a dependency only has to exist.
-                if (work[j].there.is_none() || one.record.kind == RecordKind::Ledger) && order.awaited[i].insert(j) {
+                if (work[j].at_target.is_none() || one.record.kind == RecordKind::Ledger) && order.awaited[i].insert(j)
+                {
                     order.waiting[j].push(i);
                 }
             }

@@ -148,7 +148,7 @@ impl Shared {
 
 impl Replica {
     /// Starts a replica of a service, in a directory. `upstream` is the service's URL, which the directory keeps without
-    /// its credentials. The content of the directory is served at once, even while the upstream is unavailable.
+    /// its credentials. The content of the directory is served immediately, even while the upstream is unavailable.
     pub async fn open(
         directory: &Path,
         upstream: &str,
@@ -278,15 +278,15 @@ impl Replica {
     async fn ask_position(&self) -> Option<u64> {
         let came = Instant::now();
         let mut asked = self.shared.asked.lock().await;
-        if let Some((at, there)) = *asked
+        if let Some((at, upstream_position)) = *asked
             && at >= came
         {
-            return there;
+            return upstream_position;
         }
         let at = Instant::now();
-        let there = timeout(AHEAD, self.client.position()).await.ok().and_then(Result::ok);
-        *asked = Some((at, there));
-        there
+        let upstream_position = timeout(AHEAD, self.client.position()).await.ok().and_then(Result::ok);
+        *asked = Some((at, upstream_position));
+        upstream_position
     }
 
     /// Waits until a position is reached that the upstream has. Returns immediately if the upstream does not have it.
@@ -296,13 +296,13 @@ impl Replica {
         };
         if self.shared.known.load(Ordering::Acquire) < position {
             // Another replica behind the same address may be a moment behind.
-            let mut there = self.ask_position().await;
-            if there.is_some_and(|there| there < position) {
+            let mut upstream_position = self.ask_position().await;
+            if upstream_position.is_some_and(|upstream_position| upstream_position < position) {
                 sleep(AGAIN).await;
-                there = self.ask_position().await;
+                upstream_position = self.ask_position().await;
             }
-            match there {
-                Some(there) if there < position => return Ok(()),
+            match upstream_position {
+                Some(upstream_position) if upstream_position < position => return Ok(()),
                 Some(_) => {}
                 None => {
                     return unavailable("the replica has not reached this position, and its upstream cannot be asked");
@@ -506,17 +506,17 @@ impl Follower {
 
     /// Checks the replica's position. One that the upstream has not reached belongs to a feed that was lost.
     async fn check_position(&self) -> std::result::Result<(), End> {
-        let (mut there, age) = self.client.position_and_age().await?;
+        let (mut upstream_position, age) = self.client.position_and_age().await?;
         *self.shared.upstream_age.lock().unwrap_or_else(PoisonError::into_inner) = age;
-        if there < self.names.view().position() {
+        if upstream_position < self.names.view().position() {
             // Another replica behind the same address may be a moment behind.
             sleep(AGAIN).await;
-            there = self.client.position().await?;
-            if there < self.names.view().position() {
+            upstream_position = self.client.position().await?;
+            if upstream_position < self.names.view().position() {
                 return Err(End::Gone);
             }
         }
-        self.shared.begin_at(there);
+        self.shared.begin_at(upstream_position);
         Ok(())
     }
 

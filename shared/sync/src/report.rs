@@ -107,7 +107,7 @@ impl Records {
 /// How two places compare: for each record of the source, what the target has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The position of the source's feed before the first record was read, where it has a feed.
+    /// The position of the source's feed before the first record was read, if it has a feed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// How many records are the same.
@@ -156,7 +156,7 @@ impl Comparison {
 /// What a copy has done, and how the places compare after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// The position of the source's feed before the first record was read, where it has a feed: the changes after it may
+    /// The position of the source's feed before the first record was read, if it has a feed: the changes after it may
     /// not have been copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,

@@ -12,7 +12,7 @@ use crate::{
     report::Records,
 };
 
-/// How many records are read at once.
+/// How many records are read in one request.
 const PAGE: Limit = match Limit::new(500) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,

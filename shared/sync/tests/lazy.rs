@@ -218,7 +218,7 @@ async fn a_record_that_was_taken_over_is_not_taken_again() {
         let push = HeadPush::monotonic(NewHead::new(id(9), t + 1).unwrap());
         let _ = lazy.push_head(&Call::fresh(), &at("zoo"), &push).await.unwrap();
         assert_eq!(found(&names, "zoo").await.index.v, 6);
-        // Deleted, it would come back.
+        // Deleted, it would reappear.
         for name in ["plain", "zoo"] {
             let purged = lazy.purge(&Call::fresh(), &at(name)).await;
             assert!(

@@ -236,7 +236,7 @@ async fn what_was_purged_on_one_side_is_reported_and_left_on_the_other() {
 async fn a_remote_that_was_forgotten_is_tracked_again() {
     let pair = pulled().await;
     let tracked = pair.tracking.get("origin", &at("zoo")).unwrap();
-    assert!(tracked.there.is_some() && tracked.base == tracked.there);
+    assert!(tracked.theirs.is_some() && tracked.base == tracked.theirs);
     assert_eq!(pair.tracking.position("origin").unwrap(), Some(pair.remote.position().await.unwrap()));
     pair.tracking.forget("origin").unwrap();
     assert_eq!(pair.tracking.position("origin").unwrap(), None);

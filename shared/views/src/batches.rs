@@ -29,7 +29,7 @@ pub struct BatchFailure {
 pub struct FailedRow {
     /// Its position in the call.
     pub position: usize,
-    /// Its key; `None` where it has none.
+    /// Its key; `None` if it has none.
     pub key: Option<RowKey>,
     /// The error. [`Source::OutcomeUnknown`] means that it may have been written.
     pub source: Arc<Source>,

@@ -19,7 +19,7 @@ pub enum Error {
         table: String,
         /// The key, or the index and its key.
         id: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
@@ -38,7 +38,7 @@ pub enum Error {
         table: String,
         /// The key, or what the row is otherwise.
         id: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
@@ -51,7 +51,7 @@ pub enum Error {
         id: String,
         /// The counter.
         field: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
@@ -62,7 +62,7 @@ pub enum Error {
         table: String,
         /// The key.
         id: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
@@ -71,7 +71,7 @@ pub enum Error {
     NotWritten {
         /// The table.
         table: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
@@ -83,7 +83,7 @@ pub enum Error {
     TableNotReady {
         /// The table.
         table: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },

@@ -147,7 +147,7 @@ impl View {
         self.logged("ensure", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))
     }
 
-    /// Reports what the table lacks of its description. Returns an error where there is no table.
+    /// Reports what the table lacks of its description. Returns an error if there is no table.
     pub async fn check_table(&self) -> Result<Report> {
         let found = self.sender.check_table(self.description).await;
         self.logged("check", "", found.map_err(|source| Error::TableNotReady { table: self.table().into(), source }))

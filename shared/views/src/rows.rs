@@ -26,7 +26,7 @@ pub fn from_item<T: DeserializeOwned>(item: Item) -> Result<T, Source> {
 pub struct RowKey {
     /// The value of the partition key.
     pub id: String,
-    /// The value of the sort key, where the table has one.
+    /// The value of the sort key, if the table has one.
     pub sort: Option<String>,
 }
 
@@ -150,7 +150,7 @@ fn same(a: &AttributeValue, b: &AttributeValue) -> bool {
     }
 }
 
-/// `1.50` comes back as `1.5`; long integers do not fit a float.
+/// `1.50` is returned as `1.5`; long integers do not fit a float.
 fn same_number(a: &str, b: &str) -> bool {
     match (a.parse::<i128>(), b.parse::<i128>()) {
         (Ok(a), Ok(b)) => a == b,

@@ -56,7 +56,7 @@ impl Write {
 pub struct Rejected {
     /// Its position in the call.
     pub position: usize,
-    /// The stored row, `None` where there is none.
+    /// The stored row, `None` if there is none.
     pub item: Option<Item>,
 }
 

@@ -19,7 +19,7 @@ pub enum SaveMode {
     Init,
     /// Creates or replaces the row.
     Any,
-    /// The same as `Any`, for callers that know that the row exists.
+    /// Replaces the row like `Any`, for callers that know that the row exists.
     Overwrite,
 }
 
@@ -61,8 +61,8 @@ impl View {
         self.logged("save", &key.to_string(), saved)
     }
 
-    /// Saves a row over an older version of itself, or where there is none: `version` is a number or a text of the row that only grows.
-    /// Returns false where the stored row is as new or newer. Late and repeated writes of a version change nothing.
+    /// Saves a row over an older version of itself, or if none is stored: `version` is a number or a text of the row that only grows.
+    /// Returns false if the stored row is as new or newer. Late and repeated writes of a version change nothing.
     ///
     /// Needs `dynamodb:PutItem` on the table.
     pub async fn save_newer<T: Serialize + ?Sized>(

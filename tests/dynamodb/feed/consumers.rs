@@ -1,4 +1,4 @@
-//! Several consumers at once, and what they leave behind when they die.
+//! Several concurrent consumers, and what they leave behind when they die.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

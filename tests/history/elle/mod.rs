@@ -32,7 +32,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Returns the head that an answer or a request shows; `None` where it shows none.
+    /// Returns the head that an answer or a request shows; `None` if it shows none.
     pub(super) fn shown(value: &Value) -> Option<Self> {
         let t = value.get("t")?.as_i64()?;
         Some(Self { t, id: value["id"].as_str().map(str::to_owned) })
@@ -72,7 +72,7 @@ pub(super) enum End {
 pub(super) struct Transaction {
     pub(super) client: u32,
     pub(super) invoked: u64,
-    /// `None` where its end is unknown.
+    /// `None` if its end is unknown.
     pub(super) returned: Option<u64>,
     pub(super) end: End,
     /// All that it read of records, at one time.

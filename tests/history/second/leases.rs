@@ -17,7 +17,7 @@ pub(super) struct Fence {
 struct Lease {
     name: String,
     holder: String,
-    /// `None` where no answer shows it.
+    /// `None` if no answer shows it.
     expires_at: Option<i64>,
 }
 

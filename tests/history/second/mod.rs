@@ -34,7 +34,7 @@ const REMEMBERED: usize = 4;
 struct Call {
     asked: Arc<Asked>,
     invoked: u64,
-    /// When it was answered, and how; `None` where nobody knows whether it was applied.
+    /// When it was answered, and how; `None` if nobody knows whether it was applied.
     answered: Option<(u64, Arc<Answered>)>,
 }
 

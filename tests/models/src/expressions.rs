@@ -240,7 +240,7 @@ impl Comparison {
 }
 
 impl Operand {
-    /// Its value on an item; `None` where it has none.
+    /// Its value on an item; `None` if it has none.
     fn value(&self, item: &Item) -> Option<Attribute> {
         match self {
             Self::At(path) => at(item, path).cloned(),

@@ -139,7 +139,7 @@ pub enum Step {
     ArriveEarlier(usize),
     /// No reply comes until it gives up.
     TimeOut(usize),
-    /// It saves its checkpoint, and goes on with the next batch.
+    /// It saves its checkpoint, and continues with the next batch.
     Save(usize),
     /// It dies.
     Die(usize),
@@ -192,7 +192,7 @@ impl Consumers {
 }
 
 impl World {
-    /// What readers find; nothing where they cannot read.
+    /// What readers find; nothing if they cannot read.
     fn contents(&self) -> &Contents {
         static NOTHING: Contents =
             Contents { counter: 0, epoch: 0, found: Vec::new(), ever: Vec::new(), disagreement: None };

@@ -1,6 +1,6 @@
 //! The embedded backend: its state machine, and a replica that takes every change of its feed.
 //!
-//! The clients are the HTTP client's: after a lost reply they take a rejection for the answer only where four writes of others cannot
+//! The clients are the HTTP client's: after a lost reply they take a rejection for the answer only if four writes of others cannot
 //! have come between.
 
 use std::{
@@ -27,7 +27,7 @@ pub struct Machine {
     replica: State,
     is_explained: bool,
     fault: Fault,
-    /// The canonical form of the state: two machines are one where it is the same.
+    /// The canonical form of the state: two machines are one if it is the same.
     dump: String,
 }
 
@@ -141,7 +141,7 @@ fn holder_name(holder: usize) -> String {
     format!("holder {holder}")
 }
 
-/// The rule of the HTTP client: after an attempt without an answer, a rejection counts only where the item would still show that the
+/// The rule of the HTTP client: after an attempt without an answer, a rejection counts only if the item would still show that the
 /// attempt was applied.
 pub fn unless_hidden(answer: Answer, request: &Request, in_doubt: bool) -> Answer {
     match answer {

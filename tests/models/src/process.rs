@@ -177,7 +177,7 @@ impl Processes {
         self.runs.lock().expect("no run panics").entry(of).or_insert((next, sent)).0.clone()
     }
 
-    /// What a task asks for after these replies; `None` where it has ended.
+    /// What a task asks for after these replies; `None` if it has ended.
     pub(crate) fn asked(&self, fault: FeedFault, memory: &Memory, task: Task, replies: &[Reply]) -> Option<Asked> {
         match self.next(fault, memory, task, replies) {
             Next::Asks(asked) => Some(asked),

@@ -21,7 +21,7 @@ use crate::{
 pub enum Fault {
     /// None.
     None,
-    /// A page begins one change too late, and hides it by numbering its changes anew.
+    /// A page begins one change too late, and hides it by numbering its changes again.
     Renumbers,
     /// A snapshot is given the position at its end in place of the one at its beginning.
     LatePosition,

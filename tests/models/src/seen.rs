@@ -20,7 +20,7 @@ const RESUMED: usize = 8;
 pub struct Contents {
     /// The last position.
     pub counter: usize,
-    /// The first position that may be read; 0 where all may be.
+    /// The first position that may be read; 0 if all may be.
     pub epoch: usize,
     /// What can be read.
     pub found: Positions,
@@ -31,7 +31,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether these are the first of a batch, or all of it, and are where they are said to be.
+    /// Whether these are the first of a batch, or all of it, and are at the positions that they report.
     pub(crate) fn has(
         &self,
         positions: &[(usize, Record)],
@@ -131,7 +131,7 @@ fn is_counter(id: &str) -> bool {
     id.starts_with("counter#")
 }
 
-/// A number of the counter; 0 where it has none.
+/// A number of the counter; 0 if it has none.
 fn number(table: &Table<()>, name: &str) -> usize {
     let counter = table.items.iter().find(|((id, _), _)| is_counter(id));
     match counter.and_then(|(_, counter)| counter.get(name)) {

@@ -241,7 +241,7 @@ impl<T: Ord + Clone> Table<T> {
 }
 
 impl Reply {
-    /// The status and the body that the SDK reads; `None` where no reply comes.
+    /// The status and the body that the SDK reads; `None` if no reply comes.
     pub fn to_http(&self, operation: &Operation) -> Option<(u16, Value)> {
         const PREFIX: &str = "com.amazonaws.dynamodb.v20120810#";
         let of = |item: &Option<Shared<Item>>| item.as_ref().map(|item| json_of(item));

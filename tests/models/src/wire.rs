@@ -2,7 +2,7 @@
 //!
 //! The code is the product's, down to the SDK: its HTTP client is replaced by one that gives the replies of a script, in order,
 //! and takes the request that comes after them. To run the code further is to run it again with one reply more. It is
-//! deterministic (pauses between attempts pass at once), so that a run is known by its replies.
+//! deterministic (pauses between attempts pass immediately), so that a run is known by its replies.
 
 use std::{
     cell::RefCell,
@@ -103,7 +103,7 @@ impl HttpConnector for Network {
             }
             None => {
                 let before = script.asked.replace((asked, (target, body)));
-                assert!(before.is_none(), "requests that are under way at once are not modelled");
+                assert!(before.is_none(), "requests that are under way at the same time are not modelled");
                 HttpConnectorFuture::new(std::future::pending())
             }
         }

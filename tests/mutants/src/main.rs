@@ -1,4 +1,4 @@
-//! Tries mutants of the libraries: plants all of them at once in a copy of the tree, each behind a switch, builds that once, notes
+//! Tries mutants of the libraries: plants all of them together in a copy of the tree, each behind a switch, builds that once, notes
 //! which tests reach which mutant, and runs these tests with one mutant switched on after the other. `.ci/mutants` runs it.
 //!
 //! `nameservice-mutants ROOT COPY LIST K/N SECONDS`: ROOT is the tree, COPY a copy of its files that is written to, LIST what

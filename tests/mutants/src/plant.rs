@@ -1,4 +1,4 @@
-//! Writes mutants into source files, all at once, each behind a switch of its own:
+//! Writes mutants into source files, all together, each behind a switch of its own:
 //! `a == b` becomes `(if __mutant(7) { a != b } else { a == b })`, and a function that could return a constant begins with
 //! `if __mutant(8) { return …; }`.
 
@@ -71,7 +71,7 @@ struct Places {
     bodies: Vec<Range<usize>>,
     /// Expressions that are statements: they take no parentheses.
     statements: Vec<Range<usize>>,
-    /// Code that is evaluated at compile time, where no switch can be asked.
+    /// Code that is evaluated at compile time, if no switch can be asked.
     constants: Vec<Range<usize>>,
 }
 

@@ -123,7 +123,7 @@ enum Subject<'a> {
     Unmeasured,
     /// The service over a DynamoDB at this URL.
     DynamoDb(&'a str),
-    /// The same, where another process consumes the table's stream.
+    /// The same, if another process consumes the table's stream.
     WithoutConsumer(&'a str),
     Etcd,
 }

@@ -66,7 +66,7 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
     }
     let requests = PRESENT.per_transaction.div_ceil(10) as u64;
-    for (how, at_once) in [("in turn", 1), ("at once", parameters.publish_at_once)] {
+    for (how, at_once) in [("in turn", 1), ("concurrently", parameters.publish_at_once)] {
         for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
             let publishing = requests.div_ceil(at_once) * parameters.publish;
             let took = parameters.fetch + read + parameters.transaction + publishing;

@@ -93,7 +93,7 @@ pub const ONE_CONSUMER: Design = Design {
     ..PRESENT
 };
 
-/// The present form with turns: batches of ten transactions, appended in one turn and published at once.
+/// The present form with turns: batches of ten transactions, appended in one turn and published concurrently.
 pub const TURNS: Design = Design {
     name: "present form, turns",
     batch: 980,
@@ -185,7 +185,7 @@ mod tests {
         (units * 100.0).round() as u64
     }
 
-    /// What tests/stream/requests.rs counts at the wire, and the first form's specification said.
+    /// What tests/stream/requests.rs counts at the wire, and what the specification of the first form had.
     #[test]
     fn costs_are_those_that_are_counted_at_the_wire() {
         assert_eq!(hundredths(Rows::First.units_a_change(21)), 510);

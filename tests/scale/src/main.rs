@@ -45,7 +45,7 @@ struct Arguments {
     /// Writes the figures into docs/scale.md
     #[arg(long, conflicts_with = "check")]
     write: bool,
-    /// Fails where docs/scale.md has other figures
+    /// Fails if docs/scale.md has other figures
     #[arg(long)]
     check: bool,
     /// Simulates this design alone

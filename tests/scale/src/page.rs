@@ -9,7 +9,7 @@ pub fn path() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale.md"))
 }
 
-/// Returns the page with these figures in it. Fails, naming the block, where it has no place for one.
+/// Returns the page with these figures in it. Fails, naming the block, if it has no place for one.
 pub fn with(page: &str, blocks: &[Block]) -> Result<String, String> {
     let mut page = page.to_owned();
     for (name, content) in blocks {

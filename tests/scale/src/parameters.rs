@@ -149,8 +149,8 @@ impl Parameters {
             row("from a write to its record in the stream", ms(self.visible), "assumed"),
             row(
                 "polls of a shard",
-                "4 a second ± 10 %; at once after a full batch".to_owned(),
-                "AWS [5]; at once is assumed",
+                "4 a second ± 10 %; immediately after a full batch".to_owned(),
+                "AWS [5]; the latter is assumed",
             ),
             row("batching window of the mapping", ms(self.window), "the module"),
             row("from a poll to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),

@@ -2,7 +2,7 @@
 //!
 //! A record's changes arrive in one shard of the stream. A consumer takes a batch of a shard, splits it by logs, and appends to
 //! each log one transaction after the other, as `nameservice_feed::Feed::append` does: it expects the counter as it last saw it,
-//! goes on at once with the value that a failed condition returns, and pauses after a conflict or a throttle. Where others move
+//! continues immediately with the value that a failed condition returns, and pauses after a conflict or a throttle. Where others move
 //! the counter it is read first. Then the consumer publishes.
 
 use std::{
@@ -170,7 +170,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Takes the turn, or reads the counter, where the design has that before a transaction. Returns false where it waits.
+    /// Takes the turn, or reads the counter, if the design has that before a transaction. Returns false if it waits.
     fn may_append(&mut self, shard: usize, log: usize) -> bool {
         let Parameters { single, turn_cap, .. } = *self.parameters;
         let (now, n) = (self.now, self.logs[log].n);
@@ -299,7 +299,7 @@ impl<'a> Simulation<'a> {
             Publication::AtOnce => requests.div_ceil(publish_at_once) * publish,
             Publication::Elsewhere => 0,
         };
-        // After a full batch at once.
+        // Immediately after a full batch.
         let (full, looked) = (state.batch == self.design.batch, state.looked);
         let next =
             if full { 0 } else { (looked + poll * self.random.u64(900..=1_100) / 1_000).saturating_sub(self.now) };

@@ -68,7 +68,7 @@ pub struct TakeArgs {
     /// Write nothing, and print what would be written
     #[arg(long)]
     pub dry_run: bool,
-    /// For these records, also overwrite values that are newer or different at the target (repeatable; may hold * and ?)
+    /// For these records, also overwrite values that are newer or different at the target (repeatable; may contain * and ?)
     #[arg(long, value_name = "ADDRESS")]
     pub force: Vec<AddressGlob>,
     /// Reset heads and indexes if the source was reset from exactly the value that the target has. Nobody else may write

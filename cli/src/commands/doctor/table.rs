@@ -129,7 +129,7 @@ pub(super) async fn check_queue(queue: &Queue) -> Vec<Finding> {
             (Severity::Warning, what, "read their reasons, fix the rows that they name, then delete them")
         }
         Err(error) => {
-            let what = format!("the queue of dead letters cannot be asked: {}", nameservice_model::chain(&error));
+            let what = format!("cannot query the queue of dead letters: {}", nameservice_model::chain(&error));
             (Severity::Error, what, "see that the URL is right, and that sqs:GetQueueAttributes is allowed")
         }
     };

@@ -20,17 +20,17 @@ pub(super) const TOKEN: &str = "NAMESERVICE_LEASE_TOKEN";
 /// `lease`
 #[derive(Debug, Subcommand)]
 pub enum LeaseCommand {
-    /// Take a lease that is free, expired, or already held under the same holder name
+    /// Acquire a lease that is free, expired, or already held under the same holder name
     Acquire(LeaseAcquireArgs),
     /// Extend a lease
     Refresh(LeaseRefreshArgs),
-    /// Give a lease back
+    /// Release a lease
     Release(LeaseReleaseArgs),
     /// Show who holds a lease of a record
     Show(AddressArgs),
     /// Run a command under a lease
     ///
-    /// Takes the lease, refreshes it while the command runs, and gives it back. The command finds
+    /// Takes the lease, refreshes it while the command runs, and releases it. The command finds
     /// NAMESERVICE_ADDRESS, NAMESERVICE_LEASE_NAME, NAMESERVICE_LEASE_HOLDER and NAMESERVICE_LEASE_TOKEN in its
     /// environment, from which push, status and config read the lease that they claim. It runs in a process group of
     /// its own, receives the signals that this process receives, and is stopped once the lease is lost or has expired:

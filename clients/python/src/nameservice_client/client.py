@@ -78,7 +78,7 @@ class Nameservice(Operations):
     ) -> models.Head:
         """Moves a head by compare-and-set, deciding again after each conflict.
 
-        `decide` gets the stored head (`{"id": None, "t": 0}` where there is no commit yet) and returns the new one, or None
+        `decide` gets the stored head (`{"id": None, "t": 0}` if there is no commit yet) and returns the new one, or None
         to leave it. Returns the head that is stored then. Raises `Conflict` after so many attempts.
         """
         record = self.record_get(address, concerns=["head"])
@@ -155,7 +155,7 @@ class Nameservice(Operations):
         """Yields changes as they happen, in the order of the feed, each once, across reconnections.
 
         after: the position up to which everything is known, by default the end of the feed. Keep the `position` of each
-        change once it is handled, to continue from there after a restart. Raises `PositionExpired` where the feed no longer
+        change once it is handled, to continue from there after a restart. Raises `PositionExpired` if the feed no longer
         holds what follows: begin again with `snapshot`. It does not end on its own.
         """
         query = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}

@@ -8,7 +8,7 @@ from typing import Any
 class NameserviceError(Exception):
     """A problem document (RFC 9457), or a failure without one.
 
-    `kind` is the last part of its stable `type`, such as `conflict`; `status` the HTTP status, 0 where no answer came;
+    `kind` is the last part of its stable `type`, such as `conflict`; `status` the HTTP status, 0 if no answer came;
     `problem` the whole document, whose further members depend on the kind.
     """
 
@@ -22,7 +22,7 @@ class NameserviceError(Exception):
 class Conflict(NameserviceError):
     """Certainly not written: another value than the expected one is stored.
 
-    `actual` is that value, None where there is no record.
+    `actual` is that value, None if there is no record.
     """
 
     @property

@@ -89,7 +89,7 @@ class Change(TypedDict):
 
     position: int
     """
-    Where it stands in the feed: 1, 2, 3, … without a gap.
+    Its position in the feed: 1, 2, 3, … without a gap.
     """
     address: str
     """
@@ -121,7 +121,7 @@ class Change(TypedDict):
     """
     watermark: int
     """
-    The watermark after the change; 0 for `meta`, and where no value is left.
+    The watermark after the change; 0 for `meta`, and if no value is left.
     """
     previous: NotRequired[int | None]
     """
@@ -267,7 +267,7 @@ class ExpectedConfig(TypedDict):
     """
     payload: NotRequired[dict[str, Any] | None]
     """
-    Compared too, where given.
+    Compared too, if given.
     """
 
 
@@ -286,7 +286,7 @@ class ExpectedIndex(TypedDict):
     """
     rev: NotRequired[int | None]
     """
-    As the service returned it; not compared, since id and `t` identify an index.
+    The `rev` as the service returned it; not compared, since id and `t` identify an index.
     """
     graphs: NotRequired[dict[str, Graphs | None]]
 
@@ -401,7 +401,7 @@ An event of a stream that follows records.
 
 class FlureeGraphSource(TypedDict):
     """
-    A graph source as Fluree knows it.
+    A graph source in Fluree's format.
     """
 
     graph_source_id: str
@@ -457,7 +457,7 @@ class FlureeInit(TypedDict):
 
 class FlureeLedger(TypedDict):
     """
-    A ledger as Fluree knows it.
+    A ledger in Fluree's format.
     """
 
     ledger_id: str
@@ -605,15 +605,15 @@ class GraphSource(TypedDict):
     """
     dependencies: NotRequired[list[str] | None]
     """
-    The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
+    The addresses that it depends on, at most 24. If left out, an existing graph source keeps its own.
     """
     expected_v: NotRequired[int | None]
     """
-    The `v` of the config that must be stored now; 0 where the graph source must not exist.
+    The `v` of the config that must be stored now; 0 if the graph source must not exist.
     """
     v: NotRequired[int | None]
     """
-    The `v` that the config gets, greater than the current one; left out, one more.
+    The `v` that the config gets, greater than the current one; by default, one more.
     """
 
 
@@ -633,7 +633,7 @@ class Graphs(TypedDict):
     rev: NotRequired[int | None]
     """
     How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-    an expected value, where it is compared.
+    an expected value, if it is compared.
     """
 
 
@@ -672,7 +672,7 @@ class Graphs2(TypedDict):
     rev: NotRequired[int | None]
     """
     How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-    an expected value, where it is compared.
+    an expected value, if it is compared.
     """
 
 
@@ -775,11 +775,11 @@ class History(TypedDict):
 
     changes: list[Change]
     """
-    The changes, in the order that was asked for.
+    The changes, in the requested order.
     """
     position: NotRequired[int | None]
     """
-    Send it as `after` (with `order=newest`, as `before`) to continue; absent where nothing more follows yet.
+    Send it as `after` (with `order=newest`, as `before`) to continue; absent if nothing more follows yet.
     """
 
 
@@ -893,7 +893,7 @@ class Lease(TypedDict):
     """
     target_t: NotRequired[int | None]
     """
-    The `t` it is held for.
+    The `t` that the holder works towards.
     """
     acquired_at: int
     """
@@ -994,7 +994,7 @@ class NewProtection(TypedDict):
 
     protected: bool
     """
-    Whether it is to be protected.
+    Whether to protect the record.
     """
 
 
@@ -1097,7 +1097,7 @@ class PushAnswerConfig(TypedDict):
 
     status: Literal["updated", "stale"]
     """
-    What was done.
+    The outcome.
     """
     value: Value
     """
@@ -1116,7 +1116,7 @@ class PushAnswerHead(TypedDict):
 
     status: Literal["updated", "stale"]
     """
-    What was done.
+    The outcome.
     """
     value: Value1
     """
@@ -1135,7 +1135,7 @@ class PushAnswerIndex(TypedDict):
 
     status: Literal["updated", "stale"]
     """
-    What was done.
+    The outcome.
     """
     value: Value2
     """
@@ -1154,7 +1154,7 @@ class PushAnswerStatus(TypedDict):
 
     status: Literal["updated", "stale"]
     """
-    What was done.
+    The outcome.
     """
     value: Value3
     """
@@ -1279,7 +1279,7 @@ class Record(TypedDict):
     """
     created_at: NotRequired[str | None]
     """
-    When it was created, RFC 3339 in UTC; absent where Fluree has created it.
+    When it was created, RFC 3339 in UTC; absent if Fluree has created it.
     """
     updated_at: str
     """
@@ -1472,7 +1472,7 @@ class Summary(TypedDict):
 
 Listed: TypeAlias = Summary | Record
 """
-An entry of a list: a summary, or the whole record where `view=full` asks for it.
+An entry of a list: a summary, or the whole record if `view=full` asks for it.
 """
 
 
@@ -1586,7 +1586,7 @@ class Wanted(TypedDict):
     """
     target_t: NotRequired[int | None]
     """
-    The `t` it is wanted for.
+    The `t` that the holder works towards.
     """
     meta: NotRequired[dict[str, Any] | None]
     """

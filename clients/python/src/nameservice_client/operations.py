@@ -29,7 +29,7 @@ class Operations:
         return answer
 
     def fluree_snapshot_get(self) -> models.FlureeSnapshot:
-        """Get all records, as Fluree knows them.
+        """Get all records, in Fluree's format.
 
         One streamed answer with everything. Behind a gateway, which does not stream, an answer that is too large becomes a
         413: read `/v1/snapshot` in pages.
@@ -38,7 +38,7 @@ class Operations:
         return answer
 
     def fluree_record_get(self, address: str) -> models.FlureeLedger:
-        """Get a ledger, as Fluree knows it.
+        """Get a ledger, in Fluree's format.
 
         This returns ledgers only: graph sources are in `snapshot` and `events`.
         """
@@ -116,7 +116,7 @@ class Operations:
         return answer
 
     def change_compare(self, body: models.Subscriptions) -> models.Comparison:
-        """Compare what is known.
+        """Compare known watermarks.
 
         For clients that keep watermarks rather than a position of the feed. Returns the concerns of at most 1,000 records
         whose watermark or id differs from the given one. Each record is read consistently, after the position.
@@ -232,7 +232,7 @@ class Operations:
         return answer
 
     def lease_release(self, address: str, *, name: str, holder: str, token: int, idempotency_key: str | None = None) -> None:
-        """Give a lease back.
+        """Release a lease.
 
         The state becomes `ready`. Rejected unless the token is the current one.
         """
@@ -339,7 +339,7 @@ class Operations:
         for up to `wait` seconds; after that, the problem `not-yet` shows the current state. If the service's feed holds each
         write by the time it is answered, `nameservice-position` names the position that the answer includes.
 
-        Returns None where a tag in `if_none_match` is still right.
+        Returns None if a tag in `if_none_match` is still current.
         """
         answer: models.Record | None = self._call(
             "GET",

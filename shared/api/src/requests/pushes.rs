@@ -33,7 +33,7 @@ fn under<E, N>(push: Push<E, N>, claim: Option<leases::Claim>) -> Result<Push<E,
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeadPush {
-    /// The head that must be stored now. Null: no record, which creates a ledger. Left out: any older head.
+    /// The head that must be stored now. Null: no record, which creates a ledger. If left out: any older head.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<HeadValue>, nullable))]
     pub expected: Option<Option<HeadValue>>,
@@ -67,7 +67,7 @@ pub struct GraphValue {
     /// The `t` that it covers.
     pub t: i64,
     /// How many times this `t` was indexed again. If left out of a new value, the service counts it; it is required in
-    /// an expected value, where it is compared.
+    /// an expected value, if it is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
 }
@@ -81,7 +81,7 @@ pub struct ExpectedIndex {
     pub id: Option<String>,
     /// The `t` that it covers.
     pub t: i64,
-    /// As the service returned it; not compared, since id and `t` identify an index.
+    /// The `rev` as the service returned it; not compared, since id and `t` identify an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
     /// The named graphs to compare; others may be anything.
@@ -110,7 +110,7 @@ pub struct NewIndex {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IndexPush {
-    /// The index that must be stored now. Null: no record, which creates a ledger. Left out: any older index.
+    /// The index that must be stored now. Null: no record, which creates a ledger. If left out: any older index.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ExpectedIndex>, nullable))]
     pub expected: Option<Option<ExpectedIndex>>,
@@ -158,14 +158,15 @@ impl ExpectedIndex {
         }
         model::check_graph_count(self.graphs.len()).map_err(|error| error.within("expected"))?;
         let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| {
-            let rev = rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, for it is compared"))?;
+            let rev =
+                rev.ok_or_else(|| Invalid::body(&format!("{field}.rev"), "is required, because it is compared"))?;
             // The rules for new values apply.
             let graph = model::NewGraphIndex::new(id, t).and_then(|graph| graph.with_rev(rev));
             let graph = graph.map_err(|error| error.within(field))?;
             Ok(model::GraphIndex { id: graph.id().clone(), t, rev })
         })?;
         if head.payload.is_none() && !graphs.is_empty() {
-            return Err(Invalid::body("expected.graphs", "must be empty where id is null"));
+            return Err(Invalid::body("expected.graphs", "must be empty if id is null"));
         }
         Ok(head.map(|id| IndexRoot { id, rev, graphs }))
     }
@@ -281,7 +282,7 @@ fn new_v(new: Option<i64>, expected: i64) -> Result<Option<i64>, Invalid> {
 pub struct ExpectedConfig {
     /// Its `v`.
     pub v: i64,
-    /// Compared too, where given.
+    /// Compared too, if given.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Object>,
@@ -334,7 +335,7 @@ impl ExpectedConfig {
     pub fn into_value(self) -> Result<ConcernValue<Value>, Invalid> {
         match (self.v, &self.payload) {
             (i64::MIN..=-1, _) => return Err(Invalid::body("expected.v", "must be 0 or greater")),
-            (0, Some(_)) => return Err(Invalid::body("expected.payload", "must be null where v is 0")),
+            (0, Some(_)) => return Err(Invalid::body("expected.payload", "must be null if v is 0")),
             (_, Some(payload)) => {
                 check_object(payload).map_err(|error| error.within("expected.payload"))?;
             }

@@ -14,7 +14,7 @@ pub struct NewLedger {
     /// `name:branch`; `mydb` means `mydb:main`.
     #[cfg_attr(feature = "openapi", schema(example = "mydb:main"))]
     pub address: String,
-    /// Its head, where it has one already.
+    /// Its head, if it has one already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<HeadValue>,
     /// Its configuration.
@@ -64,14 +64,14 @@ pub struct GraphSource {
     /// Its configuration, opaque to the nameservice.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub config: Object,
-    /// The addresses that it depends on, at most 24. Left out, those of an existing graph source stay.
+    /// The addresses that it depends on, at most 24. If left out, an existing graph source keeps its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<String>>,
-    /// The `v` of the config that must be stored now; 0 where the graph source must not exist.
+    /// The `v` of the config that must be stored now; 0 if the graph source must not exist.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_v: Option<i64>,
-    /// The `v` that the config gets, greater than the current one; left out, one more.
+    /// The `v` that the config gets, greater than the current one; by default, one more.
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub v: Option<i64>,
@@ -111,7 +111,7 @@ pub struct NewBranch {
     /// The branch to start from.
     #[cfg_attr(feature = "openapi", schema(example = "main"))]
     pub source: String,
-    /// The commit to start from; left out, the source's head.
+    /// The commit to start from; by default, the source's head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<HeadValue>,
 }
@@ -123,7 +123,7 @@ pub struct BranchToCreate {
     pub branch: Address,
     /// Its source.
     pub source: Address,
-    /// The commit to start from, where it is not the source's head.
+    /// The commit to start from, if it is not the source's head.
     pub at: Option<model::NewHead>,
 }
 
@@ -172,7 +172,7 @@ impl Retraction {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewProtection {
-    /// Whether it is to be protected.
+    /// Whether to protect the record.
     pub protected: bool,
 }
 

@@ -28,14 +28,14 @@ pub struct Examined {
     pub position: u64,
 }
 
-/// A finding, and its repair where there is a safe one.
+/// A finding, and its repair if there is a safe one.
 pub(super) struct Problem {
     pub(super) finding: Finding,
     pub(super) repair: Option<Repair>,
 }
 
 pub(super) enum Repair {
-    /// Build the index of the changes anew.
+    /// Build the index of the changes again.
     Reindex,
     /// Remove the changes up to this position: readers that have not read them begin again with a snapshot.
     DropChangesUpTo(u64),

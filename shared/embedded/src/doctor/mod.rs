@@ -49,7 +49,7 @@ pub fn examine(directory: impl AsRef<Path>, fix: bool, found: &mut dyn FnMut(Fin
     examine_observed(directory, fix, found, &|_| {})
 }
 
-/// Does the same, and passes the number of changes and records read to `observe`. SQLite's own check of the file comes
+/// Examines a directory, and passes the number of changes and records read to `observe`. SQLite's own check of the file comes
 /// first, and does not report progress.
 pub fn examine_observed(
     directory: impl AsRef<Path>,

@@ -117,7 +117,7 @@ fn check_gaps(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 type Last = HashMap<(Arc<str>, ChangedPart), (u64, Option<i64>)>;
 
 /// Checks that each of the last changes follows the one before it, and returns what they leave. One that is damaged in
-/// itself does not prevent the start: whoever reads it gets the error.
+/// itself does not prevent the start: reading it returns the error.
 fn check_chain(connection: &Connection, path: &Path, position: u64, checked_after: u64) -> Result<Last, OpenError> {
     let failed = |source| open_error(path, source);
     let mut last = Last::new();

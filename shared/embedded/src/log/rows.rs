@@ -239,7 +239,7 @@ pub(crate) fn checked_record(id: u64, body: &[u8]) -> Result<(Record, bool), Unr
     };
     match record.id == id {
         true => Ok((record, is_checked)),
-        false => Err(unreadable("record", id, &format!("it says that it is record {}", record.id))),
+        false => Err(unreadable("record", id, &format!("it claims to be record {}", record.id))),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn between(
     }
 }
 
-/// How a part has changed; `None` where it has not.
+/// How a part has changed; `None` if it has not.
 fn kind_of(part: ChangedPart, before: Option<&Record>, after: Option<&Record>) -> Option<ChangeKind> {
     let [old, new] = [before, after].map(|record| record.and_then(|record| State::of(part, record)));
     let is_born = |state: &Option<State>| state.as_ref().is_some_and(|state| state.is_born);

@@ -91,11 +91,11 @@ pub struct State {
 pub struct Applied {
     /// The outcome. An error was caused by the caller, or says that the outcome of an earlier call is no longer known.
     pub outcome: Result<Outcome>,
-    /// What has changed, in the order of the feed; nothing where the command was not applied.
+    /// What has changed, in the order of the feed; nothing if the command was not applied.
     pub changes: Vec<Change>,
     /// The records that were written or removed.
     pub(crate) touched: Vec<Touched>,
-    /// The addresses that are remembered anew, or (`None`) no longer.
+    /// The addresses that are remembered again, or (`None`) no longer.
     pub(crate) memories: Vec<(Arc<str>, Option<Arc<Memory>>)>,
     /// Everything before was replaced: the feed continues after this position and time.
     pub(crate) replaced: Option<(u64, i64)>,
@@ -106,7 +106,7 @@ pub struct Applied {
 pub(crate) struct Touched {
     /// Its row.
     pub(crate) id: u64,
-    /// `None` where it was removed.
+    /// `None` if it was removed.
     pub(crate) record: Option<Arc<Record>>,
 }
 
@@ -303,7 +303,7 @@ fn one_more(counter: &'static str, value: i64) -> Result<i64> {
     }
 }
 
-/// Returns a counter after a write; an error if the write would take it beyond the greatest value.
+/// Returns a counter after a write; an error if the write would take it beyond the maximum.
 fn grown(counter: &'static str, before: i64, after: i64) -> Result<i64> {
     match after > MAX_WATERMARK && after > before {
         true => Err(Error::LimitReached { counter }),

@@ -25,7 +25,7 @@ impl Orders {
         self.place(record);
     }
 
-    /// Adds a record to everything but the texts. For many records those are built at once, by [`Orders::write_texts`].
+    /// Adds a record to everything but the texts. For many records those are built in one pass, by [`Orders::write_texts`].
     pub(crate) fn place(&mut self, record: &Record) {
         let place = Place::of(record);
         if let Some(state) = &record.status.state {

@@ -38,7 +38,7 @@ pub(crate) struct Record {
     /// readable.
     #[serde(skip)]
     pub(crate) protected: bool,
-    /// The calls that set or removed the protection; absent where none has. In the log, it follows the record.
+    /// The calls that set or removed the protection; absent if none has. In the log, it follows the record.
     #[serde(skip)]
     pub(crate) protections: Option<Ring>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct StatusItem {
     pub(crate) v: i64,
     /// Absent for `ready`, the state of nearly all records.
     pub(crate) state: Option<Arc<str>>,
-    /// The metadata as JSON text; absent where there is none.
+    /// The metadata as JSON text; absent if there is none.
     pub(crate) meta: Option<Arc<str>>,
     pub(crate) lease: Option<Arc<LeaseItem>>,
     /// The last fencing token that was given.
@@ -141,7 +141,7 @@ impl Record {
         }
     }
 
-    /// The calls that a concern remembers; `None` where the record has no such concern.
+    /// The calls that a concern remembers; `None` if the record has no such concern.
     pub(crate) fn calls(&self, concern: ConcernKind) -> Option<&Ring> {
         match concern {
             ConcernKind::Head => self.head.as_ref().map(|head| &head.calls),
@@ -240,7 +240,7 @@ impl Record {
     pub(crate) fn weight(&self) -> usize {
         /// Names of members, punctuation, times, ids.
         const FIXED: usize = 700;
-        /// The same of a named graph.
+        /// Names of members and punctuation of a named graph.
         const GRAPH: usize = 90;
         let of_graph = |(name, graph): (&String, &Option<Graph>)| {
             GRAPH + name.len() + graph.as_ref().map_or(0, |graph| graph.id.len())

@@ -212,7 +212,7 @@ async fn every_acknowledged_write_survives_a_power_failure_and_the_log_explains_
     }
 }
 
-/// The same for longer: `cargo test -p nameservice-embedded crashes -- --ignored`.
+/// Runs the crashes for longer: `cargo test -p nameservice-embedded crashes -- --ignored`.
 #[tokio::test]
 #[ignore = "takes minutes"]
 async fn thousands_of_power_failures_lose_nothing() {

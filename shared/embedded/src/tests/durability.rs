@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{LONG, at, head, head_of, id, push, pushed};
 use crate::{Embedded, Options, log::Hook};
 
-/// Lets commits go on one by one.
+/// Lets commits proceed one by one.
 struct Gate {
     arrived: Mutex<Sender<()>>,
     go: Mutex<Receiver<()>>,
@@ -327,7 +327,7 @@ async fn a_writer_that_has_panicked_is_dead_for_health_and_says_that_it_has_ende
     assert!(names.ping().await.is_err());
     let failed = push(&names, "a", 3).await.unwrap_err();
     assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
-    assert_eq!(head_of(&names, "a").await, Some(head(1).value()), "reads go on");
+    assert_eq!(head_of(&names, "a").await, Some(head(1).value()), "reads continue");
     drop(names);
     pushed(&super::open(directory.path()), "a", 4).await;
 }

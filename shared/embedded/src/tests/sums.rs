@@ -73,7 +73,7 @@ async fn a_write_ahead_file_that_is_gone_or_cut_off_is_noticed_and_can_be_put_ba
         fs::write(&log, &bytes).unwrap();
         assert_eq!(open(directory.path()).view().len(), 40);
     }
-    // To go on with what is left is possible, and on purpose.
+    // To continue with what is left is possible, and on purpose.
     fs::remove_file(&log).unwrap();
     fs::remove_file(whole.path().join(DURABLE_FILE)).unwrap();
     let names = open(whole.path());

@@ -117,7 +117,7 @@ impl Former {
         for commit in [&main["f:ledgerCommit"], &main["f:commit"]] {
             keep("head", commit, main["f:t"].as_i64().unwrap_or(0));
         }
-        // The later index wins, as it does where both have ids.
+        // The later index wins, as it does if both have ids.
         let members = |file: &Value| {
             let spelled_out = json!({ "@id": file["f:indexId"], "f:t": file["f:indexT"] });
             [file["f:ledgerIndex"].clone(), file["f:index"].clone(), spelled_out]

@@ -71,7 +71,7 @@ pub(crate) struct Content {
 }
 
 impl Stored {
-    /// Reads a record from its main file and, where there is one, its index file.
+    /// Reads a record from its main file and, if there is one, its index file.
     pub(crate) fn decode(main: &Content, index: Option<&Content>) -> Result<Self, Malformed> {
         let (parsed, former) = parse_main(&main.bytes).map_err(|reason| Malformed { which: "main", reason })?;
         let kind = parsed.kind();
@@ -241,7 +241,7 @@ impl IndexFile {
     }
 }
 
-/// Shows the storage addresses of an earlier format in the config, where there are no ids.
+/// Shows the storage addresses of an earlier format in the config, if there are no ids.
 fn keep_addresses(record: &mut Record, main: &[u8], index: Option<&[u8]>) {
     let parsed = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
     let mut addresses = Former::addresses(&parsed(main), index.map(parsed).as_ref());

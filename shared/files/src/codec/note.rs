@@ -41,7 +41,7 @@ pub(crate) struct Note {
 const CALLS: [&str; 4] = ["head", "index", "status", "config"];
 
 impl Note {
-    /// Reads the note of a context; an empty one where there is none.
+    /// Reads the note of a context; an empty one if there is none.
     pub(crate) fn of(context: &Value) -> Self {
         let text = match context {
             Value::Object(terms) => terms.get(TERM),

@@ -174,14 +174,14 @@ impl Directory {
         let found = match fs::symlink_metadata(&path) {
             Ok(found) if found.is_dir() => identity(&found),
             Ok(_) if self.known().is_nothing() => return Ok(None),
-            Ok(_) => return Err(gone(format!("{} is no directory any more: is it mounted?", path.display()))),
+            Ok(_) => return Err(gone(format!("{} is no longer a directory: is it mounted?", path.display()))),
             Err(error) if is_absence(&error) => {
                 if !self.known().is_nothing() {
-                    return Err(gone(format!("{} is gone: is it mounted?", path.display())));
+                    return Err(gone(format!("{} no longer exists: is it mounted?", path.display())));
                 }
                 return match fs::metadata(&self.root) {
                     Ok(root) if root.is_dir() => Ok(None),
-                    _ => Err(gone(format!("{} is gone: is it mounted?", self.root.display()))),
+                    _ => Err(gone(format!("{} no longer exists: is it mounted?", self.root.display()))),
                 };
             }
             Err(error) => return Err(Error::Unavailable { operation, source: Some(error.into()) }),
@@ -658,7 +658,7 @@ fn listed(key: String, about: &fs::Metadata) -> Entry {
     Entry { key, modified: epoch_ms(modified), stamp: stamp(about, modified), is_empty: about.len() == 0 }
 }
 
-/// Where the system has no inodes, the time of creation identifies a directory.
+/// If the system has no inodes, the time of creation identifies a directory.
 fn identity(about: &fs::Metadata) -> Identity {
     #[cfg(unix)]
     return (std::os::unix::fs::MetadataExt::dev(about), std::os::unix::fs::MetadataExt::ino(about));

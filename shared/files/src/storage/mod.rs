@@ -28,7 +28,7 @@ pub(crate) struct Blob {
     pub(crate) version: Version,
 }
 
-/// A state of a file: in a bucket its ETag and, where it has them, its version or generation.
+/// A state of a file: in a bucket its ETag and, if it has them, its version or generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) tag: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Locks these files against other writers, waiting for at most the given time.
     async fn lock(&self, keys: &[String], at_most: Duration) -> Result<Guard>;
 
-    /// Reads a file; `None` where there is none.
+    /// Reads a file; `None` if there is none.
     async fn read(&self, key: &str) -> Result<Option<Blob>>;
 
     /// Reads these files, several at a time.

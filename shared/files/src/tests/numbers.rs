@@ -85,7 +85,7 @@ async fn no_counter_of_a_file_is_incremented_beyond_its_limit() {
             for number in [stored.record.status.v, stored.record.config.v, stored.token, rev] {
                 assert!(number <= value.max(MAX_WATERMARK), "{what}: {number}");
             }
-            // Everything else goes on.
+            // Everything else continues.
             files.ping().await.unwrap();
             let other = born(&files, "other", 1).await;
             assert!(push(&files, &other, 1, 2).await.is_updated(), "{what}");

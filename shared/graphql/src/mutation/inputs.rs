@@ -31,7 +31,7 @@ impl From<RefInput> for HeadValue {
 pub(crate) struct GraphInput {
     /// The name of the graph.
     pub(super) name: String,
-    /// The index root; null where it has none yet.
+    /// The index root; null if it has none yet.
     pub(super) id: Option<String>,
     /// The `t` that it covers.
     pub(super) t: Option<Long>,
@@ -78,7 +78,7 @@ pub(super) fn expected<T, V>(input: MaybeUndefined<T>, value: impl FnOnce(T) -> 
 pub(crate) struct HeadPushInput {
     /// The ledger.
     pub(super) address: String,
-    /// The head that must be stored now. Null: no record, which creates a ledger. Left out: any older head.
+    /// The head that must be stored now. Null: no record, which creates a ledger. If left out: any older head.
     pub(super) expected: MaybeUndefined<RefInput>,
     /// The new head, with a `t` greater than the stored one.
     pub(super) new: RefInput,
@@ -102,7 +102,7 @@ pub(crate) struct IndexInput {
 pub(crate) struct IndexPushInput {
     /// The record.
     pub(super) address: String,
-    /// The index that must be stored now. Null: no record, which creates a ledger. Left out: any older index.
+    /// The index that must be stored now. Null: no record, which creates a ledger. If left out: any older index.
     pub(super) expected: MaybeUndefined<IndexInput>,
     /// The new index.
     pub(super) new: IndexInput,

@@ -83,8 +83,8 @@ impl Mutation {
         address: String,
         source_type: String,
         config: JsonObject,
-        #[graphql(desc = "Left out, those of an existing graph source stay.")] dependencies: Option<Vec<String>>,
-        #[graphql(desc = "The `v` of the config that must be stored now; 0 where the graph source must not exist.")]
+        #[graphql(desc = "If left out, an existing graph source keeps its own.")] dependencies: Option<Vec<String>>,
+        #[graphql(desc = "The `v` of the config that must be stored now; 0 if the graph source must not exist.")]
         expected_v: Option<Long>,
     ) -> Result<PublishGraphSourceResult> {
         let address = parse(&address)?;

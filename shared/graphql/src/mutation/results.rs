@@ -77,7 +77,7 @@ macro_rules! pushes {
         /// Certainly not written: the stored value is not the expected one, or the new value does not advance it.
         #[derive(SimpleObject)]
         pub(crate) struct $conflict {
-            /// The value that is stored; null where there is no record.
+            /// The value that is stored; null if there is no record.
             pub(super) actual: Option<$value>,
         }
 

@@ -33,7 +33,7 @@ use crate::{
     shapes::changes,
 };
 
-/// How many changes are read at once.
+/// How many changes are read in one request.
 const PAGE: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
@@ -314,7 +314,7 @@ async fn run(hub: Arc<Inner>) {
         match round(&hub, &mut index).await {
             Ok(()) => {
                 if failing.take().is_some() {
-                    tracing::info!("the change feed answers again");
+                    tracing::info!("the change feed is available again");
                 }
             }
             Err(error) => {

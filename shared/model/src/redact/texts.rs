@@ -10,7 +10,7 @@ use super::{
     urls::without_user_info,
 };
 
-/// What is a secret in any text, and how many characters follow it at least: more where a word may begin so.
+/// What is a secret in any text, and how many characters follow it at least: more if a word may begin so.
 const TOKEN_PREFIXES: [(&str, usize); 26] = [
     ("bearer ", 8),
     ("basic ", 8),

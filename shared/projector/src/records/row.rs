@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::index;
 use crate::{Projection, Row};
 
-/// How many commits an index may be behind before it is due, where the configuration has no `index_threshold`.
+/// How many commits an index may be behind before it is due, if the configuration has no `index_threshold`.
 pub const DEFAULT_INDEX_THRESHOLD: i64 = 1;
 
 /// The read model of all records.

@@ -42,7 +42,7 @@ pub(crate) trait Concern: Send + Sync + 'static {
     /// Returns the value of the item after the push.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// Returns the counter that an admissible push of this item would have to increment beyond its greatest value.
+    /// Returns the counter that an admissible push of this item would have to increment beyond its maximum.
     fn limit(item: &Item, push: &Push<Self::Payload, Self::New>) -> Option<&'static str>;
 
     /// Returns the value that a push left on an item that no other push of ours has written since. Fluree may have

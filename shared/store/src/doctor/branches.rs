@@ -19,7 +19,7 @@ use crate::{
 /// The longest partition key of DynamoDB, in bytes.
 const MAX_PK_BYTES: usize = 2048;
 
-/// Returns the source of a branch, from its meta item; `None` where it is not a branch.
+/// Returns the source of a branch, from its meta item; `None` if it is not a branch.
 pub(super) fn parent_of(meta: &Item) -> Option<String> {
     let (pk, source) = (items::pk(meta), items::text(meta, ATTR_BP_SOURCE)?);
     let parent = format!("{}:{source}", Address::stored(pk).name());

@@ -116,7 +116,7 @@ fn delete_rows(address: &Address, head: &Item, rows: &[&LoggedCommit]) -> Vec<Ac
 impl Store {
     /// Compares the whole log of a ledger with the history of its head.
     ///
-    /// The log is read first, then the head, then the history, which is used only where it ends with that head: a feed
+    /// The log is read first, then the head, then the history, which is used only if it ends with that head: a feed
     /// that lags behind says nothing about changes that it does not hold yet.
     pub(super) async fn compare_log(&self, pk: &str, feed: &dyn ChangeFeed) -> Result<Vec<Diagnosis>> {
         let address = Address::stored(pk);

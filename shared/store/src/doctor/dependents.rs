@@ -18,7 +18,7 @@ use crate::{
 /// The most rows that a count can be conditional on.
 const ROWS_CHECKED: usize = 90;
 
-/// Returns the dependent of a row, from its sort key; `None` where the row contradicts itself.
+/// Returns the dependent of a row, from its sort key; `None` if the row contradicts itself.
 pub(super) fn dependent_of(row: &Item) -> Option<&str> {
     let dependent = items::sk(row).strip_prefix(SK_BACKREF_PREFIX).filter(|dependent| !dependent.is_empty())?;
     let stored = items::text(row, ATTR_DEPENDENT)?;
@@ -57,7 +57,7 @@ impl Doctor<'_> {
         self.related.record(dependent).is_some_and(|meta| counted(meta).contains(&self.address))
     }
 
-    /// Returns `None` where a meta item of an unknown kind occupies the address.
+    /// Returns `None` if a meta item of an unknown kind occupies the address.
     fn drop_rows(&self, stale: &[&Item]) -> Option<Repair> {
         let dropped = &stale[..stale.len().min(REFERENCES_AT_ONCE)];
         let mut actions = Vec::new();

@@ -20,7 +20,7 @@ pub(super) const REFERENCES_AT_ONCE: usize = 24;
 /// How many examples a sentence names.
 const NAMED: usize = 5;
 
-/// A finding, with its repair where there is one.
+/// A finding, with its repair if there is one.
 pub(super) struct Diagnosis {
     pub(super) finding: Finding,
     pub(super) repair: Option<Repair>,

@@ -88,7 +88,7 @@ impl Store {
         self.examine_observed(None, fix, found, &|_| {}).await
     }
 
-    /// Does the same as [`Self::examine`], and compares Fluree's commit logs with the history of their ledgers in a
+    /// Examines the table like [`Self::examine`], and compares Fluree's commit logs with the history of their ledgers in a
     /// feed.
     ///
     /// For each ledger with a log this costs a Query of the log, a read of the head, and one request for each page of the
@@ -217,7 +217,7 @@ impl Store {
         }
     }
 
-    /// Compares counts of branches with the actual branches, where the scan has shown a difference.
+    /// Compares counts of branches with the actual branches, if the scan has shown a difference.
     ///
     /// A count is read, then every branch by a consistent scan, then the count again: if the item with the count is the
     /// same, no branch was created or dropped in between, because both update it in the same transaction.

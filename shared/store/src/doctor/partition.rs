@@ -53,7 +53,7 @@ pub(super) struct Partition {
     pub(super) items: RecordItems,
     /// The back references, in the order of their sort keys.
     pub(super) backrefs: Vec<Item>,
-    /// The last rows of the commit log: as many as are deleted at once.
+    /// The last rows of the commit log: as many as are deleted together.
     pub(super) commits: VecDeque<LoggedCommit>,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Standing<'a> {
     Record(&'a Item, RecordKind),
     /// A meta item of an unknown kind.
     UnknownKind,
-    /// No record, with a leftover meta item where there is one.
+    /// No record, with a leftover meta item if there is one.
     NoRecord(Option<&'a Item>),
 }
 
@@ -175,7 +175,7 @@ impl Related {
         self.0.contains_key(key)
     }
 
-    /// Returns the meta item of a record; `None` where there is none.
+    /// Returns the meta item of a record; `None` if there is none.
     pub(super) fn record(&self, pk: impl ToString) -> Option<&Item> {
         self.0.get(&Key::meta(pk)).filter(|meta| items::kind(meta).is_some())
     }

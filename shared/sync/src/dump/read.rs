@@ -17,7 +17,7 @@ use crate::{Found, Reading, Result, Source, SyncError};
 
 /// The longest line that is read: a service takes bodies of 256 KiB, and a record may contain several of them.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-/// How many lines are read at once.
+/// How many lines are read together.
 const PAGE: usize = 500;
 
 /// A dump to read from.
@@ -37,8 +37,8 @@ impl DumpSource {
     pub async fn open(place: DumpPlace, prefix: Option<String>) -> Result<Self> {
         let is_plain = match &place {
             DumpPlace::File(path) => {
-                let there = std::fs::metadata(path);
-                there.map_err(|source| SyncError::File { path: path.clone(), source })?.is_file()
+                let metadata = std::fs::metadata(path);
+                metadata.map_err(|source| SyncError::File { path: path.clone(), source })?.is_file()
             }
             DumpPlace::Stream => false,
         };

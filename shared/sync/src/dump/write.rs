@@ -26,7 +26,7 @@ use crate::{
 /// What an export has written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exported {
-    /// The position of the source's feed before the first record was read, where it has a feed.
+    /// The position of the source's feed before the first record was read, if it has a feed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// How many records were written.

@@ -25,7 +25,7 @@ impl LazyBackend {
         Ok(self.older.find(address).await?.is_some())
     }
 
-    /// Rejects the deletion of a record that the older place still has, because it would come back from there.
+    /// Rejects the deletion of a record that the older place still has, because it would reappear from there.
     async fn must_be_gone_there(&self, address: &Address) -> Result<()> {
         match self.older.find(address).await? {
             None => Ok(()),

@@ -61,7 +61,7 @@ impl LazyBackend {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint(address));
     }
 
-    /// Returns the error for an operation that would let a record of the older place come back, or could not be stored.
+    /// Returns the error for an operation that would let a record of the older place reappear, or could not be stored.
     fn rejected(&self, reason: impl std::fmt::Display) -> Error {
         Error::Unsupported {
             capability: Capability::FormerFormats,

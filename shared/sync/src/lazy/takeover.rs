@@ -53,8 +53,8 @@ impl LazyBackend {
                 return Ok(());
             }
             for _ in 0..ATTEMPTS {
-                let there = self.names.lookup(&address).await?;
-                let older = match &there {
+                let current = self.names.lookup(&address).await?;
+                let older = match &current {
                     Some(record) if !is_unfinished(record) => {
                         self.settle(&address);
                         return Ok(());
@@ -63,9 +63,9 @@ impl LazyBackend {
                     Some(record) if record.retracted => return Ok(()),
                     _ => self.older.find(&address).await?,
                 };
-                let brought = match (there, older) {
+                let brought = match (current, older) {
                     (None, None) => return Ok(()),
-                    (Some(there), None) if !is_pending(&there) => {
+                    (Some(current), None) if !is_pending(&current) => {
                         self.settle(&address);
                         return Ok(());
                     }
@@ -73,9 +73,9 @@ impl LazyBackend {
                         self.claim_needed(&older, depth).await?;
                         bring::create(&bring::Target::new(&*self.names), &marked(&older, self.older.place())).await
                     }
-                    (Some(there), Some(older)) => self.finish(there, &older).await,
+                    (Some(current), Some(older)) => self.finish(current, &older).await,
                     // The older place no longer has it: what was written so far is all there is.
-                    (Some(there), None) => self.finish(there.clone(), &unmarked(there)).await,
+                    (Some(current), None) => self.finish(current.clone(), &unmarked(current)).await,
                 };
                 match brought {
                     // The next iteration sees what is left to do.
@@ -101,21 +101,21 @@ impl LazyBackend {
     }
 
     /// Writes what a record still lacks, and then removes the mark.
-    async fn finish(&self, there: Record, older: &Record) -> Result<Brought> {
+    async fn finish(&self, current: Record, older: &Record) -> Result<Brought> {
         // A retracted record takes no config: its mark stays until it is restored.
         let is_retracted = older.retracted;
         let mut goal = older.clone();
-        if goal.config.payload.is_none() || goal.config.v <= there.config.v {
+        if goal.config.payload.is_none() || goal.config.v <= current.config.v {
             // An empty config is the closest to none that can replace the mark.
             let payload = goal.config.payload.take().unwrap_or_else(|| Value::Object(Object::new()));
-            goal.config = Config::new(there.config.v.saturating_add(1), payload);
+            goal.config = Config::new(current.config.v.saturating_add(1), payload);
         }
-        let mut differences = judge(&goal, &there);
+        let mut differences = judge(&goal, &current);
         if is_retracted {
             differences.retain(|difference| difference.part != ChangedPart::Concern(ConcernKind::Config));
         }
         let takes = |difference: &Difference| difference.verdict == Verdict::Older;
-        bring::update(&bring::Target::new(&*self.names), &goal, there, &differences, takes).await
+        bring::update(&bring::Target::new(&*self.names), &goal, current, &differences, takes).await
     }
 
     /// Takes over the source of a branch and the dependencies of a graph source.
@@ -161,8 +161,8 @@ impl LazyBackend {
     pub(super) async fn restored(&self, address: &Address) -> Result<()> {
         for _ in 0..ATTEMPTS {
             match self.names.lookup(address).await? {
-                Some(there) if is_pending(&there) && !there.retracted => {
-                    match self.finish(there.clone(), &unmarked(there)).await {
+                Some(current) if is_pending(&current) && !current.retracted => {
+                    match self.finish(current.clone(), &unmarked(current)).await {
                         Ok(_) | Err(Error::OutcomeUnknown { .. }) => {}
                         Err(error) => return Err(error),
                     }
@@ -175,8 +175,8 @@ impl LazyBackend {
 }
 
 /// Returns the record as it should be once nothing is left to take over.
-fn unmarked(there: Record) -> Record {
-    let mut record = without_mark(there);
+fn unmarked(current: Record) -> Record {
+    let mut record = without_mark(current);
     record.config.v = record.config.v.saturating_add(1);
     record
 }

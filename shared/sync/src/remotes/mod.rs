@@ -9,10 +9,10 @@
 mod list;
 mod mover;
 mod ops;
-mod standing;
+mod sync_state;
 mod tracking;
 
 pub use list::{Remote, Remotes};
 pub use ops::{Fetched, MoveOptions, Moved, fetch, pull, push, status};
-pub use standing::{Standing, StandingOf};
+pub use sync_state::{RecordSyncState, SyncState};
 pub use tracking::Tracking;

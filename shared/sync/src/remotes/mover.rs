@@ -8,7 +8,7 @@ use nameservice_model::{
 
 use super::{
     MoveOptions, Moved,
-    standing::{Standing, StandingOf},
+    sync_state::{RecordSyncState, SyncState},
     tracking::{Tracked, Tracking},
 };
 use crate::{
@@ -135,62 +135,62 @@ impl Mover<'_> {
         let mut local = local;
         let mut is_unknown_reported = false;
         for _ in 0..ATTEMPTS {
-            let Tracked { there, base } = &tracked;
-            let mut standing = StandingOf::of(local.as_ref(), there.as_ref(), base.as_ref());
-            if let (StandingOf::Both(concerns), Some(local), Some(there)) = (&mut standing, &local, there) {
-                self.decide(concerns, local, there).await?;
+            let Tracked { theirs, base } = &tracked;
+            let mut state = RecordSyncState::of(local.as_ref(), theirs.as_ref(), base.as_ref());
+            if let (RecordSyncState::Both(concerns), Some(local), Some(theirs)) = (&mut state, &local, theirs) {
+                self.decide(concerns, local, theirs).await?;
             }
-            if standing.is_up_to_date() {
-                moved.up_to_date += u64::from(standing != StandingOf::Neither);
+            if state.is_up_to_date() {
+                moved.up_to_date += u64::from(state != RecordSyncState::Neither);
                 if self.way != Way::Nowhere && !self.options.dry_run && base != &local {
-                    self.tracking.settle(self.name, address, there.as_ref(), local.as_ref())?;
+                    self.tracking.settle(self.name, address, theirs.as_ref(), local.as_ref())?;
                 }
                 return Ok(Outcome::Settled);
             }
-            if !standing.concerns(Standing::Diverged).is_empty() || standing == StandingOf::Incomparable {
-                self.report(&mut moved.diverged, address, local.as_ref(), there.as_ref());
+            if !state.concerns(SyncState::Diverged).is_empty() || state == RecordSyncState::Incomparable {
+                self.report(&mut moved.diverged, address, local.as_ref(), theirs.as_ref());
                 return Ok(Outcome::Settled);
             }
-            if !standing.concerns(Standing::Unknown).is_empty() && !std::mem::replace(&mut is_unknown_reported, true) {
+            if !state.concerns(SyncState::Unknown).is_empty() && !std::mem::replace(&mut is_unknown_reported, true) {
                 moved.unknown.add_reason(address, REDACTED_CONFIG);
             }
-            let step = match (self.way, &standing) {
-                (_, StandingOf::PurgedHere) => {
+            let step = match (self.way, &state) {
+                (_, RecordSyncState::PurgedHere) => {
                     moved.purged.add_reason(address, "it was purged here, and the remote has it");
                     return Ok(Outcome::Settled);
                 }
-                (_, StandingOf::PurgedThere) => {
+                (_, RecordSyncState::PurgedThere) => {
                     moved.purged.add_reason(address, "the remote no longer has it, and it is here");
                     return Ok(Outcome::Settled);
                 }
-                (Way::Pull, StandingOf::New) => Step::Create,
-                (Way::Push, StandingOf::Unpushed) => Step::Create,
-                (Way::Pull, StandingOf::Both(_)) => Step::Move(standing.concerns(Standing::Behind)),
-                (Way::Push, StandingOf::Both(_)) => Step::Move(standing.concerns(Standing::Ahead)),
+                (Way::Pull, RecordSyncState::New) => Step::Create,
+                (Way::Push, RecordSyncState::Unpushed) => Step::Create,
+                (Way::Pull, RecordSyncState::Both(_)) => Step::Move(state.concerns(SyncState::Behind)),
+                (Way::Push, RecordSyncState::Both(_)) => Step::Move(state.concerns(SyncState::Ahead)),
                 _ => Step::Move(Vec::new()),
             };
             // What the other way would move.
-            let (behind, ahead) = (standing.concerns(Standing::Behind), standing.concerns(Standing::Ahead));
-            let is_behind = !behind.is_empty() || standing == StandingOf::New;
-            let is_ahead = !ahead.is_empty() || standing == StandingOf::Unpushed;
+            let (behind, ahead) = (state.concerns(SyncState::Behind), state.concerns(SyncState::Ahead));
+            let is_behind = !behind.is_empty() || state == RecordSyncState::New;
+            let is_ahead = !ahead.is_empty() || state == RecordSyncState::Unpushed;
             if is_behind && self.way != Way::Pull {
-                self.report(&mut moved.behind, address, local.as_ref(), there.as_ref());
+                self.report(&mut moved.behind, address, local.as_ref(), theirs.as_ref());
             }
             if is_ahead && self.way != Way::Push {
-                self.report(&mut moved.ahead, address, local.as_ref(), there.as_ref());
+                self.report(&mut moved.ahead, address, local.as_ref(), theirs.as_ref());
             }
             let concerns = match step {
                 Step::Move(concerns) if concerns.is_empty() => return Ok(Outcome::Settled),
                 _ if self.options.dry_run => {
-                    self.report(&mut moved.moved, address, local.as_ref(), there.as_ref());
+                    self.report(&mut moved.moved, address, local.as_ref(), theirs.as_ref());
                     return Ok(Outcome::Settled);
                 }
                 Step::Create => ConcernKind::ALL.to_vec(),
                 Step::Move(concerns) => concerns,
             };
             let brought = match self.way {
-                Way::Push => self.bring_there(local.as_ref(), there.as_ref(), &concerns).await,
-                _ => self.bring_here(there.as_ref(), local.as_ref(), &concerns).await,
+                Way::Push => self.bring_there(local.as_ref(), theirs.as_ref(), &concerns).await,
+                _ => self.bring_here(theirs.as_ref(), local.as_ref(), &concerns).await,
             };
             match brought? {
                 Ok(brought @ (Brought::Done | Brought::Unprotected(_))) => {
@@ -198,7 +198,7 @@ impl Mover<'_> {
                         moved.rejected.add_reason(address, reason);
                     }
                     self.settled(address, &tracked, local.as_ref(), &concerns).await?;
-                    self.report(&mut moved.moved, address, local.as_ref(), there.as_ref());
+                    self.report(&mut moved.moved, address, local.as_ref(), theirs.as_ref());
                     return Ok(Outcome::Settled);
                 }
                 Ok(Brought::Needs(needed)) => return Ok(Outcome::Waits(needed)),
@@ -223,25 +223,25 @@ impl Mover<'_> {
     }
 
     /// Decides about concerns that have diverged, from the histories of both sides or by watermark.
-    async fn decide(&self, concerns: &mut [(ConcernKind, Standing)], local: &Record, there: &Record) -> Result<()> {
-        for (concern, standing) in concerns.iter_mut().filter(|(_, standing)| *standing == Standing::Diverged) {
+    async fn decide(&self, concerns: &mut [(ConcernKind, SyncState)], local: &Record, theirs: &Record) -> Result<()> {
+        for (concern, state) in concerns.iter_mut().filter(|(_, state)| *state == SyncState::Diverged) {
             if let Some(remote) = self.remote {
                 match has_passed(&**remote, &local.address, *concern, local).await {
                     Ok(true) => {
-                        *standing = Standing::Behind;
+                        *state = SyncState::Behind;
                         continue;
                     }
                     Ok(false) => {}
                     Err(error) => tracing::debug!(%error, "the history of the remote cannot be read"),
                 }
             }
-            if has_passed(&**self.local, &local.address, *concern, there).await.unwrap_or(false) {
-                *standing = Standing::Ahead;
+            if has_passed(&**self.local, &local.address, *concern, theirs).await.unwrap_or(false) {
+                *state = SyncState::Ahead;
             } else if self.options.by_watermark {
-                *standing = match watermark(local, *concern).cmp(&watermark(there, *concern)) {
-                    std::cmp::Ordering::Less => Standing::Behind,
-                    std::cmp::Ordering::Greater => Standing::Ahead,
-                    std::cmp::Ordering::Equal => Standing::Diverged,
+                *state = match watermark(local, *concern).cmp(&watermark(theirs, *concern)) {
+                    std::cmp::Ordering::Less => SyncState::Behind,
+                    std::cmp::Ordering::Greater => SyncState::Ahead,
+                    std::cmp::Ordering::Equal => SyncState::Diverged,
                 };
             }
         }
@@ -251,39 +251,39 @@ impl Mover<'_> {
     /// Writes to the local side, on the condition that it still has what was read.
     async fn bring_here(
         &self,
-        there: Option<&Record>,
+        theirs: Option<&Record>,
         local: Option<&Record>,
         concerns: &[ConcernKind],
     ) -> Result<Result<Brought, BackendError>> {
-        let Some(there) = there else { return Ok(Ok(Brought::Done)) };
+        let Some(theirs) = theirs else { return Ok(Ok(Brought::Done)) };
         let Some(local) = local else {
-            return written(bring::create(&Target::new(&**self.local), there).await, SyncError::Target);
+            return written(bring::create(&Target::new(&**self.local), theirs).await, SyncError::Target);
         };
         if !self.options.resets
-            && there.kind == RecordKind::Ledger
-            && concerns.iter().any(|concern| is_set_back(there, local, *concern))
+            && theirs.kind == RecordKind::Ledger
+            && concerns.iter().any(|concern| is_set_back(theirs, local, *concern))
         {
             return Ok(Ok(Brought::Rejected("the remote was set back: pull it with --resets".to_owned())));
         }
-        self.update(self.local, there, local, concerns, SyncError::Target).await
+        self.update(self.local, theirs, local, concerns, SyncError::Target).await
     }
 
     /// Writes to the remote, on the condition that it still has what was fetched.
     async fn bring_there(
         &self,
         local: Option<&Record>,
-        there: Option<&Record>,
+        theirs: Option<&Record>,
         concerns: &[ConcernKind],
     ) -> Result<Result<Brought, BackendError>> {
         let (Some(local), Some(remote)) = (local, self.remote) else { return Ok(Ok(Brought::Done)) };
-        let Some(there) = there else {
+        let Some(theirs) = theirs else {
             return written(bring::create(&Target::new(&**remote), local).await, SyncError::Target);
         };
         // A reset compares nothing, so it could overwrite a value that was not seen.
-        if local.kind == RecordKind::Ledger && concerns.iter().any(|concern| is_set_back(local, there, *concern)) {
+        if local.kind == RecordKind::Ledger && concerns.iter().any(|concern| is_set_back(local, theirs, *concern)) {
             return Ok(Ok(Brought::Rejected("it was set back here: reset it at the remote".to_owned())));
         }
-        self.update(remote, local, there, concerns, SyncError::Target).await
+        self.update(remote, local, theirs, concerns, SyncError::Target).await
     }
 
     async fn update(
@@ -307,7 +307,7 @@ impl Mover<'_> {
         local: Option<&Record>,
         concerns: &[ConcernKind],
     ) -> Result<()> {
-        let (there, same) = match self.way {
+        let (theirs, same) = match self.way {
             Way::Push => {
                 let remote = match self.remote {
                     Some(remote) => remote.lookup(address).await.map_err(SyncError::Target)?,
@@ -315,22 +315,22 @@ impl Mover<'_> {
                 };
                 (remote, local.cloned())
             }
-            _ => (tracked.there.clone(), tracked.there.clone()),
+            _ => (tracked.theirs.clone(), tracked.theirs.clone()),
         };
         let base = match (&tracked.base, same) {
             (Some(base), Some(same)) => Some(with(base.clone(), &same, concerns)),
             (_, same) => same,
         };
-        self.tracking.settle(self.name, address, there.as_ref(), base.as_ref())
+        self.tracking.settle(self.name, address, theirs.as_ref(), base.as_ref())
     }
 
-    fn report(&self, records: &mut Records, address: &Address, local: Option<&Record>, there: Option<&Record>) {
-        match (local, there) {
+    fn report(&self, records: &mut Records, address: &Address, local: Option<&Record>, theirs: Option<&Record>) {
+        match (local, theirs) {
             // The remote is the source of a pull, and the local side that of a push.
-            (Some(local), Some(there)) if self.way == Way::Push => {
-                records.add_differences(address, &judge(local, there))
+            (Some(local), Some(theirs)) if self.way == Way::Push => {
+                records.add_differences(address, &judge(local, theirs))
             }
-            (Some(local), Some(there)) => records.add_differences(address, &judge(there, local)),
+            (Some(local), Some(theirs)) => records.add_differences(address, &judge(theirs, local)),
             _ => records.add(Entry { address: address.to_string(), differences: Vec::new(), reason: None }),
         }
     }

@@ -14,7 +14,7 @@ use crate::{BackendSource, Found, Result, Source as _, report::Records};
 /// The result of a fetch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Fetched {
-    /// The position of the remote's feed before the first record was read, where it has a feed.
+    /// The position of the remote's feed before the first record was read, if it has a feed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// How many records the remote has.

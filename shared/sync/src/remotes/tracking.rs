@@ -30,8 +30,8 @@ pub struct Tracking {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tracked {
     /// The remote's record at the last fetch; `None` if it had none.
-    pub there: Option<Record>,
-    /// The value at which both sides last were the same; `None` where they never were.
+    pub theirs: Option<Record>,
+    /// The value at which both sides last were the same; `None` if they never were.
     pub base: Option<Record>,
 }
 
@@ -82,11 +82,11 @@ impl Tracking {
                     "INSERT INTO tracked (remote, address, there, fetch) VALUES (?1, ?2, ?3, ?4)
                      ON CONFLICT (remote, address) DO UPDATE SET there = ?3, fetch = ?4",
                 )?;
-                for (address, there) in &rows {
+                for (address, theirs) in &rows {
                     let known: Option<Option<String>> =
                         before.query_row([remote, address], |row| row.get(0)).optional()?;
-                    news += u64::from(known.flatten().as_ref() != Some(there));
-                    put.execute(params![remote, address, there, fetch])?;
+                    news += u64::from(known.flatten().as_ref() != Some(theirs));
+                    put.execute(params![remote, address, theirs, fetch])?;
                 }
             }
             transaction.commit()?;
@@ -118,15 +118,15 @@ impl Tracking {
         &self,
         remote: &str,
         address: &Address,
-        there: Option<&Record>,
+        theirs: Option<&Record>,
         base: Option<&Record>,
     ) -> Result<()> {
-        let (there, base) = (there.map(text).transpose()?, base.map(text).transpose()?);
+        let (theirs, base) = (theirs.map(text).transpose()?, base.map(text).transpose()?);
         self.with(|connection| {
             connection.execute(
                 "INSERT INTO tracked (remote, address, there, base, fetch) VALUES (?1, ?2, ?3, ?4, 0)
                  ON CONFLICT (remote, address) DO UPDATE SET there = ?3, base = ?4",
-                params![remote, address.as_str(), there, base],
+                params![remote, address.as_str(), theirs, base],
             )?;
             Ok(())
         })
@@ -139,8 +139,8 @@ impl Tracking {
                 connection.prepare_cached("SELECT there, base FROM tracked WHERE remote = ?1 AND address = ?2")?;
             get.query_row([remote, address.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })?;
-        let (there, base): (Option<String>, Option<String>) = row.unwrap_or_default();
-        Ok(Tracked { there: self.record(there)?, base: self.record(base)? })
+        let (theirs, base): (Option<String>, Option<String>) = row.unwrap_or_default();
+        Ok(Tracked { theirs: self.record(theirs)?, base: self.record(base)? })
     }
 
     /// Returns what is known about at most `limit` records after an address, in order.
@@ -153,13 +153,13 @@ impl Tracking {
                 page.query_map(params![remote, address, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
             rows.collect()
         })?;
-        let tracked = |(address, there, base)| {
-            Ok((Address::stored(address), Tracked { there: self.record(there)?, base: self.record(base)? }))
+        let tracked = |(address, theirs, base)| {
+            Ok((Address::stored(address), Tracked { theirs: self.record(theirs)?, base: self.record(base)? }))
         };
         rows.into_iter().map(tracked).collect()
     }
 
-    /// Returns the position of the remote's feed at the last fetch; `None` where nothing was fetched, or it has no feed.
+    /// Returns the position of the remote's feed at the last fetch; `None` if nothing was fetched, or it has no feed.
     pub fn position(&self, remote: &str) -> Result<Option<u64>> {
         self.with(|connection| {
             let position = "SELECT position FROM remotes WHERE remote = ?1";

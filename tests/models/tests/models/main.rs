@@ -29,7 +29,7 @@ const PAIR: &[&[Task]] = &[&[Push], &[PushOlder, PushOlder, PushOlder, PushOlder
 /// A holder with a push under way, the same holder started again, and another one.
 const SUCCESSION: &[&[Task]] =
     &[&[Acquire { holder: 1 }, PushUnderLease], &[Acquire { holder: 1 }], &[Acquire { holder: 2 }]];
-/// The first push and the first lease of a record, at once.
+/// The first push and the first lease of a record, at the same time.
 const FIRST: &[&[Task]] = &[&[Acquire { holder: 1 }, PushUnderLease], &[Push]];
 /// A holder that releases its lease, and a successor that pushes.
 const RELEASE: &[&[Task]] =
@@ -39,7 +39,7 @@ const RELEASE: &[&[Task]] =
 const SHARDS: &[Role] = &[Consumer { shard: 0, batch: 1 }, Consumer { shard: 1, batch: 1 }];
 /// A shard with a consumer in another environment beside its own: their batches overlap, and have different ends.
 const TAKEOVER: &[Role] = &[Consumer { shard: 0, batch: 2 }, Consumer { shard: 0, batch: 1 }];
-/// A consumer, an epoch and a reader at once.
+/// A consumer, an epoch and a reader at the same time.
 const EPOCH: &[Role] = &[Consumer { shard: 0, batch: 1 }, Epoch, Reader { reads: 2 }];
 
 /// Explores everything: no property is violated, and what must be possible was reached.
@@ -69,7 +69,7 @@ fn feed_holds(name: &str, shards: &[usize], roles: &[Role], possible: usize, set
     all_hold(&explore(name, consumers, None), possible);
 }
 
-/// A consumer dies and starts again, or gives up and goes on.
+/// A consumer dies and starts again, or gives up and continues.
 fn starts_again(consumers: &mut Consumers) {
     (consumers.lives, consumers.times_out) = (2, true);
 }
