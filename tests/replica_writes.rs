@@ -19,7 +19,7 @@ use axum::{
 use http::{Method, header};
 use http_body_util::Full;
 use nameservice_cli::{routes, serve, upstream::Upstream};
-use nameservice_client::{ChangeFilter, Client, Event, Http};
+use nameservice_client::{ChangeEvent, ChangeFilter, Client, Http};
 use nameservice_embedded::Options;
 use nameservice_files::Files;
 use nameservice_http::{App, Auth};
@@ -284,7 +284,7 @@ async fn a_chain_of_replicas_begins_again_with_its_origin() {
     let mut events = reader.follow(ChangeFilter::default(), Some(before));
     create(&first, "open").await;
     let event = tokio::time::timeout(DEADLINE, events.next()).await.unwrap().unwrap();
-    assert!(matches!(&event, Event::Change(change) if change.address == at("open")), "{event:?}");
+    assert!(matches!(&event, ChangeEvent::Change(change) if change.address == at("open")), "{event:?}");
     // The stream is open. The origin comes back as another one.
     link.cut();
     becomes(&second).await;
@@ -295,8 +295,8 @@ async fn a_chain_of_replicas_begins_again_with_its_origin() {
         let Ok(event) = event else { panic!("missed: {has_missed}, at {:?}, {middle:?}, {last:?}", events.position()) };
         match event.unwrap() {
             // The rest of the last creation, which the stream may still bring.
-            Event::Change(change) if !has_missed => assert_eq!(change.address, at("open")),
-            Event::Change(change) => {
+            ChangeEvent::Change(change) if !has_missed => assert_eq!(change.address, at("open")),
+            ChangeEvent::Change(change) => {
                 // A reader that has seen the error about missed changes is shown changes of the new feed alone.
                 assert!(change.address == at("fresh") || change.address == at("later"), "{change:?}");
                 if change.address == at("later") {

@@ -39,6 +39,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         target.at = None;
         args.memory = true;
     }
+    let target = target.resolved()?;
     let command = match command {
         #[cfg(feature = "migration")]
         Command::Copy(args) => return copy::copy(args, &target, Output::new(json)).await,
@@ -58,7 +59,14 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Import(args) => return copy::import(args, &target, Output::new(json)).await,
         command => command,
     };
-    let mut target = target.resolved()?;
+    match &target.at {
+        Some(place @ Place::Memory) => return Err(Failure::Usage(format!("`{place}` is for serve alone"))),
+        Some(place @ (Place::Legacy { .. } | Place::Dump(_))) => {
+            return Err(Failure::Usage(format!("`{place}` is for copy, compare, export and import")));
+        }
+        _ => {}
+    }
+    let mut target = target;
     target.archive = match &command {
         Command::Changes(args) => args.archive.clone(),
         Command::History(args) => args.archive.clone(),

@@ -73,12 +73,7 @@ impl TargetArgs {
         if let Some(path) = self.fluree_config.take() {
             self.at = Some(of_fluree(&path)?);
         }
-        match &self.at {
-            Some(place @ (Place::Memory | Place::Legacy { .. } | Place::Dump(_))) => {
-                Err(Failure::Usage(format!("`{place}` is for serve alone")))
-            }
-            _ => Ok(self),
-        }
+        Ok(self)
     }
 
     /// Returns the place that the command line names, or the service that it means by default.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nameservice_client::{ChangeFilter, Client, Event};
+use nameservice_client::{ChangeEvent, ChangeFilter, Client};
 use nameservice_tests::prelude::*;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -23,8 +23,8 @@ async fn follow(url: String, after: Option<u64>, mut end: watch::Receiver<Option
     loop {
         tokio::select! {
             event = follow.next() => match event.unwrap() {
-                Event::Change(change) => received.changes.push(*change),
-                Event::Gone { .. } => received.gaps += 1,
+                ChangeEvent::Change(change) => received.changes.push(*change),
+                ChangeEvent::Gone { .. } => received.gaps += 1,
                 other => panic!("{other:?}"),
             },
             _ = end.changed() => {}

@@ -8,7 +8,7 @@ use crate::{failure::Failure, options::ArchiveArgs};
 pub(crate) enum Archive {}
 
 impl ArchiveArgs {
-    #[expect(clippy::unused_async, clippy::unused_self, reason = "as with archives")]
+    #[expect(clippy::unused_async, reason = "as with archives")]
     pub(crate) async fn open(&self) -> Result<Option<Archive>, Failure> {
         Ok(None)
     }

@@ -3,7 +3,8 @@
 use axum::Router;
 
 /// There is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
+#[expect(missing_copy_implementations, reason = "as with replicas")]
 pub enum Upstream {}
 
 impl Upstream {

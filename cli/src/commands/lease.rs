@@ -14,7 +14,7 @@ use nameservice_api::{
     ProblemKind,
     leases::{Held, Lease, Wanted},
 };
-use nameservice_client::{ChangeFilter, Client, Event};
+use nameservice_client::{ChangeEvent, ChangeFilter, Client};
 use nameservice_model::{
     Address, AddressGlob, Call, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error as BackendError, LeaseClaim,
     LeaseRequest, NewStatus, Object, PushOutcome, Released, Status, StatusPayload, StatusPublisher as _, StatusPush,
@@ -285,7 +285,7 @@ async fn notice_loss(client: Client, address: Address, claim: LeaseClaim, check:
     let mut changes = client.follow(filter, None);
     loop {
         match changes.next().await {
-            Ok(Event::Change(change)) => {
+            Ok(ChangeEvent::Change(change)) => {
                 let held = match &change.payload {
                     ChangePayload::Value(payload) => match payload.get(claim.name.as_str()) {
                         Some(lease) => lease["holder"] == claim.holder.as_str(),

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use nameservice_api::{Record, SnapshotPage};
-use nameservice_client::{ChangeFilter, Event, Follow};
+use nameservice_client::{ChangeEvent, ChangeFilter, Follow};
 use tokio::{sync::mpsc, time::interval};
 
 use self::{
@@ -60,7 +60,7 @@ pub(crate) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure>
                 Some(Key::Quit) | None => return Ok(()),
             },
             event = following.next() => match event {
-                Ok(Event::Change(change)) => {
+                Ok(ChangeEvent::Change(change)) => {
                     figures.take(&change, Instant::now());
                     // Drawn with the next frame, since there can be many changes.
                     continue;

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use nameservice_api::changes::{Change, Changes, History};
-use nameservice_client::{ChangeFilter, Connection, Event, Follow};
+use nameservice_client::{ChangeEvent, ChangeFilter, Connection, Follow};
 use nameservice_model::{Address, AddressGlob, ChangedPart, chain};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -180,11 +180,11 @@ impl Watching {
     async fn next(&mut self) -> Result<String, Failure> {
         loop {
             match self.follow.next().await {
-                Ok(Event::Change(change)) => {
+                Ok(ChangeEvent::Change(change)) => {
                     let change = Change::from(&*change);
                     return Ok(if self.is_json { json!(change).to_string() } else { output::change(&change) });
                 }
-                Ok(Event::Gone { oldest }) => {
+                Ok(ChangeEvent::Gone { oldest }) => {
                     let after = self.follow.gone_after();
                     match (self.from, self.service.has_accepted.load(Ordering::Relaxed)) {
                         // A position from the command line is a mistake, rather than one of a feed that was reset.

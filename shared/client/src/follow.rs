@@ -5,7 +5,9 @@ use std::{fmt, time::Duration};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::StreamExt as _;
 use nameservice_api::{ProblemDocument, changes};
-use nameservice_model::{AddressGlob, Change, ChangeFeed as _, ChangedPart, Error, RecordKind, Result, chain};
+use nameservice_model::{
+    AddressGlob, Change, ChangeEvent, ChangeFeed as _, ChangedPart, Error, RecordKind, Result, chain,
+};
 use serde::Deserialize;
 use sse_stream::Sse;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -53,19 +55,6 @@ impl ChangeFilter {
     }
 }
 
-/// A message of the feed.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// A change.
-    Change(Box<Change>),
-    /// The changes after the position are no longer in the feed: read a snapshot. The following events begin at `oldest`.
-    Gone {
-        /// The oldest position that can still be read.
-        oldest: u64,
-    },
-}
-
 /// What happens to the connection while changes are followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,7 +74,7 @@ pub struct Follow {
     filter: ChangeFilter,
     /// Every change up to here was returned or filtered out; `None` until the service has reported its current position.
     after: Option<u64>,
-    /// The position after which changes were missed at the last [`Event::Gone`].
+    /// The position after which changes were missed at the last [`ChangeEvent::Gone`].
     gone_after: u64,
     source: Source,
     backoff: backon::ExponentialBackoff,
@@ -181,18 +170,18 @@ impl Follow {
         self.after
     }
 
-    /// Returns the position after which changes were missed, if the last event was [`Event::Gone`].
+    /// Returns the position after which changes were missed, if the last event was [`ChangeEvent::Gone`].
     pub fn gone_after(&self) -> u64 {
         self.gone_after
     }
 
     /// Waits for the next event. While the service cannot be reached, it waits on; it returns an error only if
     /// waiting does not help, such as a token that has expired.
-    pub async fn next(&mut self) -> Result<Event> {
+    pub async fn next(&mut self) -> Result<ChangeEvent> {
         loop {
             if let Some(change) = self.polled.pop_front() {
                 self.after = Some(change.position);
-                return Ok(Event::Change(Box::new(change)));
+                return Ok(ChangeEvent::Change(Box::new(change)));
             }
             let event = match &mut self.source {
                 Source::Closed => self.open().await?,
@@ -215,14 +204,14 @@ impl Follow {
     }
 
     /// Closes the stream, so that another is opened after a delay.
-    async fn close(&mut self) -> Option<Event> {
+    async fn close(&mut self) -> Option<ChangeEvent> {
         self.source = Source::Closed;
         sleep(self.backoff.next().unwrap_or(MAX_DELAY)).await;
         None
     }
 
     /// Closes the stream after a failure.
-    async fn fail(&mut self, reason: String) -> Option<Event> {
+    async fn fail(&mut self, reason: String) -> Option<ChangeEvent> {
         tracing::debug!(reason, "the changes cannot be followed");
         self.connection(Connection::Down(reason));
         self.close().await
@@ -230,12 +219,12 @@ impl Follow {
 
     /// Continues with polls: the stream brought nothing, though the service begins each with a block, so something on the
     /// way keeps back what it sends.
-    async fn fall_back(&mut self) -> Result<Option<Event>> {
+    async fn fall_back(&mut self) -> Result<Option<ChangeEvent>> {
         tracing::debug!("a stream of changes brought nothing: changes are polled");
         self.poll_from_here().await
     }
 
-    async fn poll_from_here(&mut self) -> Result<Option<Event>> {
+    async fn poll_from_here(&mut self) -> Result<Option<ChangeEvent>> {
         if self.after.is_none() {
             self.after = match self.client.position().await {
                 Ok(position) => Some(position),
@@ -247,7 +236,7 @@ impl Follow {
         Ok(None)
     }
 
-    async fn open(&mut self) -> Result<Option<Event>> {
+    async fn open(&mut self) -> Result<Option<ChangeEvent>> {
         if self.was_open && self.on_contact.is_some() {
             match self.client.position().await {
                 Ok(position) => self.contact(Some(position)),
@@ -276,7 +265,7 @@ impl Follow {
         Ok(None)
     }
 
-    async fn poll(&mut self) -> Result<Option<Event>> {
+    async fn poll(&mut self) -> Result<Option<ChangeEvent>> {
         let request = self.filter.apply(Request::get("changes")).query("after", self.after);
         let request = request.query("limit", Some(MAX_PAGE)).query("wait", Some(POLL_SECONDS));
         match self.client.page(&request).await {
@@ -297,7 +286,7 @@ impl Follow {
         }
     }
 
-    fn read(&mut self, event: Sse) -> Result<Option<Event>> {
+    fn read(&mut self, event: Sse) -> Result<Option<ChangeEvent>> {
         let id: Option<u64> = event.id.as_deref().and_then(|id| id.parse().ok());
         self.contact(id);
         if let Source::Events { until, is_silent, .. } = &mut self.source {
@@ -309,7 +298,7 @@ impl Follow {
             Some("change") => {
                 let change: changes::Change = serde_json::from_str(data).map_err(read)?;
                 match is_usable(&change) {
-                    true => Some(Event::Change(Box::new(change.try_into().map_err(invalid(OPERATION))?))),
+                    true => Some(ChangeEvent::Change(Box::new(change.try_into().map_err(invalid(OPERATION))?))),
                     false => None,
                 }
             }
@@ -334,8 +323,8 @@ impl Follow {
         Ok(found)
     }
 
-    fn skip_to(&mut self, oldest: u64) -> Event {
+    fn skip_to(&mut self, oldest: u64) -> ChangeEvent {
         self.gone_after = self.after.replace(oldest.saturating_sub(1)).unwrap_or_default();
-        Event::Gone { oldest }
+        ChangeEvent::Gone { oldest }
     }
 }

@@ -22,7 +22,8 @@ mod transport;
 
 pub use client::{Client, ClientBuilder, Events, Retries};
 pub use error::RequestError;
-pub use follow::{ChangeFilter, Connection, Event, Follow};
+pub use follow::{ChangeFilter, Connection, Follow};
 pub use nameservice_api::doorbell;
+pub use nameservice_model::ChangeEvent;
 pub use request::Request;
 pub use transport::{Body, Http, Transport, TransportError, http_client};

@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{Body, ChangeFilter, Client, Event, Request, RequestError, Retries, Transport, TransportError};
+use crate::{Body, ChangeEvent, ChangeFilter, Client, Request, RequestError, Retries, Transport, TransportError};
 
 const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -323,9 +323,9 @@ async fn a_follower_resumes_after_the_last_event_that_it_returned() {
     let replies = [Reply::Events(begun), Reply::Lost, Reply::Events(change), Reply::Events(gone)];
     let (client, script) = client(replies);
     let mut follow = client.follow(ChangeFilter::default(), None);
-    let Event::Change(found) = follow.next().await.unwrap() else { panic!("no change") };
+    let ChangeEvent::Change(found) = follow.next().await.unwrap() else { panic!("no change") };
     assert_eq!((found.position, follow.position()), (8, Some(8)));
-    assert_eq!(follow.next().await.unwrap(), Event::Gone { oldest: 20 });
+    assert_eq!(follow.next().await.unwrap(), ChangeEvent::Gone { oldest: 20 });
     assert_eq!(follow.position(), Some(19));
     let resumed: Vec<_> = script.sent.lock().await.iter().map(|(_, id)| id.clone()).collect();
     assert_eq!(resumed, [None, Some("7".into()), Some("7".into()), Some("8".into())]);
@@ -381,7 +381,7 @@ async fn followed(replies: Vec<Reply>, count: usize) -> (Vec<u64>, Vec<String>) 
     let mut follow = client.follow(ChangeFilter::default(), Some(7));
     let mut positions = Vec::new();
     for _ in 0..count {
-        let Event::Change(change) = follow.next().await.unwrap() else { panic!("no change") };
+        let ChangeEvent::Change(change) = follow.next().await.unwrap() else { panic!("no change") };
         positions.push(change.position);
     }
     let asked = script.sent.lock().await.iter().map(|(path, _)| path.split('?').next().unwrap().to_owned()).collect();

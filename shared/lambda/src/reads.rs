@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nameservice_model::{
-    Address, Call, Capabilities, ChangeFeed, Config, Cursor, Error, GraphSourceLookup, Head, History, HistoryQuery,
-    Hit, Index, Limit, ListQuery, Listed, NameService, Page, Record, Result, Run, SearchQuery, Status, Visible, Write,
-    WriteAll, Written,
+    Address, Call, ChangeFeed, Config, Cursor, Error, GraphSourceLookup, Head, History, HistoryQuery, Index, Limit,
+    ListQuery, Listed, NameService, Page, Record, Result, Run, Status, Visible, Write, WriteAll, Written,
+    forward_names,
 };
 
 /// An absent store. Every call fails: a route that calls it is in the wrong function.
@@ -55,47 +55,7 @@ impl NameService for NoStore {
     }
 }
 
-#[async_trait]
-impl<S: NameService> GraphSourceLookup for Reads<S> {
-    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
-        self.0.graph_source(address).await
-    }
-}
-
-#[async_trait]
-impl<S: NameService> NameService for Reads<S> {
-    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
-        self.0.lookup(address).await
-    }
-
-    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
-        self.0.lookup_all(addresses).await
-    }
-
-    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
-        self.0.list(query, visible).await
-    }
-
-    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
-        self.0.snapshot(limit, after, visible).await
-    }
-
-    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
-        self.0.dependents(address).await
-    }
-
-    async fn ping(&self) -> Result<()> {
-        self.0.ping().await
-    }
-
-    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
-        self.0.search(query, visible).await
-    }
-
-    async fn capabilities(&self) -> Result<Capabilities> {
-        self.0.capabilities().await
-    }
-}
+forward_names!(impl[S: NameService] Reads<S>, this => &this.0);
 
 #[async_trait]
 impl<S: NameService> WriteAll for Reads<S> {

@@ -171,6 +171,19 @@ pub struct Change {
     pub recorded_at: Timestamp,
 }
 
+/// A message of the feed to a reader that follows it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ChangeEvent {
+    /// A change.
+    Change(Box<Change>),
+    /// The changes after the position are no longer in the feed: read a snapshot. The following events begin at `oldest`.
+    Gone {
+        /// The oldest position that can still be read.
+        oldest: u64,
+    },
+}
+
 /// A contiguous part of the feed.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]

@@ -15,6 +15,7 @@ mod content_id;
 mod desired;
 mod error;
 mod finding;
+mod forward;
 mod item_size;
 mod lease;
 mod name;
@@ -31,12 +32,16 @@ mod traits;
 mod transaction;
 mod write;
 
+#[doc(hidden)]
+pub use async_trait::async_trait;
+
 pub use address::{Address, InvalidAddress, MAX_ADDRESS_BYTES, MAX_BRANCH_BYTES};
 pub use address_glob::{AddressGlob, InvalidGlob};
 pub use call::{Call, RequestId};
 pub use capability::{Capabilities, Capability, FeedKind, LostReplies};
 pub use change::{
-    Change, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity, MAX_CHANGE_PAYLOAD_BYTES, Run,
+    Change, ChangeEvent, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity,
+    MAX_CHANGE_PAYLOAD_BYTES, Run,
 };
 pub use concern::{CasResult, ConcernKind, ConcernState, ConcernValue, MAX_WATERMARK, check_watermark};
 pub use concern_publisher::{ConcernPublisher, push_with_retry};

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, time::Duration};
 
-use nameservice_model::{AddressGlob, Change, ChangedPart, Limit, RecordKind, Run};
+use nameservice_model::{AddressGlob, Change, ChangeEvent, ChangedPart, Limit, RecordKind, Run};
 
 use crate::{Nameservice, Result};
 
@@ -18,19 +18,6 @@ pub struct Changes {
     kind: Option<RecordKind>,
     source_type: Option<String>,
     parts: Vec<ChangedPart>,
-}
-
-/// A message of the feed.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum ChangeEvent {
-    /// A change.
-    Change(Box<Change>),
-    /// The changes after the position are no longer in the feed: read a snapshot. The following events begin at `oldest`.
-    Gone {
-        /// The oldest position that can still be read.
-        oldest: u64,
-    },
 }
 
 impl Changes {
@@ -141,11 +128,7 @@ impl Following {
     pub async fn next(&mut self) -> Result<ChangeEvent> {
         match &mut self.0 {
             #[cfg(feature = "client")]
-            Source::Events(events) => Ok(match events.next().await? {
-                nameservice_client::Event::Change(change) => ChangeEvent::Change(change),
-                nameservice_client::Event::Gone { oldest } => ChangeEvent::Gone { oldest },
-                _ => ChangeEvent::Gone { oldest: events.position().unwrap_or_default() + 1 },
-            }),
+            Source::Events(events) => Ok(events.next().await?),
             Source::Feed(feed) => feed.next().await,
         }
     }

@@ -4,15 +4,10 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use nameservice_feed::Feed;
 use nameservice_model::{
-    Address, AdminPublisher, BoxError, BranchCreated, Call, ChangeFeed, Committed, Config, ConfigPublisher, ConfigPush,
-    ContentId, Created, Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head,
-    HeadPush, History, HistoryQuery, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased,
-    Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Page, Protection, Published, Publisher, Purged,
-    PushOutcome, Record, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted, Run, Status,
-    StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher, Visible,
+    Address, BoxError, Call, Config, ConfigPublisher as _, Head, Index, RefPublisher as _, Result, Status,
+    StatusPublisher as _, Write, WriteAll, Written, forward_feed, forward_names,
 };
 use nameservice_store::{Store, endpoint_client, sdk_client};
-use serde_json::Value;
 
 /// Returns a client of a DynamoDB: at an endpoint, or in AWS by the usual chain of region and credentials.
 pub(crate) async fn client(region: Option<&str>, endpoint: Option<&str>) -> Result<Client, BoxError> {
@@ -59,86 +54,28 @@ impl DynamoDb {
     }
 }
 
-/// Delegates every method of a trait.
-macro_rules! delegate {
-    ($part:ident: $($trait:ident { $(fn $method:ident($($name:ident: $type:ty),* $(,)?) -> $result:ty;)* })*) => {$(
-        #[async_trait]
-        impl $trait for DynamoDb {
-            $(async fn $method(&self, $($name: $type),*) -> Result<$result> {
-                self.$part.$method($($name),*).await
-            })*
-        }
-    )*};
-}
-
-delegate! { store:
-    GraphSourceLookup { fn graph_source(address: &Address) -> Option<Record>; }
-    NameService {
-        fn lookup(address: &Address) -> Option<Record>;
-        fn lookup_all(addresses: &[Address]) -> Vec<Record>;
-        fn list(query: &ListQuery, visible: Visible<'_>) -> Page<Listed>;
-        fn snapshot(limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Page<Record>;
-        fn dependents(address: &Address) -> Vec<Address>;
-        fn ping() -> ();
-    }
-    Publisher {
-        fn create_ledger(
-            call: &Call, address: &Address, head: Option<&NewHead>, config: Option<&NewConfig>,
-        ) -> Created;
-        fn create_branch(call: &Call, branch: &Address, source: &Address, at: Option<&NewHead>) -> BranchCreated;
-        fn retract(call: &Call, address: &Address, reason: Option<&str>) -> Retracted;
-        fn restore(call: &Call, address: &Address) -> Restored;
-    }
-    AdminPublisher {
-        fn purge(call: &Call, address: &Address) -> Purged;
-        fn protect(call: &Call, address: &Address, protected: bool) -> Protection;
-        fn drop_branch(call: &Call, address: &Address) -> Dropped;
-        fn reset_head(call: &Call, address: &Address, to: &ResetTo) -> Reset;
-    }
-    RefPublisher {
-        fn head(address: &Address) -> Option<Head>;
-        fn index(address: &Address) -> Option<Index>;
-        fn push_head(call: &Call, address: &Address, push: &HeadPush) -> PushOutcome<ContentId>;
-        fn push_index(call: &Call, address: &Address, push: &IndexPush) -> PushOutcome<IndexRoot>;
-    }
-    StatusPublisher {
-        fn status(address: &Address) -> Option<Status>;
-        fn push_status(call: &Call, address: &Address, push: &StatusPush) -> PushOutcome<StatusPayload>;
-    }
-    ConfigPublisher {
-        fn config(address: &Address) -> Option<Config>;
-        fn push_config(call: &Call, address: &Address, push: &ConfigPush) -> PushOutcome<Value>;
-    }
-    GraphSourcePublisher {
-        fn publish_graph_source(call: &Call, publication: &GraphSourcePublication) -> Published;
-    }
-    LeasePublisher {
-        fn acquire_lease(call: &Call, address: &Address, request: &LeaseRequest) -> Leased;
-        fn refresh_lease(call: &Call, address: &Address, request: &LeaseRequest, token: i64) -> Leased;
-        fn release_lease(call: &Call, address: &Address, claim: &LeaseClaim) -> Released;
-    }
-    TransactionPublisher { fn commit(call: &Call, transaction: &Transaction) -> Committed; }
-}
+forward_names!(impl[] DynamoDb, this => &this.store);
+forward_feed!(impl[] DynamoDb, this => &this.feed);
 
 #[async_trait]
-impl ChangeFeed for DynamoDb {
-    async fn position(&self) -> Result<u64> {
-        self.feed.position().await
+impl WriteAll for DynamoDb {
+    async fn write(&self, call: &Call, write: Write) -> Result<Written> {
+        write.send(call, &self.store).await
     }
 
-    fn outage(&self) -> Option<String> {
-        self.feed.outage()
+    async fn read_head(&self, address: &Address) -> Result<Option<Head>> {
+        self.store.head(address).await
     }
 
-    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
-        self.feed.changes(after, limit).await
+    async fn read_index(&self, address: &Address) -> Result<Option<Index>> {
+        self.store.index(address).await
     }
 
-    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
-        self.feed.wait(after, at_most).await
+    async fn read_status(&self, address: &Address) -> Result<Option<Status>> {
+        self.store.status(address).await
     }
 
-    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
-        self.feed.history(address, query).await
+    async fn read_config(&self, address: &Address) -> Result<Option<Config>> {
+        self.store.config(address).await
     }
 }

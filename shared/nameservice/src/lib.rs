@@ -89,12 +89,13 @@ pub use nameservice_client as client;
 /// # #[cfg(feature = "embedded")]
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
+#[cfg(feature = "projector")]
 pub use nameservice_projector as projector;
 
 #[cfg(feature = "files")]
 pub use archive::archive;
 pub use at_least::AtLeast;
-pub use changes::{ChangeEvent, Changes, Following};
+pub use changes::{Changes, Following};
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
 pub use connect::legacy_table;
 pub use connect::{Options, connect, connect_with, virtual_graphs};

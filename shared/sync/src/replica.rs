@@ -17,7 +17,7 @@ use std::{
 
 use async_trait::async_trait;
 use nameservice_api::ProblemKind;
-use nameservice_client::{ChangeFilter, Client, Event, Request};
+use nameservice_client::{ChangeEvent, ChangeFilter, Client, Request};
 use nameservice_embedded::{Embedded, OpenError, Options, Replicated};
 use nameservice_model::{
     Address, Change, ChangeFeed, ChangeKind, ChangedPart, ConcernKind, Error, History, HistoryQuery, Limit, Record,
@@ -456,7 +456,7 @@ impl Follower {
         let pump = tokio::spawn(async move {
             loop {
                 let event = following.next().await;
-                let is_over = !matches!(event, Ok(Event::Change(_)));
+                let is_over = !matches!(event, Ok(ChangeEvent::Change(_)));
                 if events.send(event).await.is_err() || is_over {
                     return;
                 }
@@ -481,7 +481,7 @@ impl Follower {
             let mut changes = Vec::with_capacity(batch.len());
             for event in batch.drain(..) {
                 match event {
-                    Ok(Event::Change(change)) => changes.push(*change),
+                    Ok(ChangeEvent::Change(change)) => changes.push(*change),
                     Ok(_) => end = Some(End::Gone),
                     Err(error) => end = Some(End::Failed(error)),
                 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nameservice_client::Client;
 use nameservice_model::{
-    Address, Call, Capabilities, ChangeFeed, Config, ConfigPublisher as _, Cursor, GraphSourceLookup, Head, History,
-    HistoryQuery, Hit, Index, Limit, ListQuery, Listed, NameService, Page, Record, RefPublisher as _, Result, Run,
-    SearchQuery, Status, StatusPublisher as _, Visible, Write, WriteAll, Written,
+    Address, Call, Config, ConfigPublisher as _, Head, Index, RefPublisher as _, Result, Status, StatusPublisher as _,
+    Write, WriteAll, Written, forward_feed, forward_names,
 };
 
 use crate::Replica;
@@ -35,47 +34,8 @@ impl ReplicaBackend {
     }
 }
 
-#[async_trait]
-impl GraphSourceLookup for ReplicaBackend {
-    async fn graph_source(&self, address: &Address) -> Result<Option<Record>> {
-        self.replica.names().graph_source(address).await
-    }
-}
-
-#[async_trait]
-impl NameService for ReplicaBackend {
-    async fn lookup(&self, address: &Address) -> Result<Option<Record>> {
-        self.replica.names().lookup(address).await
-    }
-
-    async fn lookup_all(&self, addresses: &[Address]) -> Result<Vec<Record>> {
-        self.replica.names().lookup_all(addresses).await
-    }
-
-    async fn list(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {
-        self.replica.names().list(query, visible).await
-    }
-
-    async fn snapshot(&self, limit: Limit, after: Option<&Cursor>, visible: Visible<'_>) -> Result<Page<Record>> {
-        self.replica.names().snapshot(limit, after, visible).await
-    }
-
-    async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
-        self.replica.names().search(query, visible).await
-    }
-
-    async fn capabilities(&self) -> Result<Capabilities> {
-        self.replica.names().capabilities().await
-    }
-
-    async fn dependents(&self, address: &Address) -> Result<Vec<Address>> {
-        self.replica.names().dependents(address).await
-    }
-
-    async fn ping(&self) -> Result<()> {
-        self.replica.names().ping().await
-    }
-}
+forward_names!(impl[] ReplicaBackend, this => this.replica.names());
+forward_feed!(impl[] ReplicaBackend, this => &this.replica);
 
 #[async_trait]
 impl WriteAll for ReplicaBackend {
@@ -103,28 +63,5 @@ impl WriteAll for ReplicaBackend {
 
     async fn read_config(&self, address: &Address) -> Result<Option<Config>> {
         self.replica.names().config(address).await
-    }
-}
-
-#[async_trait]
-impl ChangeFeed for ReplicaBackend {
-    async fn position(&self) -> Result<u64> {
-        ChangeFeed::position(&self.replica).await
-    }
-
-    fn is_immediate(&self) -> bool {
-        self.replica.is_immediate()
-    }
-
-    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
-        self.replica.changes(after, limit).await
-    }
-
-    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
-        self.replica.wait(after, at_most).await
-    }
-
-    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
-        self.replica.history(address, query).await
     }
 }

@@ -1,13 +1,11 @@
 //! Implements the traits: reads use both places, writes go to the backend.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_model::{
-    Address, BranchCreated, Call, Capabilities, ChangeFeed, Config, Created, Cursor, GraphSourceLookup, Head, History,
-    HistoryQuery, Hit, Index, Limit, ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, Run,
-    SearchQuery, Status, Visible, Write, WriteAll, Written,
+    Address, BranchCreated, Call, Capabilities, Config, Created, Cursor, GraphSourceLookup, Head, Hit, Index, Limit,
+    ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, SearchQuery, Status, Visible,
+    Write, WriteAll, Written, forward_feed,
 };
 
 use super::LazyBackend;
@@ -170,29 +168,4 @@ impl WriteAll for LazyBackend {
     }
 }
 
-#[async_trait]
-impl ChangeFeed for LazyBackend {
-    async fn position(&self) -> Result<u64> {
-        self.feed.position().await
-    }
-
-    fn outage(&self) -> Option<String> {
-        self.feed.outage()
-    }
-
-    fn is_immediate(&self) -> bool {
-        self.feed.is_immediate()
-    }
-
-    async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
-        self.feed.changes(after, limit).await
-    }
-
-    async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
-        self.feed.wait(after, at_most).await
-    }
-
-    async fn history(&self, address: &Address, query: &HistoryQuery) -> Result<History> {
-        self.feed.history(address, query).await
-    }
-}
+forward_feed!(impl[] LazyBackend, this => &*this.feed);
