@@ -263,7 +263,7 @@ async fn check_files(stored: &Stored, fix: bool, report: &mut Report, bar: &Bar)
 async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
     let lacks = table.check().await?.lacks;
     let finding = |lack: String| {
-        let mend = "change the table; `nameservice init` makes one, and schema.rs draws it, as it should be";
+        let mend = "change the table; `nameservice init` creates one with the right layout";
         Finding::new("table-lacks", Severity::Warning, format!("the table: {lack}"), mend)
     };
     Ok(lacks.into_iter().map(finding).collect())
@@ -369,7 +369,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
                 "service-unhealthy",
                 Severity::Error,
                 format!("the service cannot serve: {}", nameservice_model::chain(&failure)),
-                "start it, or look at its log: it says what keeps it from its table",
+                "start it, or check its log for the reason why it cannot use its table",
             );
             if matches!(failure, Failure::Unreachable { .. } | Failure::NoAnswer(_)) {
                 return findings;
