@@ -1,4 +1,4 @@
-//! Mixed load for as long as is wanted: memory and latency must stay flat.
+//! Mixed load for as long as requested: memory and latency must stay flat.
 //!
 //! `cargo soak` runs 30 seconds of it, `NAMESERVICE_SOAK_SECONDS=3600 cargo soak` an hour.
 

@@ -122,7 +122,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
             }
         };
         let Ok(slot) = slots.clone().try_acquire_owned() else {
-            // As much as fits the socket: a rejected client delays nobody.
+            // As much as fits the socket: a rejected client delays no one.
             let _ = stream.try_write(FULL);
             continue;
         };

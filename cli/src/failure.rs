@@ -22,7 +22,7 @@ const RETRACTED: u8 = 6;
 const UNAVAILABLE: u8 = 7;
 const BEYOND_END: u8 = 8;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {

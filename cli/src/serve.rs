@@ -329,7 +329,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
                 // Logged, since data that was not found where it should be looks the same: a file system that is not mounted.
                 Err(Failure::Open(OpenError::Missing { directory })) => {
                     let opened = open(Missing::Create).await?;
-                    tracing::info!("there was no nameservice data in {}: it is new", directory.display());
+                    tracing::info!("no nameservice data was found in {}: starting empty", directory.display());
                     opened
                 }
                 opened => opened?,

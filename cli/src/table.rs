@@ -120,7 +120,7 @@ impl Table {
         let hint = |error: &StoreError| match error {
             // Without an answer, nothing is known about the table.
             StoreError::Unavailable { .. } => "",
-            _ => "; if it does not exist, `nameservice init` with the same options makes it",
+            _ => "; if it does not exist, `nameservice init` with the same options creates it",
         };
         self.noticed(self.store.ping()).await.map_err(|source| {
             let hint = hint(&source);

@@ -526,7 +526,7 @@ def after_the_service_restarts_the_page_goes_on_where_it_was(w):
     s.push_head("mydb", 2)
     expect(page.locator("[data-test=mark-head]")).to_have_text("t 2")
     s.kill()
-    expect(link(page)).to_contain_text("No connection")
+    expect(link(page)).to_contain_text("Disconnected")
     s.start()
     s.push_head("mydb", 3)
     expect(link(page)).to_contain_text("Live", timeout=20_000)
@@ -652,7 +652,7 @@ def a_token_is_kept_in_memory_only_and_gives_no_more_than_the_api(w):
     w.accessible(page, "the token's dialog")
     dialog(page).get_by_label("Bearer token").fill("not.a.token")
     submit(page, "Use it")
-    expect(link(page)).to_contain_text("A token is needed")
+    expect(link(page)).to_contain_text("A token is required")
     page.get_by_role("button", name="Enter a token").click()
     dialog(page).get_by_label("Bearer token").fill(reader)
     submit(page, "Use it")
@@ -671,7 +671,7 @@ def a_token_is_kept_in_memory_only_and_gives_no_more_than_the_api(w):
     expect(dialog(page).get_by_role("alert")).to_contain_text("nameservice:write")
     assert s.record("mydb")["head"]["t"] == 2
     page.reload()
-    expect(link(page)).to_contain_text("A token is needed")
+    expect(link(page)).to_contain_text("A token is required")
 
 
 @test

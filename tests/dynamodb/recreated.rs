@@ -6,7 +6,7 @@ use nameservice_tests::{layout, prelude::*};
 use super::writes::Write;
 use crate::contract::{born, branch, found, source, unborn};
 
-/// What stands at the address afterwards.
+/// What is at the address afterwards.
 #[derive(Clone, Copy, Debug)]
 enum Later {
     Ledger,

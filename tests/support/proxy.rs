@@ -123,7 +123,7 @@ impl Fault {
         Self { times, ..self }
     }
 
-    /// It happens for ever.
+    /// It happens forever.
     pub fn always(self) -> Self {
         self.times(usize::MAX)
     }

@@ -180,7 +180,7 @@ impl<'a> Held<'a> {
         for message in self.messages.iter().filter(|message| !gone.iter().any(|gone| gone == id(message))) {
             let handle = message.receipt_handle().unwrap_or_default();
             let request = self.client.change_message_visibility().queue_url(self.queue).receipt_handle(handle);
-            request.visibility_timeout(0).send().await.map_err(failed("give dead letters back"))?;
+            request.visibility_timeout(0).send().await.map_err(failed("return dead letters"))?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ fn sent(message: &Message) -> i64 {
     sent.and_then(|sent| sent.parse().ok()).unwrap_or_default()
 }
 
-/// Why it is a dead letter: in an attribute, or in the message itself, as the stream consumer writes it.
+/// The reason why it is a dead letter: in an attribute, or in the message itself, as the stream consumer writes it.
 fn reason(message: &Message) -> Option<String> {
     let attribute = message.message_attributes().and_then(|attributes| attributes.get("reason"));
     let attribute = attribute.and_then(|value| value.string_value()).map(str::to_owned);

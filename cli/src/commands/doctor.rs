@@ -289,7 +289,7 @@ async fn check_service(service: &Client) -> Vec<Finding> {
                 "service-unhealthy",
                 Severity::Error,
                 format!("the service cannot serve: {}", nameservice_model::chain(&failure)),
-                "start it, or look at its log: it says what keeps it from its table",
+                "start it, or check its log for the reason why it cannot use its table",
             );
             if matches!(failure, Failure::Unreachable { .. } | Failure::NoAnswer(_)) {
                 return findings;

@@ -42,7 +42,7 @@ const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// A stream in AWS allows five reads per second of each shard.
 const THROTTLED_PAUSE: Duration = Duration::from_millis(250);
 
-/// Why reading was interrupted.
+/// The reason why reading was interrupted.
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
     /// A request to the stream failed.
@@ -303,7 +303,7 @@ impl Reader {
         match request.send().await {
             Ok(output) => match output.shard_iterator {
                 Some(iterator) => Ok(Some(iterator)),
-                None => Err(Interrupted::Stream("the stream gave no iterator".into())),
+                None => Err(Interrupted::Stream("the stream returned no iterator".into())),
             },
             Err(error) if error.code() == Some("TrimmedDataAccessException") => {
                 self.handle_loss(id, shard).await?;

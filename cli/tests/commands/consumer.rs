@@ -77,7 +77,7 @@ async fn changes(table: &Table) -> Vec<Change> {
 async fn wait_for(table: &Table, position: u64) {
     let until = tokio::time::Instant::now() + Duration::from_secs(20);
     while table.feed.position().await.unwrap() < position {
-        assert!(tokio::time::Instant::now() < until, "the feed stands at {:?}", table.feed.position().await);
+        assert!(tokio::time::Instant::now() < until, "the feed is at {:?}", table.feed.position().await);
         table.feed.wait(position - 1, Duration::from_millis(200)).await.unwrap();
     }
 }

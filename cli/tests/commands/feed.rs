@@ -399,7 +399,7 @@ fn changes_after_a_hole_are_printed_and_the_hole_is_reported() {
     let (code, stdout, _) = run(&["--url", &url, "--json"], "changes");
     let document: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, document["changes"].as_array().unwrap().len(), &document["position"]), (0, 5, &json!(20)));
-    // From a position that the command line names, all changes are wanted.
+    // From a position that the command line names, all changes are requested.
     let (code, stdout, stderr) = run(&["--url", &url], "changes --after 0");
     assert_eq!((code, stdout.lines().count()), (6, 3), "{stderr}");
     assert!(stderr.contains("expired"), "{stderr}");

@@ -102,7 +102,7 @@ fn a_service_says_that_its_data_is_new_and_does_not_say_so_again() {
         process.wait().unwrap();
         let mut output = String::new();
         process.stderr.take().unwrap().read_to_string(&mut output).unwrap();
-        let expected = format!("there was no nameservice data in {}: it is new", data.display());
+        let expected = format!("no nameservice data was found in {}: starting empty", data.display());
         assert_eq!(output.contains(&expected), is_new, "{output}");
     }
 }

@@ -1371,7 +1371,7 @@ export interface components {
             /** @description `state` and any other members. Replaces the stored payload. */
             payload: Record<string, unknown>;
         };
-        /** @description An operation, with the members of a push as its own route takes them. */
+        /** @description An operation. A push has the same members as on its own route. */
         Operation: {
             expected?: components["schemas"]["HeadValue"] | null;
             /** @description The new head, with a `t` greater than the stored one. */

@@ -30,7 +30,7 @@ const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
 /// The longest wait, in seconds: a gateway gives an answer up after 30.
 const MAX_WAIT: u64 = 20;
-/// How many changes are read together if not all are wanted.
+/// How many changes are read together if not all are requested.
 const SCAN: usize = 1000;
 /// How many times one look reads the feed.
 const SCANS: usize = 5;
@@ -127,7 +127,7 @@ async fn change_list(
     Ok(([NO_STORE], Json(Changes { changes: found.changes, position: found.position })))
 }
 
-/// Waits for a change that is wanted. Returns `None` if the feed has to be read again.
+/// Waits for a change that is requested. Returns `None` if the feed has to be read again.
 async fn wait(mut subscription: Subscription, limit: Limit, until: Instant) -> Result<Option<Found>, Problem> {
     let batch = match timeout_at(until, subscription.next()).await {
         Ok(Ok(batch)) => batch,
@@ -161,13 +161,13 @@ struct Found {
     is_the_end: bool,
 }
 
-/// Looks for changes that are wanted, until there are enough, the answer is full, the feed ends, or it was read
+/// Looks for changes that are requested, until there are enough, the answer is full, the feed ends, or it was read
 /// [`SCANS`] times.
 async fn look(feed: &dyn ChangeFeed, after: u64, limit: Limit, interest: &Arc<Interest>) -> Result<Found, Problem> {
     let mut found = Found { changes: Vec::new(), position: after, is_the_end: false };
     let (mut budget, mut all_wanted) = (page::Budget::default(), true);
     for _ in 0..SCANS {
-        // As long as every change is wanted, no more are read than fit the answer.
+        // As long as every change is requested, no more are read than fit the answer.
         let count = if all_wanted { limit.get() - found.changes.len() } else { SCAN };
         let changes = match feed.changes(found.position, Limit::new(count).unwrap_or_default()).await? {
             Run::Changes(changes) => changes,

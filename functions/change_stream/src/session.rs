@@ -59,7 +59,7 @@ impl<N: Needs> Session<N> {
         let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|text| text.parse().ok()) {
             Some(position) if values.next().is_none() => Ok(Some(position)),
-            _ => Err(Problem::invalid_parameter("Last-Event-ID", "is not an id that this service gave")),
+            _ => Err(Problem::invalid_parameter("Last-Event-ID", "is not an id that this service issued")),
         }
     }
 

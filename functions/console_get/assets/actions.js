@@ -134,7 +134,7 @@ const retract = {
   title: 'Retract',
   button: 'Retract',
   danger: true,
-  note: 'The record is kept, and takes no pushes until it is restored.',
+  note: 'The record is kept, and accepts no pushes until it is restored.',
   initial: () => ({ reason: '' }),
   fields: () => [{ name: 'reason', label: 'Reason' }],
   request: ({ reason }, _, record) => ({
@@ -149,7 +149,7 @@ const restore = {
   ...onWhole,
   title: 'Restore',
   button: 'Restore',
-  note: 'The record takes pushes again.',
+  note: 'The record accepts pushes again.',
   request: (_, __, record) => ({ method: 'POST', path: `restorations/${inPath(record.address)}` }),
   done: (_, record) => `${record.address} is restored.`,
 };
@@ -238,7 +238,7 @@ const branch = {
   initial: (record) => ({ branch: '', id: record.head?.id ?? '', t: String(record.head?.t ?? 0) }),
   fields: () => [
     { name: 'branch', label: 'Name of the branch', required: true },
-    { name: 'id', label: 'Commit to begin at', help: ID_HELP },
+    { name: 'id', label: 'Commit to start from', help: ID_HELP },
     { name: 't', label: 't of that commit', type: 'number', min: 0 },
   ],
   mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
@@ -302,7 +302,7 @@ export const creations = {
     fields: () => [
       { name: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
       { name: 'type', label: 'Type', required: true, help: 'f:Bm25Index, f:HnswIndex, f:IcebergMapping …' },
-      { name: 'dependencies', label: 'Depends on', rows: 3, help: 'One address a line' },
+      { name: 'dependencies', label: 'Depends on', rows: 3, help: 'One address per line' },
       { name: 'config', label: 'Config, a JSON object', rows: 6 },
     ],
     // Version 0 means that the graph source must not exist: an existing one is a conflict, and stays unchanged.

@@ -74,7 +74,7 @@ export async function call(method, path, options) {
     return parse(await response.text());
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem(0, { title: 'No answer', detail: 'The answer broke off.' }, method !== 'GET');
+    throw new Problem(0, { title: 'No answer', detail: 'The answer was cut off.' }, method !== 'GET');
   }
 }
 

@@ -31,8 +31,8 @@ const LINKS = {
   loading: ['busy', 'Reading'],
   live: ['good', 'Live'],
   polling: ['good', 'Live, by long polls'],
-  reconnecting: ['bad', 'No connection, trying again'],
-  denied: ['bad', 'A token is needed'],
+  reconnecting: ['bad', 'Disconnected, retrying'],
+  denied: ['bad', 'A token is required'],
 };
 
 function App() {
@@ -119,7 +119,7 @@ function Token({ onClose }) {
       <div class="field"><label for="field-token">Bearer token</label>
         <input ref=${field} id="field-token" type="password" autocomplete="off" spellcheck="false" required /></div>
       <div class="buttons"><button type="submit" class="primary">Use it</button>
-        ${hasToken() && html`<button type="button" onClick=${forget}>Forget it</button>`}
+        ${hasToken() && html`<button type="button" onClick=${forget}>Forget the token</button>`}
         <button type="button" onClick=${onClose}>Cancel</button></div>
     </form>
   <//>`;

@@ -66,7 +66,7 @@ function Position({ store }) {
     <div><dt>Position</dt><dd class="number" data-test="position">${store.position}</dd></div>
     <div><dt>Write to feed</dt><dd>${lag ? milliseconds(lag.feed) : '–'}</dd></div>
     <div><dt>Feed to here</dt><dd data-test="lag">${lag ? milliseconds(lag.here) : '–'}</dd></div>
-    <div><dt>Last heard</dt><dd>${heard === null ? '–' : heard < 2 ? 'now' : `${duration(heard)} ago`}</dd></div>
+    <div><dt>Last event</dt><dd>${heard === null ? '–' : heard < 2 ? 'now' : `${duration(heard)} ago`}</dd></div>
   </dl>`;
 }
 

@@ -68,7 +68,7 @@ const [picked, setPicked] = useState([]);
           <td class="value"><bdi>${brief(entry)}</bdi></td>
         </tr>`,
       )}</tbody></table></div>
-    ${entries && wanted.length === 0 && html`<p class="none">The feed has nothing of it.</p>`}
+    ${entries && wanted.length === 0 && html`<p class="none">The feed holds no changes of this record.</p>`}
     ${before && html`<button type="button" onClick=${() => read(entries, before)}>Show older entries</button>`}
     ${two.length === 2 && two.every(Boolean) && html`<${Difference} before=${two[0]} after=${two[1]} />`}
   </section>`;

@@ -138,7 +138,7 @@ async function stream(signal) {
     if (signal.aborted) throw error;
     if (silence.signal.aborted && !begun) throw new Problem(501, { title: 'No stream' });
     if (error instanceof Problem) throw error;
-    throw new Problem(0, { title: 'Connection lost', detail: 'The stream of changes broke off.' });
+    throw new Problem(0, { title: 'Connection lost', detail: 'The change stream was interrupted.' });
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', end);

@@ -64,7 +64,7 @@ export function Compared({ left, right, leftTitle, rightTitle }) {
 }
 
 export function Differences({ rows, before = 'Before', after = 'After' }) {
-  if (rows.length === 0) return html`<p class="same">They are the same.</p>`;
+  if (rows.length === 0) return html`<p class="same">There are no differences.</p>`;
   const text = (value) => (value === undefined ? '' : stringify(value));
   return html`<div class="scroll wide" tabindex="0" role="group" aria-label="Differences"><table class="differences">
     <thead><tr><th scope="col">Member</th><th scope="col">Change</th><th scope="col">${before}</th><th scope="col">${after}</th></tr></thead>

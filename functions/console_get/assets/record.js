@@ -59,7 +59,7 @@ export function Record({ address }) {
   const page = (head, body) => html`<section class="page record" aria-labelledby="title"><div class="page-head">
       <h1 id="title" tabindex="-1"><${Address} address=${address} link=${false} /></h1>${head}</div>
     <${Failure} problem=${problem} />${body}</section>`;
-  if (record === undefined) return page(null, !problem && html`<p role="status">Reading …</p>`);
+  if (record === undefined) return page(null, !problem && html`<p role="status">Loading …</p>`);
   if (record === null) {
     return page(null, html`<p role="status">There is no record under this address, or none that you may see.</p>
       <${History} address=${address} />`);
@@ -114,7 +114,7 @@ const Facts = ({ record }) => html`<dl class="facts">
   <div><dt>Created</dt><dd><${Ago} time=${record.created_at} /></dd></div>
   <div><dt>Updated</dt><dd><${Ago} time=${record.updated_at} /></dd></div>
   ${record.source_branch && html`<div><dt>Branched from</dt><dd><${Address} address=${`${record.name}:${record.source_branch}`} /></dd></div>`}
-  <div><dt>Branches of it</dt><dd>${record.branches}</dd></div>
+  <div><dt>Its branches</dt><dd>${record.branches}</dd></div>
   <div><dt>Dependents</dt><dd>${record.dependents}</dd></div>
   ${record.dependencies?.length > 0 &&
   html`<div><dt>Depends on</dt><dd>${record.dependencies.map((of) => html`<${Address} key=${of} address=${of} /> `)}</dd></div>`}
@@ -159,7 +159,7 @@ function Branches({ record }) {
   }, [record.name, record.branches, record.retracted]);
   return html`<section class="card" aria-label="Branches"><div class="card-head"><h2>Branches</h2></div>
     <${Failure} problem=${problem} />
-    ${branches ? html`<${Tree} branches=${branches} current=${record.address} />` : html`<p>Reading …</p>`}
+    ${branches ? html`<${Tree} branches=${branches} current=${record.address} />` : html`<p>Loading …</p>`}
   </section>`;
 }
 

@@ -104,7 +104,7 @@ export function Records() {
         onChange=${(event) => change({ retracted: event.target.checked })} /> retracted too</label>
     </form>
     <${VirtualList} items=${shown} keyOf=${(record) => record.address} row=${row} height=${narrow ? 62 : 38} head=${head}
-      label="Records" empty=${store.complete ? 'No record matches.' : 'Reading …'} />
+      label="Records" empty=${store.complete ? 'No record matches.' : 'Loading …'} />
     ${creating && html`<${Form} key=${creating} action=${creations[creating]} title=${creations[creating].title} onClose=${created} />`}
   </section>`;
 }

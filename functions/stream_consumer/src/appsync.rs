@@ -25,7 +25,7 @@ const TOGETHER: usize = 32;
 /// How much of an error's text is kept.
 const MAX_REASON_CHARS: usize = 300;
 
-/// Why a hint was not published, or may not have been.
+/// The reason why a hint was not published, or may not have been.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HintError {
@@ -61,7 +61,7 @@ pub struct Hints {
     pub of: usize,
     /// How many of them were not published, or may not have been.
     pub lost: usize,
-    /// Why the first of those was not published; present if any was lost.
+    /// The reason why the first of those was not published; present if any was lost.
     pub error: Option<HintError>,
 }
 

@@ -30,7 +30,7 @@ pub trait Topic: Send + Sync {
 pub struct NotPublished {
     /// How many were published, counted from the first.
     pub published: usize,
-    /// Why the next one was not.
+    /// The reason why the next one was not.
     #[source]
     pub source: BoxError,
 }

@@ -73,7 +73,7 @@ impl PartialSchema for Operation {
             }
             any.item(object)
         });
-        any.description(Some("An operation, with the members of a push as its own route takes them.")).into()
+        any.description(Some("An operation. A push has the same members as on its own route.")).into()
     }
 }
 

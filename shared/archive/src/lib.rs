@@ -32,7 +32,7 @@ pub use objects::Objects;
 pub use segment::{Content, Segment};
 pub use store::Archive;
 
-/// Why a feed cannot be archived here, or an archive cannot be read.
+/// The reason why a feed cannot be archived here, or an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {

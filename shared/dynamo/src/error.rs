@@ -34,7 +34,7 @@ pub enum Error {
     Failed {
         /// What was attempted.
         operation: &'static str,
-        /// Why it failed.
+        /// The reason why it failed.
         #[source]
         source: BoxError,
     },

@@ -120,7 +120,7 @@ enum Failure {
     Fatal(Option<Error>),
 }
 
-/// Why a request that is worth repeating was not applied.
+/// The reason why a request that is worth repeating was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// The capacity of a partition, a table or the account was exceeded.

@@ -22,7 +22,7 @@ use crate::{
 /// How often the progress of a copy is reported.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Why there is no backup.
+/// The reason why there is no backup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {

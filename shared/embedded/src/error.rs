@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf};
 
-/// Why a directory cannot be opened. It is left unchanged in every case.
+/// The reason why a directory cannot be opened. It is left unchanged in every case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -14,7 +14,7 @@ use crate::{
 const READ: &str = "read the feed";
 /// The most changes of one answer. A reader that wants more continues after the last one.
 const MAX_CHANGES: usize = 4_096;
-/// How many changes a history looks through for one answer if only one part is wanted.
+/// How many changes a history looks through for one answer if only one part is requested.
 const HISTORY_LOOKS: usize = 5_000;
 
 #[async_trait]

@@ -44,7 +44,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-/// Why a wait has ended.
+/// The reason why a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// There are enough jobs, or no more will come.

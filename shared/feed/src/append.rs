@@ -39,7 +39,7 @@ pub struct Appended {
     /// The changes that are in the feed, in the order of the entries: appended now, or by an earlier delivery at the
     /// position of that time. They are the whole batch, unless there is an `error`.
     pub changes: Vec<Change>,
-    /// Why the entries after those are missing.
+    /// The reason why the entries after those are missing.
     pub error: Option<Error>,
 }
 

@@ -77,7 +77,7 @@ pub struct Feed {
     observed: Arc<AtomicU64>,
     /// Whether another writer had moved the counter when it was last read.
     is_shared: Arc<AtomicBool>,
-    /// Why the feed delivers nothing, if a consumer in this process has found that out.
+    /// The reason why the feed delivers nothing, if a consumer in this process has found that out.
     outage: Arc<Mutex<Option<String>>>,
 }
 

@@ -21,7 +21,7 @@ const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 pub struct DeadLetter {
     /// The id of the stream record, or a hash of its content if it has no id.
     pub event_id: String,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     pub reason: String,
     /// The record, as JSON text.
     pub record: String,

@@ -22,7 +22,7 @@ const OBSERVED: u64 = 64;
 pub const CODES: &[(&str, &str)] = &[
     ("file-malformed", "a file cannot be read: Fluree's list of ledgers fails because of it"),
     ("file-misplaced", "a file holds a record whose file is another one"),
-    ("file-empty", "a file has no bytes: Fluree takes it for an absent one"),
+    ("file-empty", "a file is empty: Fluree treats it as absent"),
     ("file-former", "a file is in the format of an earlier version: it is read, and never rewritten"),
     ("name-collides", "two names differ only by case: on some file systems they are one file"),
     ("name-unlistable", "Fluree lists the record under another name, or not at all"),

@@ -141,7 +141,7 @@ impl Scope {
         !self.all && self.files.is_empty() && self.under.is_empty()
     }
 
-    /// Adds what a path stands for. Returns whether it may be of a record.
+    /// Adds what a path refers to. Returns whether it may be of a record.
     fn add(&mut self, root: &Path, path: &Path) -> bool {
         let Ok(relative) = path.strip_prefix(root) else { return false };
         let Some(relative) = relative.to_str() else { return false };

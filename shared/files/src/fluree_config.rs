@@ -35,7 +35,7 @@ pub enum FlureePlace {
     },
 }
 
-/// Why a connection file names no nameservice that can be opened.
+/// The reason why a connection file names no nameservice that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection file names no nameservice: {0}")]
 pub struct InvalidFlureeConfig(String);

@@ -1,7 +1,7 @@
 // GraphiQL over this service. A token is entered as a header: {"authorization": "Bearer …"}.
 'use strict';
 
-// Where the service is: beside this page, whatever stands before it in the path.
+// Where the service is: beside this page, whatever precedes it in the path.
 const ENDPOINT = new URL('graphql', document.baseURI);
 
 const EXAMPLE = `# Records by prefix, and what a search finds. A token goes into the headers below: {"authorization": "Bearer …"}

@@ -33,7 +33,7 @@ impl Budget {
         if self.admits(value)? {
             return Ok(());
         }
-        Err(problem(Problem::answer_too_large("ask for less, or in several requests")))
+        Err(problem(Problem::answer_too_large("request less, or split it into several requests")))
     }
 
     /// Returns as many entries of a page as fit, at least one, and whether any were left out.

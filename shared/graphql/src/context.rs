@@ -73,7 +73,7 @@ pub(crate) struct Caller {
     writes: Writes,
     /// The id of the request, for the log.
     request_id: String,
-    /// Whether the request has a key, and so stands for one write.
+    /// Whether the request has a key, and so identifies one write.
     is_named: bool,
     has_written: AtomicBool,
 }

@@ -170,7 +170,7 @@ fn sent_token(headers: &HeaderMap, payload: &Value) -> Result<Option<HeaderValue
     }
 }
 
-/// The caller that a token stands for.
+/// The caller that a token represents.
 async fn allowed(app: &App, token: Option<HeaderValue>) -> Result<Allowed<Read>, Problem> {
     let mut request = ::http::Request::new(());
     if let Some(token) = token {

@@ -45,7 +45,7 @@ pub(crate) struct Session {
     pub(crate) ends_in: Option<Duration>,
 }
 
-/// Why a socket is closed: a close code of the protocol, and a reason.
+/// The reason why a socket is closed: a close code of the protocol, and a reason.
 type End = (u16, String);
 
 /// Answers the operations of a socket, and closes it.

@@ -395,7 +395,7 @@ fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 fn from_query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let empty = form_urlencoded::parse(text.as_bytes()).find(|(name, value)| !name.is_empty() && value.is_empty());
     match empty {
-        Some((name, _)) => Err(Problem::invalid_parameter(&name, "is empty: give it a value, or leave it out")),
+        Some((name, _)) => Err(Problem::invalid_parameter(&name, "is empty: set a value, or omit it")),
         None => from_form(text),
     }
 }
@@ -405,7 +405,7 @@ fn from_form<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
         let name = pair.split('=').next().unwrap_or_default();
         return Err(Problem::invalid_parameter(name, "is not UTF-8"));
     }
-    // Rust reads `+5` and `-0` as numbers, too. They are only valid where a text may stand.
+    // Rust reads `+5` and `-0` as numbers, too. They are only valid where a string is allowed.
     let has_sign = |value: &str| {
         let rest = value.strip_prefix('+').or_else(|| value.strip_prefix('-').filter(|rest| rest.starts_with('0')));
         rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))

@@ -99,10 +99,10 @@ impl Freshness {
                 return Err(Problem::invalid_parameter("concern", "`min_v` needs `status` or `config`"));
             }
             (Some(_), None, Some(_)) => {
-                return Err(Problem::invalid_parameter("concern", "`min_t` is of `head` or `index`"));
+                return Err(Problem::invalid_parameter("concern", "`min_t` applies to `head` or `index`"));
             }
             (None, Some(_), Some(_)) => {
-                return Err(Problem::invalid_parameter("concern", "`min_v` is of `status` or `config`"));
+                return Err(Problem::invalid_parameter("concern", "`min_v` applies to `status` or `config`"));
             }
         };
         Ok(self)

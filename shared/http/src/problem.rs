@@ -46,7 +46,7 @@ pub struct ForUpstream(pub Vec<Address>);
 #[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) Arc<BoxError>);
 
-/// Why a request was rejected, for the log.
+/// The reason why a request was rejected, for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejected {
     pub(crate) slug: &'static str,
@@ -370,7 +370,7 @@ impl Problem {
 
     /// The feed has not reached the position that the answer must include.
     pub fn position_not_yet(wanted: u64, position: u64) -> Self {
-        Self::new(Kind::NotYet, format!("this service is at position {position}, before {wanted}"))
+        Self::new(Kind::NotYet, format!("this service is at position {position} and has not reached {wanted}"))
             .member("position", position)
             .header(header::RETRY_AFTER, RETRY_AFTER)
     }
@@ -381,7 +381,7 @@ impl Problem {
             ConcernKind::Head | ConcernKind::Index => "t",
             ConcernKind::Status | ConcernKind::Config => "v",
         };
-        Self::new(Kind::NotYet, format!("the {concern} is before {mark} {wanted}"))
+        Self::new(Kind::NotYet, format!("the {concern} has not reached {mark} {wanted}"))
             .member("record", json!(record))
             .header(header::RETRY_AFTER, RETRY_AFTER)
     }

@@ -41,7 +41,7 @@ pub struct Bucket {
     connector: OnceLock<SharedHttpConnector>,
 }
 
-/// Why a request has failed.
+/// The reason why a request has failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} of s3://{bucket}: {reason}")]
 struct Failed {

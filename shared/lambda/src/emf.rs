@@ -226,7 +226,7 @@ impl Place {
         match (MEASURES[self.index].kind, &mut values[..]) {
             (Kind::Sum, [sum]) => *sum += value,
             (Kind::Last, [last]) => *last = value,
-            // A full line drops further values: the first ones stand for all.
+            // A full line drops further values: the first ones represent all.
             (Kind::Values, full) if full.len() >= MAX_VALUES => {}
             _ => values.push(value),
         }

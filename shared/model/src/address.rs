@@ -96,10 +96,10 @@ fn check_part(part: &str, text: &str) -> Result<(), String> {
         return Err(format!("the {part} is blank"));
     }
     if let Some(bad) = text.chars().find(|c| matches!(c, ':' | '@' | '%' | '?' | '#' | '\\')) {
-        return Err(format!("the {part} holds `{bad}`"));
+        return Err(format!("the {part} contains `{bad}`"));
     }
     if text.chars().any(char::is_control) {
-        return Err(format!("the {part} holds a control character"));
+        return Err(format!("the {part} contains a control character"));
     }
     match text.split('/').find(|segment| matches!(*segment, "" | "." | "..")) {
         Some("") => Err(format!("the {part} has an empty segment")),
@@ -188,14 +188,14 @@ mod tests {
             (" :main", "name is blank"),
             ("a:", "branch is blank"),
             ("a:\u{a0}", "branch is blank"),
-            ("a:b:c", "branch holds `:`"),
-            ("a@1:main", "name holds `@`"),
-            ("a%2F:main", "name holds `%`"),
-            ("a?:main", "name holds `?`"),
-            ("a:b#", "branch holds `#`"),
-            ("a\\b:main", "name holds `\\`"),
-            ("a\u{7}:main", "name holds a control character"),
-            ("a:b\u{85}", "branch holds a control character"),
+            ("a:b:c", "branch contains `:`"),
+            ("a@1:main", "name contains `@`"),
+            ("a%2F:main", "name contains `%`"),
+            ("a?:main", "name contains `?`"),
+            ("a:b#", "branch contains `#`"),
+            ("a\\b:main", "name contains `\\`"),
+            ("a\u{7}:main", "name contains a control character"),
+            ("a:b\u{85}", "branch contains a control character"),
             ("/a:main", "name has an empty segment"),
             ("a//b:main", "name has an empty segment"),
             ("a/:main", "name has an empty segment"),

@@ -29,10 +29,10 @@ impl AddressGlob {
         }
         if text.contains(['*', '?']) {
             if text.contains(['@', '%', '#', '\\']) || text.chars().any(char::is_control) {
-                return invalid("no address holds `@`, `%`, `#`, `\\` or a control character");
+                return invalid("no address contains `@`, `%`, `#`, `\\` or a control character");
             }
             if text.matches(':').count() > 1 {
-                return invalid("no address holds more than one `:`");
+                return invalid("no address contains more than one `:`");
             }
             return Ok(Self { text: text.to_owned() });
         }

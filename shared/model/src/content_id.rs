@@ -21,7 +21,7 @@ pub struct InvalidContentId {
 impl InvalidContentId {
     /// Returns the error for a JSON value that is not a string.
     pub(crate) fn not_a_text(value: &serde_json::Value) -> Self {
-        Self { text: value.to_string().chars().take(80).collect(), reason: "it must be a text".into() }
+        Self { text: value.to_string().chars().take(80).collect(), reason: "it must be a string".into() }
     }
 }
 

@@ -64,7 +64,7 @@ pub enum Error {
     Store {
         /// What was attempted.
         operation: &'static str,
-        /// Why it failed.
+        /// The reason why it failed.
         #[source]
         source: BoxError,
     },

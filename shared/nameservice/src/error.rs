@@ -67,7 +67,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Why a write was not applied.
+/// The reason why a write was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {

@@ -63,7 +63,7 @@ impl BucketOptions {
     }
 }
 
-/// Why a bucket or a directory cannot be used.
+/// The reason why a bucket or a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {bucket}")]
 pub struct BucketError {

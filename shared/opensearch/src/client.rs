@@ -33,7 +33,7 @@ impl fmt::Debug for OpenSearch {
     }
 }
 
-/// Why a request was not applied, or why its outcome is unknown.
+/// The reason why a request was not applied, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -66,7 +66,7 @@ impl<R: Row> MemoryRows<R> {
         rows.filter_map(|(address, stored)| Some((address.clone(), stored.version, stored.row.clone()?))).collect()
     }
 
-    /// Returns the rows that an index has under a value, whose addresses begin with `prefix`, follow `after` and are wanted:
+    /// Returns the rows that an index has under a value, whose addresses begin with `prefix`, follow `after` and are requested:
     /// at most `limit`, by address, and whether there are more.
     pub fn page(
         &self,

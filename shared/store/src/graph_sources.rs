@@ -183,7 +183,7 @@ impl Store {
     }
 }
 
-/// Why a publication cannot replace what was found.
+/// The reason why a publication cannot replace what was found.
 enum Obstacle {
     Rejected(Published),
     KeyReused,

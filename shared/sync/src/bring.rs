@@ -67,7 +67,7 @@ pub(crate) enum Brought {
     Needs(Vec<Address>),
 }
 
-/// Why a step was not done.
+/// The reason why a step was not done.
 enum Stop {
     Is(Brought),
     Failed(Error),

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use nameservice_model::{BoxError, Error as BackendError};
 
-/// Why a copy, a comparison or a replica could not continue.
+/// The reason why a copy, a comparison or a replica could not continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
@@ -13,11 +13,11 @@ pub enum SyncError {
     #[error("the target cannot be used")]
     Target(#[source] BackendError),
     /// The target takes nothing: it rejected all of the first records.
-    #[error("the target took none of the first {count} records; the last reason: {reason}")]
+    #[error("the target accepted none of the first {count} records; the last reason: {reason}")]
     Rejected {
         /// How many.
         count: u64,
-        /// Why the last one was rejected.
+        /// The reason why the last one was rejected.
         reason: String,
     },
     /// A dump is invalid: it was cut off or edited, or the file is not a dump.

@@ -404,7 +404,7 @@ mod tests {
     fn rows_that_are_no_records_say_why() {
         for (row, reason) in [
             (json!({"v": 2}), "neither"),
-            (json!({"pk": "a:b:c"}), "holds `:`"),
+            (json!({"pk": "a:b:c"}), "contains `:`"),
             (json!({"pk": "a:main", "commit_address": 5}), "not text"),
             (json!({"pk": "a:main", "v": 2, "type": "ledger", "config": 5}), "not a map"),
         ] {

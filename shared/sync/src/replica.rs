@@ -305,7 +305,9 @@ impl Replica {
                 Some(upstream_position) if upstream_position < position => return Ok(()),
                 Some(_) => {}
                 None => {
-                    return unavailable("the replica has not reached this position, and its upstream cannot be asked");
+                    return unavailable(
+                        "the replica has not reached this position, and its upstream cannot be reached",
+                    );
                 }
             }
         }
@@ -325,7 +327,7 @@ struct Follower {
     is_fresh: bool,
 }
 
-/// Why following has ended.
+/// The reason why following has ended.
 enum End {
     /// The feed does not hold what follows.
     Gone,

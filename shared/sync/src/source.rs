@@ -120,7 +120,7 @@ impl BackendSource {
         self
     }
 
-    /// Returns whether a record has an address that is wanted.
+    /// Returns whether a record has an address that is requested.
     fn is_wanted(&self, address: &Address) -> bool {
         self.prefix.as_ref().is_none_or(|prefix| address.as_str().starts_with(prefix))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Why one transaction comes before another.
+/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The other appended after it.

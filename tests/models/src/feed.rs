@@ -7,7 +7,7 @@
 //!
 //! A state holds only what decides its successors. Of a process, that is its [`Memory`] and the replies to its current task. Of
 //! the transactions under way, it is those that would be applied: rows are never deleted and the counter only grows, which is
-//! checked as a property, so that what is rejected once is rejected for ever.
+//! checked as a property, so that what is rejected once is rejected forever.
 
 mod promises;
 mod running;

@@ -1,6 +1,6 @@
 //! Clients and a network that loses requests and replies, delays both, and delivers a request again at any time.
 //!
-//! A client has a few things to do, one call after the other. A request that was sent stays under way for ever: each arrival is
+//! A client has a few things to do, one call after the other. A request that was sent stays under way forever: each arrival is
 //! a first attempt, a retry, or a late duplicate, and its reply is received or lost. After an attempt without an answer the client
 //! is in doubt, as the HTTP client is.
 
@@ -167,7 +167,7 @@ pub struct World<S> {
     now: i64,
     clock_steps: usize,
     clients: Vec<Client>,
-    /// The requests that were sent; they stay under way for ever.
+    /// The requests that were sent; they stay under way forever.
     sent: Vec<Request>,
     truth: Truth,
 }

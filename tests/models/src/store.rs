@@ -102,7 +102,7 @@ struct Waiting {
     asked: Asked,
 }
 
-/// A request that was sent and whose reply nobody waits for (any more): it is under way for ever.
+/// A request that was sent and whose reply nobody waits for (any more): it is under way forever.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct UnderWay {
     call: CallName,

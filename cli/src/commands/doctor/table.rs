@@ -49,7 +49,7 @@ impl Queue {
 async fn check_shape(table: &Table) -> Result<Vec<Finding>, Failure> {
     let lacks = table.check().await?.lacks;
     let finding = |lack: String| {
-        let mend = "change the table; `nameservice init` makes one, and schema.rs draws it, as it should be";
+        let mend = "change the table; `nameservice init` creates one with the right layout";
         Finding::new("table-lacks", Severity::Warning, format!("the table: {lack}"), mend)
     };
     Ok(lacks.into_iter().map(finding).collect())

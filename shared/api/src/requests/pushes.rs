@@ -262,7 +262,7 @@ fn status_payload(mut payload: Object, field: &str) -> Result<StatusPayload, Inv
     check_object(&payload).map_err(|error| error.within(field))?;
     match payload.remove("state") {
         Some(Value::String(state)) => Ok(StatusPayload { state, meta: payload }),
-        Some(_) => Err(Invalid::body(&format!("{field}.state"), "must be a text")),
+        Some(_) => Err(Invalid::body(&format!("{field}.state"), "must be a string")),
         None => Err(Invalid::body(&format!("{field}.state"), "is required")),
     }
 }

@@ -120,7 +120,7 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
         if line == "ok" {
             continue;
         }
-        let what = format!("SQLite's check of the file says: {line}");
+        let what = format!("SQLite's integrity check reports: {line}");
         problems.push(match line.contains("index log_by_address") {
             true => Problem::new("file-index-damaged", Severity::Error, what, "builds the index again")
                 .repaired_by(Repair::Reindex),

@@ -129,7 +129,7 @@ pub(crate) struct Entry {
     pub(crate) body: Arc<[u8]>,
 }
 
-/// Why a batch was not committed.
+/// The reason why a batch was not committed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
     /// Nothing was written. A later batch may be.
@@ -185,7 +185,7 @@ fn rejected(error: rusqlite::Error) -> CommitError {
 pub(crate) struct Started {
     pub(crate) log: Log,
     pub(crate) state: State,
-    /// Why it cannot be written for now, if the disk is full.
+    /// The reason why it cannot be written for now, if the disk is full.
     pub(crate) full: Option<rusqlite::Error>,
 }
 

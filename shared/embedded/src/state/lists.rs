@@ -139,7 +139,7 @@ impl<T> Walk<'_, T> {
         true
     }
 
-    /// Adds a record to the page if it is wanted. Returns true if the page is full without it.
+    /// Adds a record to the page if it is requested. Returns true if the page is full without it.
     fn is_complete_with(&mut self, place: &Place) -> bool {
         let Some(record) = self.state.records.get(&place.address).filter(|record| (self.wants)(record)) else {
             return false;

@@ -49,7 +49,7 @@ impl From<Change> for Replicated {
     }
 }
 
-/// Why a change is not the next one.
+/// The reason why a change is not the next one.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the change at position {found} does not follow {position}: it is a different feed, or only a part of it is visible"

@@ -55,7 +55,7 @@ pub(crate) enum IndexFile {
     Source(SourceIndexFile),
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {which} file cannot be read: {reason}")]
 pub(crate) struct Malformed {

@@ -45,7 +45,7 @@ const WATCH: &str = "watch a directory";
 /// The environment variable by which Fluree turns syncing off.
 const FSYNC: &str = "FLUREE_STORAGE_FSYNC";
 
-/// Why a directory cannot be used.
+/// The reason why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the directory {}", path.display())]
 pub struct DirectoryError {

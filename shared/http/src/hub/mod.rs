@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// Why a subscription has ended.
+/// The reason why a subscription has ended.
 #[derive(Clone, Debug)]
 pub enum End {
     /// The reader has fallen too far behind: read the feed, and subscribe again.

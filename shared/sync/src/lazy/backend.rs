@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_model::{
     Address, BranchCreated, Call, Capabilities, Config, Created, Cursor, GraphSourceLookup, Head, Hit, Index, Limit,
-    ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, SearchQuery, Status, Visible,
-    Write, WriteAll, Written, forward_feed,
+    ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, SearchQuery, Status, Visible, Write,
+    WriteAll, Written, forward_feed,
 };
 
 use super::LazyBackend;

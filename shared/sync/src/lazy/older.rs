@@ -33,7 +33,7 @@ pub(super) struct Older {
     listed: Mutex<Option<(Instant, Arc<Entries>)>>,
 }
 
-/// Returns where a record of this kind and address stands in lists.
+/// Returns the place of a record of this kind and address in lists.
 pub(super) fn place_of(kind: RecordKind, address: &Address) -> Place {
     (RecordKind::ALL.iter().position(|of| *of == kind).unwrap_or(0), address.clone())
 }
