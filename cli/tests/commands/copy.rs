@@ -188,7 +188,7 @@ fn a_read_waits_until_it_is_fresh_enough() {
     let target = ["--url", service.url.as_str()];
     assert_eq!(run(&target, "show mydb --min-t 5").0, 0);
     let (code, _, stderr) = run(&target, "show mydb --min-t 6 --wait 1");
-    assert!(code == 7 && stderr.contains("before t 6"), "{code} {stderr}");
+    assert!(code == 7 && stderr.contains("has not reached t 6"), "{code} {stderr}");
     let mut waiting = program()
         .args(["--url", &service.url, "show", "mydb", "--min-t", "42", "--wait", "15s"])
         .stdout(Stdio::piped())

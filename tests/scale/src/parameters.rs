@@ -155,11 +155,7 @@ impl Parameters {
             row("batching window of the mapping", ms(self.window), "the module"),
             row("from a poll to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
             row("a request that publishes ten changes", ms(self.publish), "assumed"),
-            row(
-                "such requests at the same time, where not sent in turn",
-                self.publish_at_once.to_string(),
-                "the design",
-            ),
+            row("such requests at the same time, if not sent in turn", self.publish_at_once.to_string(), "the design"),
             row(
                 "pauses after conflicts and throttles",
                 format!("up to {}, doubling to {}", ms(self.backoff), ms(self.backoff_cap)),
