@@ -100,11 +100,11 @@ impl NameService for Embedded {
 
     async fn search(&self, query: &SearchQuery, visible: Visible<'_>) -> Result<Page<Hit>> {
         let state = self.state();
-        let mut hunt = state.search(query, visible);
-        while !hunt.advance(CHUNKS) {
+        let mut lookup = state.search(query, visible);
+        while !lookup.advance(CHUNKS) {
             yield_now().await;
         }
-        Ok(hunt.into_page())
+        Ok(lookup.into_page())
     }
 
     async fn capabilities(&self) -> Result<Capabilities> {

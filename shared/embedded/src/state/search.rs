@@ -211,7 +211,7 @@ impl Chunk {
 }
 
 /// A search in progress.
-pub(crate) struct Hunt<'a> {
+pub(crate) struct Lookup<'a> {
     state: &'a State,
     query: &'a SearchQuery,
     visible: Visible<'a>,
@@ -246,7 +246,7 @@ struct Found {
 
 impl State {
     /// Returns a search over the state.
-    pub(crate) fn search<'a>(&'a self, query: &'a SearchQuery, visible: Visible<'a>) -> Hunt<'a> {
+    pub(crate) fn search<'a>(&'a self, query: &'a SearchQuery, visible: Visible<'a>) -> Lookup<'a> {
         let mut words: Vec<Word<'a>> = query
             .words
             .words()
@@ -257,7 +257,7 @@ impl State {
         let after = query.cursor.as_ref();
         let after = after.map(|after| (after.rank().unwrap_or(0), Place::new(after.kind(), Arc::from(after.after()))));
         let ranks = usize::from(fit::CONFIG) * words.len() + 1;
-        Hunt {
+        Lookup {
             state: self,
             query,
             visible,
@@ -273,7 +273,7 @@ impl State {
     }
 }
 
-impl Hunt<'_> {
+impl Lookup<'_> {
     /// Looks through a number of chunks. Returns whether it has seen them all.
     pub(crate) fn advance(&mut self, chunks: usize) -> bool {
         let texts = self.state.texts();

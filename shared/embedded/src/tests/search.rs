@@ -14,9 +14,9 @@ fn hits(state: &State, query: &SearchQuery, limit: usize) -> Vec<Hit> {
     let mut query = SearchQuery { limit: Limit::new(limit).unwrap(), ..query.clone() };
     let mut all = Vec::new();
     loop {
-        let mut hunt = state.search(&query, &|_| true);
-        while !hunt.advance(1) {}
-        let page = hunt.into_page();
+        let mut lookup = state.search(&query, &|_| true);
+        while !lookup.advance(1) {}
+        let page = lookup.into_page();
         all.extend(page.items);
         match page.cursor {
             Some(cursor) => query.cursor = Some(cursor),

@@ -5,7 +5,7 @@ use nameservice_model::Severity;
 use super::{
     codes::*,
     diagnosis::{Doctor, REFERENCES_AT_ONCE, Repair, named, no_record, shown},
-    partition::Standing,
+    partition::RecordState,
 };
 use crate::{
     concern::as_seen,
@@ -62,8 +62,8 @@ impl Doctor<'_> {
         let dropped = &stale[..stale.len().min(REFERENCES_AT_ONCE)];
         let mut actions = Vec::new();
         let key = Key::meta(&self.address);
-        match self.partition.standing() {
-            Standing::Record(meta, _) => {
+        match self.partition.record_state() {
+            RecordState::Record(meta, _) => {
                 let rows = self.partition.backrefs.len();
                 let counted = items::integer(meta, ATTR_DEPENDENTS).unwrap_or(0);
                 let mut count = Expression::new();
@@ -80,8 +80,8 @@ impl Doctor<'_> {
                     actions.push(count.into_check(&key));
                 }
             }
-            Standing::NoRecord(_) => actions.push(no_record(&key)),
-            Standing::UnknownKind => return None,
+            RecordState::NoRecord(_) => actions.push(no_record(&key)),
+            RecordState::UnknownKind => return None,
         }
         for row in dropped {
             let Some(dependent) = dependent_of(row) else { continue };

@@ -6,7 +6,7 @@ use nameservice_model::{Address, Call, ConcernKind, Finding, Fix, RecordKind, Se
 
 use super::{
     codes::*,
-    partition::{Partition, Related, Standing},
+    partition::{Partition, RecordState, Related},
 };
 use crate::{
     concern::as_seen,
@@ -51,8 +51,8 @@ pub(super) fn unsettled(pk: &str) -> Finding {
 pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, now: i64) -> Vec<Diagnosis> {
     let mut doctor = Doctor { partition, address: partition.address(), related, call, now, found: Vec::new() };
     doctor.backrefs();
-    match partition.standing() {
-        Standing::Record(meta, kind) => {
+    match partition.record_state() {
+        RecordState::Record(meta, kind) => {
             doctor.marks(meta, kind);
             match kind {
                 RecordKind::GraphSource => {
@@ -67,13 +67,13 @@ pub(super) fn diagnose(partition: &Partition, related: &Related, call: &Call, no
             doctor.attributes(kind);
             doctor.lease();
         }
-        Standing::UnknownKind => doctor.by_hand(
+        RecordState::UnknownKind => doctor.by_hand(
             KIND_UNKNOWN,
             Severity::Error,
             "the kind in its meta item is neither ledger nor graph_source: it is not a record, and none can be created",
             "delete the meta item, or set its kind",
         ),
-        Standing::NoRecord(meta) => {
+        RecordState::NoRecord(meta) => {
             doctor.ghost(meta);
             doctor.orphans();
             doctor.leftover_commits(None);

@@ -58,7 +58,7 @@ pub(super) struct Partition {
 }
 
 /// The kind of a partition.
-pub(super) enum Standing<'a> {
+pub(super) enum RecordState<'a> {
     /// A record.
     Record(&'a Item, RecordKind),
     /// A meta item of an unknown kind.
@@ -76,11 +76,11 @@ impl Partition {
         self.items.meta()
     }
 
-    pub(super) fn standing(&self) -> Standing<'_> {
+    pub(super) fn record_state(&self) -> RecordState<'_> {
         match (self.record(), self.items.items.get(SK_META)) {
-            (Some((meta, kind)), _) => Standing::Record(meta, kind),
-            (None, Some(meta)) if meta.contains_key(ATTR_KIND) => Standing::UnknownKind,
-            (None, meta) => Standing::NoRecord(meta),
+            (Some((meta, kind)), _) => RecordState::Record(meta, kind),
+            (None, Some(meta)) if meta.contains_key(ATTR_KIND) => RecordState::UnknownKind,
+            (None, meta) => RecordState::NoRecord(meta),
         }
     }
 
