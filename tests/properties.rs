@@ -146,3 +146,103 @@ fn attributes_of_others_survive_every_update() {
         Ok(())
     });
 }
+
+/// What a push is made of, drawn from few values, so that many expected values are right.
+struct Drawn<'a>(std::slice::Iter<'a, u8>);
+
+impl Drawn<'_> {
+    fn below(&mut self, n: u8) -> i64 {
+        i64::from(self.0.next().copied().unwrap_or_default() % n)
+    }
+
+    fn index(&mut self) -> NewIndex {
+        let new = index_of(self.below(3), 1 + self.below(3));
+        match self.below(4) {
+            0 => new.with_graph("g", Some(graph(self.below(2), 1 + self.below(3), None))).unwrap(),
+            1 => new.with_graph("g", None).unwrap(),
+            _ => new,
+        }
+    }
+
+    fn payload(&mut self) -> Value {
+        [json!({}), json!({ "a": 1 }), json!({ "a": 1.0 }), json!({ "a": { "b": [2] } })][self.below(4) as usize]
+            .clone()
+    }
+}
+
+/// Pushes over DynamoDB, whose conditions express what the model decides, and compares the two.
+macro_rules! agrees {
+    ($store:expr, $db:expr, $read:ident, $push:ident, |$stored:ident| $made:expr) => {{
+        let $stored = $store.$read($db).await.unwrap().unwrap();
+        let push = $made;
+        let decided = push.judge(&$stored);
+        let found = match $store.$push(&Call::fresh(), $db, &push).await.unwrap() {
+            PushOutcome::Updated { replayed: false, .. } => Judgement::Admissible,
+            PushOutcome::Updated { .. } => Judgement::Current,
+            PushOutcome::Stale { .. } => Judgement::Stale,
+            PushOutcome::Conflict { .. } => Judgement::Conflict,
+            other => panic!("{other:?}"),
+        };
+        prop_assert_eq!(found, decided, "{:?} at {:?}", push, $stored);
+        let is_unchanged = $store.$read($db).await.unwrap() == Some($stored);
+        prop_assert_eq!(is_unchanged, decided != Judgement::Admissible, "{:?}", push);
+    }};
+}
+
+#[test]
+fn a_push_over_dynamodb_does_what_the_model_decides() {
+    check(prop::collection::vec(any::<u8>(), 160), |runtime, table, dice| {
+        runtime.block_on(async {
+            let (store, drawn) = (&table.store, &mut Drawn(dice.iter()));
+            let db = &at(&format!("db-{}", Call::fresh().request_id));
+            let head = (drawn.below(2) == 1).then(|| new_head(1));
+            store.create_ledger(&Call::fresh(), db, head.as_ref(), None).await.unwrap().applied();
+            for _ in 0..12 {
+                match drawn.below(4) {
+                    0 => agrees!(store, db, head, push_head, |stored| {
+                        let new = NewHead::new(cid(drawn.below(3)), 1 + drawn.below(4)).unwrap();
+                        match drawn.below(4) {
+                            0 => HeadPush::monotonic(new),
+                            1 => HeadPush::cas(Head::unborn(), new),
+                            2 => HeadPush::cas(Head::new(1 + drawn.below(3), cid(drawn.below(3))), new),
+                            _ => HeadPush::cas(stored.clone(), new),
+                        }
+                    }),
+                    1 => agrees!(store, db, index, push_index, |stored| {
+                        let new = drawn.index();
+                        match drawn.below(5) {
+                            0 => IndexPush::monotonic(new),
+                            1 => IndexPush::overwrite(new),
+                            2 => IndexPush::cas(Index::unborn(), new),
+                            3 => IndexPush::cas(index_at(1 + drawn.below(3), drawn.below(2)), new),
+                            _ => IndexPush::cas(stored.clone(), new),
+                        }
+                    }),
+                    2 => agrees!(store, db, status, push_status, |stored| {
+                        let state = ["ready", "busy"][drawn.below(2) as usize];
+                        let new = NewStatus::new(StatusPayload { state: state.into(), meta: object(drawn.payload()) })
+                            .unwrap();
+                        let expected = match drawn.below(3) {
+                            0 => Status::stored(drawn.below(4), None),
+                            1 => status_with(1 + drawn.below(3), "ready", drawn.payload()),
+                            _ => stored.clone(),
+                        };
+                        let new = if drawn.below(3) == 0 { new.with_v(1 + drawn.below(4)).unwrap() } else { new };
+                        StatusPush::cas(expected, new)
+                    }),
+                    _ => agrees!(store, db, config, push_config, |stored| {
+                        let new = NewConfig::new(object(drawn.payload())).unwrap();
+                        let expected = match drawn.below(3) {
+                            0 => Config::stored(drawn.below(3), None),
+                            1 => Config::stored(drawn.below(3), Some(drawn.payload())),
+                            _ => stored.clone(),
+                        };
+                        let new = if drawn.below(3) == 0 { new.with_v(1 + drawn.below(4)).unwrap() } else { new };
+                        ConfigPush::cas(expected, new)
+                    }),
+                }
+            }
+            Ok(())
+        })
+    });
+}

@@ -22,6 +22,7 @@ const fn bug(
     Bug { name, file, find, put, tests }
 }
 
+const JUDGE: &str = "shared/model/src/judge.rs";
 const CONCERN: &str = "shared/store/src/concern/stored.rs";
 const CONFIG: &str = "shared/store/src/concern/config.rs";
 const HEAD: &str = "shared/store/src/concern/head.rs";
@@ -44,7 +45,6 @@ const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
-const EMBEDDED_HEAD: &str = "shared/embedded/src/state/head.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
 const EMBEDDED_PUSHES: &str = "shared/embedded/src/state/pushes.rs";
 const EMBEDDED_LEASES: &str = "shared/embedded/src/state/leases.rs";
@@ -66,7 +66,7 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "a stale head is answered as updated",
-        HEAD,
+        JUDGE,
         "Expected::Older => Judgement::Stale,",
         "Expected::Older => Judgement::Current,",
         &["contract::head", "model::"],
@@ -359,18 +359,18 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     // ---- the embedded backend ----
     bug(
-        "embedded: a monotonic push of a head drops its condition",
-        EMBEDDED_HEAD,
+        "a monotonic push of a head is admissible at any time",
+        JUDGE,
         "Expected::Older if is_newer => Judgement::Admissible,",
         "Expected::Older => Judgement::Admissible,",
-        &["contract::head", "model::"],
+        &["contract::head", "model::", "properties::a_push_over"],
     ),
     bug(
-        "embedded: a push of a head compares nothing but t",
-        EMBEDDED_HEAD,
-        "Expected::Value(expected) if is_newer && Self::matches(record, expected) => Judgement::Admissible,",
+        "a push of a head compares nothing but t",
+        JUDGE,
+        "Expected::Value(expected) if is_newer && ContentId::is_expected(stored, expected) => Judgement::Admissible,",
         "Expected::Value(_) if is_newer => Judgement::Admissible,",
-        &["contract::head", "contract::races::of_all_pushes", "model::"],
+        &["contract::head", "contract::races::of_all_pushes", "model::", "properties::a_push_over"],
     ),
     bug(
         "embedded: an overwrite of an index does not count its revision",

@@ -13,7 +13,7 @@ use crate::{
 pub const MAX_GRAPHS: usize = 100;
 
 /// The member of a ledger's config that names its default JSON-LD context.
-const DEFAULT_CONTEXT_ID: &str = "default_context_id";
+pub(crate) const DEFAULT_CONTEXT_ID: &str = "default_context_id";
 
 fn checked_t(t: i64) -> Result<i64, InvalidPayload> {
     check_watermark("t", t, 1)

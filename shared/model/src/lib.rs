@@ -17,6 +17,7 @@ mod error;
 mod finding;
 mod forward;
 mod item_size;
+mod judge;
 mod lease;
 mod name;
 mod outcome;
@@ -52,6 +53,7 @@ pub use desired::{
 pub use error::{BoxError, Error, Result, chain};
 pub use finding::{Finding, Fix, Severity};
 pub use item_size::{MAX_ITEM_BYTES, index_item_bytes};
+pub use judge::{Expect, Judgement};
 pub use lease::{
     DEFAULT_TTL_SECONDS, Held, InvalidLeaseName, Lease, LeaseClaim, LeaseName, LeaseRequest, Leased, MAX_HOLDER_BYTES,
     MAX_LEASE_NAME_BYTES, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Released, is_held_until, is_lease_member, last_expiry,

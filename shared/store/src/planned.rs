@@ -1,9 +1,9 @@
 //! Operations of a transaction, whichever concern they are about.
 
-use nameservice_model::{ConcernState, ConcernValue, OperationKind, Push, RecordKind};
+use nameservice_model::{ConcernState, ConcernValue, Judgement, OperationKind, Push, RecordKind};
 
 use crate::{
-    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, Judgement, StatusConcern, value_as_seen},
+    concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, StatusConcern, value_as_seen},
     expressions::Expression,
     items::Item,
     schema::*,

@@ -1,14 +1,14 @@
 //! The one path by which a concern is read and pushed, whichever concern it is.
 //!
 //! A push is a single conditional update. What a rejection means is judged from the item that it returns:
-//! [`Concern::judge`] expresses in Rust what [`Concern::plan`] expresses in conditions for DynamoDB.
+//! [`Concern::plan`] expresses in conditions for DynamoDB what the model's `judge` of a push decides.
 
-use nameservice_model::{Address, Call, ConcernValue, Error, Push, PushOutcome, RecordKind, Result};
+use nameservice_model::{Address, Call, ConcernValue, Error, Judgement, Push, PushOutcome, RecordKind, Result};
 
 use crate::{
     Store,
     client::{Attempts, MAX_PLANS, Outcome, Reject, contended, key_reused, limit_reached},
-    concern::{Concern, Judgement},
+    concern::Concern,
     creation::NewLedger,
     expressions::{Expression, Key},
     items::{self, Item, RecordItems},

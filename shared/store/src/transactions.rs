@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use nameservice_model::{
-    Address, Call, Committed, ConcernKind, ConcernState, Lease, LeaseClaim, Operation, OperationOutcome, Push,
-    PushOutcome, RecordKind, Result, is_held_until,
+    Address, Call, Committed, ConcernKind, ConcernState, Judgement, Lease, LeaseClaim, Operation, OperationOutcome,
+    Push, PushOutcome, RecordKind, Result, is_held_until,
 };
 
 use crate::{
     Store,
     client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, limit_reached},
-    concern::{Concern, Judgement},
+    concern::Concern,
     expressions::{Expression, Key},
     items::{self, Item},
     planned::{Planned, Pushing, planned},

@@ -1,10 +1,11 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, Expected, NewConfig, Object, RecordKind, Result,
+    ConcernKind, ConcernState, ConcernValue, Config, ConfigPush, Expected, Judgement, NewConfig, Object, RecordKind,
+    Result,
 };
 use serde_json::Value;
 
 use super::{
-    concern::{Concern, Judgement, same_json},
+    concern::Concern,
     grown,
     record::{ConfigItem, Record, json_text},
 };
@@ -28,24 +29,8 @@ impl Concern for ConfigConcern {
         record.config.value()
     }
 
-    /// Compares the counter, and the payload if one is given.
-    fn matches(record: &Record, expected: &Config) -> bool {
-        let same = |expected: &Value| {
-            let stored = record.config.json().unwrap_or(Value::Null);
-            same_json(&members(&stored), &members(expected))
-        };
-        record.config.v == expected.v && expected.payload.as_ref().is_none_or(same)
-    }
-
     fn judge(record: &Record, push: &ConfigPush) -> Judgement {
-        match push.expected() {
-            Expected::Value(expected)
-                if push.desired().v_after(expected.v) > record.config.v && Self::matches(record, expected) =>
-            {
-                Judgement::Admissible
-            }
-            _ => Judgement::Conflict,
-        }
+        push.judge(&Self::read(record))
     }
 
     fn store(record: &mut Record, push: &ConfigPush) -> Result<()> {
@@ -99,13 +84,4 @@ pub(super) fn set(item: &mut ConfigItem, v: i64, payload: &Object) {
         }
         _ => json_text(payload),
     });
-}
-
-/// Returns what is compared of a config: its members, and the default context only if it is a string.
-fn members(payload: &Value) -> Value {
-    let mut members = payload.as_object().cloned().unwrap_or_default();
-    if members.get(DEFAULT_CONTEXT_ID).is_some_and(|context| !context.is_string()) {
-        members.remove(DEFAULT_CONTEXT_ID);
-    }
-    Value::Object(members)
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Head, HeadPush, NewHead, RecordKind, Result,
+    ConcernKind, ConcernState, ConcernValue, ContentId, Head, HeadPush, Judgement, NewHead, RecordKind, Result,
 };
 
 use super::{
-    concern::{Concern, Judgement},
+    concern::Concern,
     record::{HeadItem, Record},
 };
 
@@ -27,16 +27,7 @@ impl Concern for HeadConcern {
     }
 
     fn judge(record: &Record, push: &HeadPush) -> Judgement {
-        let (t, id) = item(record).unwrap_or((0, None));
-        let new = push.desired();
-        let is_newer = new.t() > t;
-        match push.expected() {
-            _ if t == new.t() && id == Some(new.id().as_str()) => Judgement::AlreadyStored,
-            Expected::Older if is_newer => Judgement::Admissible,
-            Expected::Older => Judgement::Stale,
-            Expected::Value(expected) if is_newer && Self::matches(record, expected) => Judgement::Admissible,
-            Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
-        }
+        push.judge(&Self::read(record))
     }
 
     fn store(record: &mut Record, push: &HeadPush) -> Result<()> {

@@ -1,12 +1,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Error, Expected, Index, IndexPush, IndexRoot, MAX_ITEM_BYTES,
+    ConcernKind, ConcernState, ConcernValue, Error, Expected, Index, IndexPush, IndexRoot, Judgement, MAX_ITEM_BYTES,
     MAX_WATERMARK, NewGraphIndex, NewIndex, RecordKind, Result, index_item_bytes,
 };
 
 use super::{
-    concern::{Concern, Judgement},
+    concern::Concern,
     record::{Graph, IndexItem, Record, Root},
 };
 
@@ -26,43 +26,8 @@ impl Concern for IndexConcern {
         record.index.value()
     }
 
-    /// Compares only the named graphs that the expected value names.
-    fn matches(record: &Record, expected: &Index) -> bool {
-        let item = &record.index;
-        item.t == expected.v
-            && match (item.root.as_deref(), &expected.payload) {
-                (None, None) => true,
-                (Some(root), Some(expected)) => {
-                    let same = |(name, graph): (&String, &Option<_>)| stored(root, name).map(Graph::value) == *graph;
-                    *root.id == *expected.id.as_str() && expected.graphs.iter().all(same)
-                }
-                _ => false,
-            }
-    }
-
     fn judge(record: &Record, push: &IndexPush) -> Judgement {
-        let (item, new) = (&record.index, push.desired());
-        let root = item.root.as_deref();
-        let graph = |name: &str| root.and_then(|root| stored(root, name));
-        let is_same = |root: &Root| {
-            let mut graphs = new.graphs().iter();
-            item.t == new.t()
-                && *root.id == *new.id().as_str()
-                && graphs.all(|(name, pushed)| is_stored(root.graphs.get(name), pushed.as_ref()))
-        };
-        if root.is_some_and(is_same) {
-            return Judgement::AlreadyStored;
-        }
-        let (rejected, admissible) = match push.expected() {
-            Expected::Older => (Judgement::Stale, new.t() > item.t || (push.allows_equal() && new.t() == item.t)),
-            Expected::Value(expected) => (Judgement::Conflict, new.t() >= item.t && Self::matches(record, expected)),
-            Expected::NoRecord => (Judgement::Conflict, false),
-        };
-        // The watermark of a named graph only grows too.
-        let grows = |(name, pushed): (&String, &Option<NewGraphIndex>)| {
-            pushed.as_ref().is_none_or(|pushed| graph(name).is_none_or(|stored| pushed.t() >= stored.t))
-        };
-        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejected }
+        push.judge(&Self::read(record))
     }
 
     fn store(record: &mut Record, push: &IndexPush) -> Result<()> {
@@ -174,17 +139,4 @@ fn counted(before: Option<&Graph>, pushed: &NewGraphIndex) -> Graph {
 
 fn stored<'a>(root: &'a Root, name: &str) -> Option<&'a Graph> {
     root.graphs.get(name).and_then(Option::as_ref)
-}
-
-/// Returns whether a push would write the stored value. An absent named graph is not the same as one without an index.
-fn is_stored(stored: Option<&Option<Graph>>, pushed: Option<&NewGraphIndex>) -> bool {
-    match (stored, pushed) {
-        (Some(None), None) => true,
-        (Some(Some(stored)), Some(pushed)) => {
-            *stored.id == *pushed.id().as_str()
-                && stored.t == pushed.t()
-                && pushed.rev().is_none_or(|rev| rev == stored.rev)
-        }
-        _ => false,
-    }
 }

@@ -1,16 +1,11 @@
 //! The single path of all pushes of one concern.
 
 use nameservice_model::{
-    Address, Committed, ConcernKind, ConcernValue, Error, Expected, Operation, OperationKind, OperationOutcome, Push,
-    PushOutcome, RecordKind, Result,
+    Address, Committed, ConcernKind, ConcernValue, Error, Expected, Judgement, Operation, OperationKind,
+    OperationOutcome, Push, PushOutcome, RecordKind, Result,
 };
 
-use super::{
-    Step,
-    concern::{Concern, Judgement},
-    outcome_unknown,
-    record::Record,
-};
+use super::{Step, concern::Concern, outcome_unknown, record::Record};
 
 impl Step<'_> {
     pub(super) fn push<C: Concern>(
@@ -44,7 +39,7 @@ impl Step<'_> {
             return Ok(PushOutcome::WrongKind(record.kind));
         }
         Ok(match C::judge(&record, push) {
-            Judgement::AlreadyStored => PushOutcome::Updated { value: C::read(&record), replayed: true },
+            Judgement::Current => PushOutcome::Updated { value: C::read(&record), replayed: true },
             Judgement::Stale => PushOutcome::Stale { actual: C::read(&record) },
             Judgement::Conflict => PushOutcome::Conflict { actual: Some(C::read(&record)) },
             Judgement::Admissible => {

@@ -1,13 +1,9 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, NewStatus, RecordKind, Result, Status, StatusPayload, StatusPush,
+    ConcernKind, ConcernState, ConcernValue, Expected, Judgement, NewStatus, RecordKind, Result, Status, StatusPayload,
+    StatusPush,
 };
-use serde_json::Value;
 
-use super::{
-    concern::{Concern, Judgement, same_json},
-    grown,
-    record::Record,
-};
+use super::{concern::Concern, grown, record::Record};
 
 /// The counter of a status.
 pub(super) const STATUS_V: &str = "status_v";
@@ -25,27 +21,8 @@ impl Concern for StatusConcern {
         record.status.value()
     }
 
-    /// Compares the counter, the state if a payload is given, and the metadata if there is any. A lease that was read
-    /// with the status is not compared.
-    fn matches(record: &Record, expected: &Status) -> bool {
-        let item = &record.status;
-        let same = |expected: StatusPayload| {
-            let expected = expected.without_leases();
-            expected.state == item.state()
-                && (expected.meta.is_empty() || same_json(&Value::Object(expected.meta), &Value::Object(item.meta())))
-        };
-        item.v == expected.v && expected.payload.clone().is_none_or(same)
-    }
-
     fn judge(record: &Record, push: &StatusPush) -> Judgement {
-        match push.expected() {
-            Expected::Value(expected)
-                if push.desired().v_after(expected.v) > record.status.v && Self::matches(record, expected) =>
-            {
-                Judgement::Admissible
-            }
-            _ => Judgement::Conflict,
-        }
+        push.judge(&Self::read(record))
     }
 
     fn store(record: &mut Record, push: &StatusPush) -> Result<()> {

@@ -3,17 +3,12 @@
 use std::collections::BTreeMap;
 
 use nameservice_model::{
-    Committed, ConcernKind, ConcernState, LeaseClaim, Operation, OperationKind, OperationOutcome, Push, Result,
-    is_held_until,
+    Committed, ConcernKind, ConcernState, Judgement, LeaseClaim, Operation, OperationKind, OperationOutcome, Push,
+    Result, is_held_until,
 };
 
 use super::{
-    Step,
-    concern::{Concern, Judgement},
-    config::ConfigConcern,
-    head::HeadConcern,
-    index::IndexConcern,
-    record::Record,
+    Step, concern::Concern, config::ConfigConcern, head::HeadConcern, index::IndexConcern, record::Record,
     status::StatusConcern,
 };
 
@@ -161,7 +156,7 @@ impl Step<'_> {
                 outcomes.push(OperationOutcome::Passed);
                 continue;
             };
-            if operable.judge(&record) == Judgement::AlreadyStored {
+            if operable.judge(&record) == Judgement::Current {
                 outcomes.push(OperationOutcome::Updated { value: operable.read(&record), replayed: true });
                 continue;
             }
@@ -202,7 +197,7 @@ impl Step<'_> {
         match operable.judge(&record) {
             Judgement::Stale => OperationOutcome::Stale { actual: operable.read(&record) },
             Judgement::Conflict => OperationOutcome::Conflict { actual: Some(operable.read(&record)) },
-            Judgement::AlreadyStored | Judgement::Admissible => OperationOutcome::Passed,
+            Judgement::Current | Judgement::Admissible => OperationOutcome::Passed,
         }
     }
 

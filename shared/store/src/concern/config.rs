@@ -1,10 +1,10 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, Config, ConfigPush, Expected, MAX_WATERMARK, NewConfig, RecordKind,
+    ConcernKind, ConcernState, Config, ConfigPush, Expected, Judgement, MAX_WATERMARK, NewConfig, RecordKind,
 };
 use serde_json::Value;
 
 use crate::{
-    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
+    concern::stored::{Concern, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -24,7 +24,7 @@ impl Concern for ConfigConcern {
     }
 
     fn judge(item: &Item, push: &ConfigPush) -> Judgement {
-        counter_judgement::<Self>(item, push, push.new_v())
+        push.judge(&items::config(item))
     }
 
     fn plan(expression: &mut Expression, push: &ConfigPush, seen: Option<&Item>) {
@@ -56,15 +56,6 @@ impl Concern for ConfigConcern {
             expression.default_context_is(context);
             expression.is(ATTR_CONFIG_META, (!meta.is_empty()).then(|| items::map(&meta)));
         }
-    }
-
-    fn matches(item: &Item, expected: &Config) -> bool {
-        let actual = items::config(item);
-        expected.v == actual.v
-            && expected.payload.as_ref().is_none_or(|payload| {
-                let actual = actual.payload.as_ref().unwrap_or(&Value::Null);
-                items::split_config(payload) == items::split_config(actual)
-            })
     }
 
     fn written(_item: &Item, push: &ConfigPush) -> Config {

@@ -1,7 +1,9 @@
-use nameservice_model::{ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, NewHead, RecordKind};
+use nameservice_model::{
+    ConcernKind, ConcernState, ContentId, Expected, Head, HeadPush, Judgement, NewHead, RecordKind,
+};
 
 use crate::{
-    concern::stored::{Concern, Judgement, RefAttributes, value_as_seen},
+    concern::stored::{Concern, RefAttributes, value_as_seen},
     expressions::Expression,
     items::{self, Item},
     schema::*,
@@ -23,18 +25,7 @@ impl Concern for HeadConcern {
     }
 
     fn judge(item: &Item, push: &HeadPush) -> Judgement {
-        let actual = items::head(item);
-        if actual == push.desired().value() {
-            return Judgement::Current;
-        }
-        match push.expected() {
-            Expected::Value(expected) if Self::matches(item, expected) && push.desired().t() > actual.v => {
-                Judgement::Admissible
-            }
-            Expected::Value(_) | Expected::NoRecord => Judgement::Conflict,
-            Expected::Older if push.desired().t() > actual.v => Judgement::Admissible,
-            Expected::Older => Judgement::Stale,
-        }
+        push.judge(&items::head(item))
     }
 
     fn plan(expression: &mut Expression, push: &HeadPush, seen: Option<&Item>) {
@@ -53,10 +44,6 @@ impl Concern for HeadConcern {
 
     fn expect(expression: &mut Expression, expected: &Head) {
         HEAD.expect(expression, expected.v, expected.payload.as_ref());
-    }
-
-    fn matches(item: &Item, expected: &Head) -> bool {
-        items::head(item) == *expected
     }
 
     fn written(_item: &Item, push: &HeadPush) -> Head {

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, MAX_WATERMARK,
-    NewGraphIndex, NewIndex,
+    ConcernKind, ConcernState, ConcernValue, Expected, GraphIndex, Index, IndexPush, IndexRoot, Judgement,
+    MAX_WATERMARK, NewGraphIndex, NewIndex,
 };
 
 use crate::{
-    concern::stored::{Concern, Judgement, RefAttributes, as_seen},
+    concern::stored::{Concern, RefAttributes, as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -33,25 +33,7 @@ impl Concern for IndexConcern {
     }
 
     fn judge(item: &Item, push: &IndexPush) -> Judgement {
-        let (actual, new) = (items::index(item), push.desired());
-        let nothing = BTreeMap::new();
-        let (id, graphs) = actual.payload.as_ref().map_or((None, &nothing), |root| (Some(&root.id), &root.graphs));
-        let stored = |name: &str| graphs.get(name).and_then(Option::as_ref);
-        let same_ref = id == Some(new.id()) && actual.v == new.t();
-        let is_current = |(name, graph): (&String, &Option<_>)| graph_is_current(graphs.get(name), graph.as_ref());
-        if same_ref && new.graphs().iter().all(is_current) {
-            return Judgement::Current;
-        }
-        let (rejection, admissible) = match push.expected() {
-            Expected::Older => (Judgement::Stale, new.t() > actual.v || (push.allows_equal() && new.t() == actual.v)),
-            Expected::NoRecord => (Judgement::Conflict, false),
-            Expected::Value(expected) => (Judgement::Conflict, Self::matches(item, expected) && new.t() >= actual.v),
-        };
-        // The watermark of a named graph only grows too.
-        let grows = |(name, graph): (&String, &Option<NewGraphIndex>)| {
-            graph.as_ref().is_none_or(|graph| stored(name).is_none_or(|stored| graph.t() >= stored.t))
-        };
-        if admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejection }
+        push.judge(&items::index(item))
     }
 
     fn plan(expression: &mut Expression, push: &IndexPush, seen: Option<&Item>) {
@@ -128,20 +110,6 @@ impl Concern for IndexConcern {
             expression.graphs_is_map();
             expression.graph_is(name, graph.as_ref().map(|graph| items::graph_attribute(Some(graph))));
         }
-    }
-
-    fn matches(item: &Item, expected: &Index) -> bool {
-        let actual = items::index(item);
-        actual.v == expected.v
-            && match (&actual.payload, &expected.payload) {
-                (Some(actual), Some(expected)) => {
-                    let stored = |name| actual.graphs.get(name).and_then(Option::as_ref);
-                    actual.id == expected.id
-                        && expected.graphs.iter().all(|(name, graph)| stored(name) == graph.as_ref())
-                }
-                (None, None) => true,
-                _ => false,
-            }
     }
 
     /// Makes a plan without the item assume a revision of 0 and no named graphs.

@@ -11,5 +11,5 @@ pub(crate) use self::{
     head::HeadConcern,
     index::{IndexConcern, graphs_attribute},
     status::{StatusConcern, set_status},
-    stored::{Concern, Judgement, as_seen, value_as_seen},
+    stored::{Concern, as_seen, value_as_seen},
 };

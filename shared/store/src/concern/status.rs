@@ -1,9 +1,9 @@
 use nameservice_model::{
-    ConcernKind, ConcernState, Expected, MAX_WATERMARK, NewStatus, Status, StatusPayload, StatusPush,
+    ConcernKind, ConcernState, Expected, Judgement, MAX_WATERMARK, NewStatus, Status, StatusPayload, StatusPush,
 };
 
 use crate::{
-    concern::stored::{Concern, Judgement, counter_judgement, value_as_seen},
+    concern::stored::{Concern, value_as_seen},
     expressions::Expression,
     items::{self, Item, number, string},
     schema::*,
@@ -23,7 +23,7 @@ impl Concern for StatusConcern {
     }
 
     fn judge(item: &Item, push: &StatusPush) -> Judgement {
-        counter_judgement::<Self>(item, push, push.new_v())
+        push.judge(&items::status_without_lease(item))
     }
 
     fn plan(expression: &mut Expression, push: &StatusPush, seen: Option<&Item>) {
@@ -54,17 +54,6 @@ impl Concern for StatusConcern {
         if !payload.meta.is_empty() {
             expression.equals(ATTR_STATUS_META, items::map(&payload.meta));
         }
-    }
-
-    fn matches(item: &Item, expected: &Status) -> bool {
-        let actual = items::status_without_lease(item);
-        expected.v == actual.v
-            && match (expected.payload.clone().map(StatusPayload::without_leases), actual.payload) {
-                (Some(expected), Some(actual)) => {
-                    expected.state == actual.state && (expected.meta.is_empty() || expected.meta == actual.meta)
-                }
-                _ => true,
-            }
     }
 
     fn written(_item: &Item, push: &StatusPush) -> Status {

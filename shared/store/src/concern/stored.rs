@@ -1,9 +1,9 @@
 //! The interface of a concern to the code that all concerns share: its attributes, its conditions, and what a failed
 //! condition means.
 //!
-//! [`Concern::judge`] expresses in Rust what [`Concern::plan`] expresses in conditions for DynamoDB.
+//! [`Concern::plan`] expresses in conditions for DynamoDB what the model's `judge` of a push decides.
 
-use nameservice_model::{ConcernKind, ConcernState, ConcernValue, ContentId, Expected, Push, RecordKind};
+use nameservice_model::{ConcernKind, ConcernState, ConcernValue, ContentId, Expect, Judgement, Push, RecordKind};
 
 use crate::{
     expressions::Expression,
@@ -14,7 +14,7 @@ use crate::{
 /// A concern as it is stored.
 pub(crate) trait Concern: Send + Sync + 'static {
     /// The data of its value.
-    type Payload: Clone + Send + Sync;
+    type Payload: Expect + Clone + Send + Sync;
     /// The new value of a push.
     type New: Clone + Send + Sync;
 
@@ -37,7 +37,9 @@ pub(crate) trait Concern: Send + Sync + 'static {
     fn expect(expression: &mut Expression, expected: &ConcernValue<Self::Payload>);
 
     /// Returns whether an item has the expected value.
-    fn matches(item: &Item, expected: &ConcernValue<Self::Payload>) -> bool;
+    fn matches(item: &Item, expected: &ConcernValue<Self::Payload>) -> bool {
+        Expect::is_expected(&Self::read(item), expected)
+    }
 
     /// Returns the value of the item after the push.
     fn written(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
@@ -89,19 +91,6 @@ pub(crate) trait Concern: Send + Sync + 'static {
     }
 }
 
-/// What an item allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// The value is stored already.
-    Current,
-    /// A push without an expected value brings nothing newer.
-    Stale,
-    /// The expected value does not match.
-    Conflict,
-    /// The push can be applied.
-    Admissible,
-}
-
 /// An id and a `t` as attributes: what heads and indexes have in common.
 pub(super) struct RefAttributes {
     pub(super) id: &'static str,
@@ -130,14 +119,6 @@ impl RefAttributes {
                 expression.equals_or_absent(self.t, number(0));
             }
         }
-    }
-}
-
-/// Judges a push of a concern with a counter, which may only move from the expected value to a higher one.
-pub(super) fn counter_judgement<C: Concern>(item: &Item, push: &Push<C::Payload, C::New>, new_v: i64) -> Judgement {
-    match push.expected() {
-        Expected::Value(expected) if C::matches(item, expected) && new_v > C::read(item).v => Judgement::Admissible,
-        _ => Judgement::Conflict,
     }
 }
 
