@@ -2,10 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use aws_smithy_http_client::{
-    Builder as HttpClient,
-    tls::{self, rustls_provider::CryptoMode},
-};
 use nameservice_dynamo::{RetryPolicy, endpoint_config};
 use nameservice_feed::Feed;
 use nameservice_http::{App, Auth};
@@ -162,18 +158,9 @@ async fn notice_after<T>(after: Duration, future: impl Future<Output = T>, notic
     }
 }
 
-/// The configuration of AWS clients, found as the AWS CLI finds it.
+/// Returns the configuration of AWS clients, found as the AWS CLI finds it.
 pub(crate) async fn aws_config(region: Option<&str>) -> Result<aws_config::SdkConfig, Failure> {
-    let http = HttpClient::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-    let mut config = aws_config::defaults(aws_config::BehaviorVersion::v2026_01_12()).http_client(http);
-    if let Some(region) = region {
-        config = config.region(aws_config::Region::new(region.to_owned()));
-    }
-    let config = config.load().await;
-    if config.region().is_none() {
-        return Err(Failure::Usage("no AWS region is configured: set AWS_REGION, or one in the profile".into()));
-    }
-    Ok(config)
+    nameservice::aws_config(region).await.map_err(|error| Failure::Usage(error.to_string()))
 }
 
 #[cfg(test)]

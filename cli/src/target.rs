@@ -279,6 +279,11 @@ mod tests {
     }
 
     #[test]
+    fn the_default_table_is_that_of_the_store() {
+        assert_eq!(DEFAULT_TABLE, nameservice_store::Store::DEFAULT_TABLE);
+    }
+
+    #[test]
     fn one_place_at_most_is_named() {
         let named = |data: bool, endpoint: bool, aws: bool, url: bool| {
             TargetArgs {

@@ -95,6 +95,8 @@ pub use nameservice_projector as projector;
 #[cfg(feature = "files")]
 pub use archive::archive;
 pub use at_least::AtLeast;
+#[cfg(any(feature = "dynamodb", feature = "files"))]
+pub use aws::config as aws_config;
 pub use changes::{Changes, Following};
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
 pub use connect::legacy_table;
