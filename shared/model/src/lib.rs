@@ -13,6 +13,7 @@ mod concern;
 mod concern_publisher;
 mod content_id;
 mod desired;
+mod difference;
 mod error;
 mod finding;
 mod forward;
@@ -50,6 +51,7 @@ pub use content_id::{ContentId, InvalidContentId};
 pub use desired::{
     MAX_GRAPHS, NewConcern, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, check_graph_count, check_graph_name,
 };
+pub use difference::{MetaPayload, PartState};
 pub use error::{BoxError, Error, Result, chain};
 pub use finding::{Finding, Fix, Severity};
 pub use item_size::{MAX_ITEM_BYTES, index_item_bytes};

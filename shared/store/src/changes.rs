@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use nameservice_model::{
-    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, GraphIndex, Identity, IndexRoot, RequestId, Result,
+    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, MetaPayload, PartState, RequestId, Result,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     Store,
@@ -78,15 +78,15 @@ impl StreamRecord {
     pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;
-        let (before, after) = (State::of(part, &self.old), State::of(part, &self.new));
-        let Some(kind) = kind_of(part, before.as_ref(), after.as_ref()) else { return Ok(None) };
+        let (before, after) = (state(part, &self.old), state(part, &self.new));
+        let Some(kind) = ChangeKind::between(part, before.as_ref(), after.as_ref()) else { return Ok(None) };
         Ok(Some(Difference {
             address,
             part,
             kind,
             watermark: after.as_ref().map_or(0, |state| state.watermark),
             previous: before.as_ref().filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
-            payload: after.and_then(|state| state.payload).map_or(ChangePayload::None, ChangePayload::of),
+            payload: after.and_then(|state| state.content).map_or(ChangePayload::None, ChangePayload::of),
             occurred_at: self.occurred_at(),
         }))
     }
@@ -167,100 +167,45 @@ impl Store {
     }
 }
 
-/// One side of a difference. Absent and unborn are the same.
-struct State {
-    watermark: i64,
-    payload: Option<Value>,
-    retracted: bool,
-}
-
-impl State {
-    /// Reads an image; `None` if it is empty, or a meta without a kind.
-    fn of(part: ChangedPart, item: &Item) -> Option<Self> {
-        if item.is_empty() {
-            return None;
+/// Returns the state that an image shows; `None` if it is empty, or a meta without a kind.
+fn state(part: ChangedPart, item: &Item) -> Option<PartState<Value>> {
+    if item.is_empty() {
+        return None;
+    }
+    let retracted = items::flag(item, ATTR_RETRACTED);
+    let (watermark, content) = match part {
+        ChangedPart::Meta => {
+            // A meta without a kind is not a record.
+            items::kind(item)?;
+            (0, Some(meta_payload(item, retracted).into()))
         }
-        let retracted = items::flag(item, ATTR_RETRACTED);
-        let (watermark, payload) = match part {
-            ChangedPart::Meta => {
-                // A meta without a kind is not a record.
-                items::kind(item)?;
-                (0, Some(meta_payload(item, retracted)))
-            }
-            ChangedPart::Concern(ConcernKind::Head) => {
-                let head = items::head(item);
-                (head.v, head.payload.map(|id| json!({"id": id.as_str(), "t": head.v})))
-            }
-            ChangedPart::Concern(ConcernKind::Index) => {
-                let index = items::index(item);
-                (index.v, index.payload.map(|root| index_payload(index.v, &root)))
-            }
-            ChangedPart::Concern(ConcernKind::Status) => {
-                let status = items::status(item);
-                (status.v, status.payload.and_then(|payload| serde_json::to_value(payload).ok()))
-            }
-            ChangedPart::Concern(ConcernKind::Config) => {
-                let config = items::config(item);
-                (config.v, config.payload)
-            }
-        };
-        Some(Self { watermark, payload, retracted })
-    }
-
-    fn is_unborn(&self) -> bool {
-        self.watermark == 0 && self.payload.is_none()
-    }
-}
-
-fn meta_payload(meta: &Item, retracted: bool) -> Value {
-    let mut payload = json!({"retracted": retracted});
-    if items::flag(meta, ATTR_PROTECTED) {
-        payload["protected"] = true.into();
-    }
-    if let Some(source_type) = items::text(meta, ATTR_SOURCE_TYPE) {
-        payload["source_type"] = source_type.into();
-        payload["dependencies"] = items::list_of_strings(meta, ATTR_DEPENDENCIES).into();
-    }
-    if let Some(source) = items::text(meta, ATTR_BP_SOURCE) {
-        payload["source_branch"] = source.into();
-    }
-    payload
-}
-
-fn index_payload(t: i64, root: &IndexRoot) -> Value {
-    let mut payload = json!({"id": root.id.as_str(), "t": t, "rev": root.rev});
-    if !root.graphs.is_empty() {
-        let shown = |graph: &GraphIndex| json!({"id": graph.id.as_str(), "t": graph.t, "rev": graph.rev});
-        let graphs = root.graphs.iter().map(|(name, graph)| (name.clone(), graph.as_ref().map_or(Value::Null, shown)));
-        payload["graphs"] = Value::Object(graphs.collect());
-    }
-    payload
-}
-
-/// Returns how one state became the other; `None` if nothing has changed.
-fn kind_of(part: ChangedPart, before: Option<&State>, after: Option<&State>) -> Option<ChangeKind> {
-    let born = |state: Option<&State>| state.is_some_and(|state| !state.is_unborn());
-    let marked = |state: Option<&State>| state.is_some_and(|state| state.retracted);
-    match (before, after) {
-        (None, None) => None,
-        (before, None) => born(before).then_some(ChangeKind::Purged),
-        (before, after) if marked(after) != marked(before) => {
-            Some(if marked(after) { ChangeKind::Retracted } else { ChangeKind::Restored })
+        ChangedPart::Concern(ConcernKind::Head) => {
+            let head = items::head(item);
+            (head.v, head.change_payload())
         }
-        (before, after) if !born(before) => born(after).then_some(ChangeKind::Created),
-        (Some(before), Some(after)) => {
-            let same_place = before.watermark == after.watermark;
-            if same_place && before.payload == after.payload {
-                None
-            } else if after.watermark < before.watermark
-                || (same_place && part == ChangedPart::Concern(ConcernKind::Head))
-            {
-                Some(ChangeKind::Reset)
-            } else {
-                Some(ChangeKind::Updated)
-            }
+        ChangedPart::Concern(ConcernKind::Index) => {
+            let index = items::index(item);
+            (index.v, index.payload.map(|root| root.change_payload(index.v)))
         }
-        (None, Some(_)) => None,
+        ChangedPart::Concern(ConcernKind::Status) => {
+            let status = items::status(item);
+            (status.v, status.payload.and_then(|payload| serde_json::to_value(payload).ok()))
+        }
+        ChangedPart::Concern(ConcernKind::Config) => {
+            let config = items::config(item);
+            (config.v, config.payload)
+        }
+    };
+    Some(PartState { watermark, content, retracted })
+}
+
+fn meta_payload(meta: &Item, retracted: bool) -> MetaPayload<'_> {
+    let source_type = items::text(meta, ATTR_SOURCE_TYPE);
+    MetaPayload {
+        retracted,
+        protected: items::flag(meta, ATTR_PROTECTED),
+        source: source_type.map(|source_type| (source_type, items::list_of_strings(meta, ATTR_DEPENDENCIES))),
+        source_branch: items::text(meta, ATTR_BP_SOURCE),
     }
 }
 
@@ -281,6 +226,8 @@ fn check_types(part: ChangedPart, item: &Item) -> Result<(), Unreadable> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn item(attributes: Value) -> Item {
@@ -358,6 +305,7 @@ mod tests {
             ("meta", NOTHING, meta(false), Some((Created, 0, None))),
             ("meta", json!({"retracted": false}), meta(false), Some((Created, 0, None))),
             ("meta", meta(false), json!({"kind": "ledger", "retracted": false, "branches": 3, "dependents": 1}), None),
+            ("meta", NOTHING, meta(true), Some((Created, 0, None))),
             ("meta", meta(false), meta(true), Some((Retracted, 0, None))),
             ("meta", meta(true), meta(false), Some((Restored, 0, None))),
             ("meta", meta(true), NOTHING, Some((Purged, 0, None))),
