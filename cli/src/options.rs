@@ -1,10 +1,13 @@
 //! Arguments that several commands share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use nameservice::Place;
-use nameservice_model::{Address, ChangedPart, ConcernKind, RecordKind};
+use nameservice_model::{Address, ChangedPart, ConcernKind, RecordKind, UnknownName};
 
 /// Severities of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,49 +116,37 @@ pub struct WriteArgs {
     pub key: KeyArgs,
 }
 
-/// The kinds of records.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum KindArg {
-    /// Ledgers
-    #[value(alias = "ledgers")]
-    Ledger,
-    /// Graph sources
-    #[value(alias = "graph_source", alias = "graph-sources")]
-    GraphSource,
+/// Parses the kind of a record.
+pub(crate) fn record_kind() -> impl TypedValueParser<Value = RecordKind> {
+    PossibleValuesParser::new([
+        PossibleValue::new("ledger").help("Ledgers").alias("ledgers"),
+        PossibleValue::new("graph-source").help("Graph sources").aliases(["graph_source", "graph-sources"]),
+    ])
+    .map(|name| if name.starts_with("ledger") { RecordKind::Ledger } else { RecordKind::GraphSource })
 }
 
-/// The parts of a record that change.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ConcernArg {
-    /// Its existence, whether it is retracted, what it depends on
-    Meta,
-    /// Where its latest commit is
-    Head,
-    /// Where its latest index is
-    Index,
-    /// Its state
-    Status,
-    /// Its configuration
-    Config,
+/// Parses one of these parts of a record.
+fn part_of<P: FromStr<Err = UnknownName> + Clone + Send + Sync + 'static>(
+    parts: &'static [ChangedPart],
+) -> impl TypedValueParser<Value = P> {
+    let value = |part: &ChangedPart| {
+        PossibleValue::new(part.as_str()).help(match part {
+            ChangedPart::Meta => "Its existence, whether it is retracted, what it depends on",
+            ChangedPart::Concern(ConcernKind::Head) => "Where its latest commit is",
+            ChangedPart::Concern(ConcernKind::Index) => "Where its latest index is",
+            ChangedPart::Concern(ConcernKind::Status) => "Its state",
+            ChangedPart::Concern(ConcernKind::Config) => "Its configuration",
+        })
+    };
+    PossibleValuesParser::new(parts.iter().map(value)).try_map(|name| name.parse())
 }
 
-impl From<KindArg> for RecordKind {
-    fn from(kind: KindArg) -> Self {
-        match kind {
-            KindArg::Ledger => Self::Ledger,
-            KindArg::GraphSource => Self::GraphSource,
-        }
-    }
+/// Parses the name of a part of a record that changes.
+pub(crate) fn changed_part() -> impl TypedValueParser<Value = ChangedPart> {
+    part_of(&ChangedPart::ALL)
 }
 
-impl From<ConcernArg> for ChangedPart {
-    fn from(concern: ConcernArg) -> Self {
-        match concern {
-            ConcernArg::Meta => Self::Meta,
-            ConcernArg::Head => Self::Concern(ConcernKind::Head),
-            ConcernArg::Index => Self::Concern(ConcernKind::Index),
-            ConcernArg::Status => Self::Concern(ConcernKind::Status),
-            ConcernArg::Config => Self::Concern(ConcernKind::Config),
-        }
-    }
+/// Parses the name of a concern.
+pub(crate) fn concern() -> impl TypedValueParser<Value = ConcernKind> {
+    part_of(&ChangedPart::ALL[1..])
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use nameservice_api::{Listed, Status};
-use nameservice_model::{Address, AddressGlob, Progress};
+use nameservice_model::{Address, AddressGlob, Progress, RecordKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     client::Request,
     failure::Failure,
     lists::{self, Format, FormatArgs, columns_of},
-    options::KindArg,
+    options::record_kind,
     output,
     progress::{Bar, Unit},
     session::Session,
@@ -33,8 +33,8 @@ pub struct ListArgs {
     #[arg(long, conflicts_with_all = ["limit", "sort", "cursor"])]
     pub count: bool,
     /// Only this kind
-    #[arg(long, value_enum)]
-    pub kind: Option<KindArg>,
+    #[arg(long, value_parser = record_kind())]
+    pub kind: Option<RecordKind>,
     /// Only the branches of this name
     #[arg(long, value_parser = values::name)]
     pub name: Option<String>,
@@ -124,13 +124,9 @@ pub(super) async fn follow(
 
 pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
     let request = || {
-        let kind = args.kind.map(|kind| match kind {
-            KindArg::Ledger => "ledger",
-            KindArg::GraphSource => "graph_source",
-        });
         let full = args.full || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
         Request::get("records")
-            .query("kind", kind)
+            .query("kind", args.kind)
             .query("prefix", args.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
             .query("name", args.name.as_deref())
             .query("source_type", args.source_type.as_deref())

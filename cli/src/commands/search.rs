@@ -2,9 +2,10 @@
 
 use clap::Args;
 use nameservice_api::Hits;
+use nameservice_model::RecordKind;
 use serde_json::Value;
 
-use crate::{client::Request, failure::Failure, options::KindArg, output, session::Session};
+use crate::{client::Request, failure::Failure, options::record_kind, output, session::Session};
 
 /// `search`
 #[derive(Debug, Args)]
@@ -13,8 +14,8 @@ pub struct SearchArgs {
     #[arg(value_name = "WORD", required = true)]
     pub words: Vec<String>,
     /// Only this kind
-    #[arg(long, value_enum)]
-    pub kind: Option<KindArg>,
+    #[arg(long, value_parser = record_kind())]
+    pub kind: Option<RecordKind>,
     /// Only graph sources of this type
     #[arg(long, value_name = "TYPE")]
     pub source_type: Option<String>,
@@ -30,13 +31,9 @@ pub struct SearchArgs {
 }
 
 pub(crate) async fn search(session: &Session, args: SearchArgs) -> Result<(), Failure> {
-    let kind = args.kind.map(|kind| match kind {
-        KindArg::Ledger => "ledger",
-        KindArg::GraphSource => "graph_source",
-    });
     let request = Request::get("search")
         .query("q", Some(args.words.join(" ")))
-        .query("kind", kind)
+        .query("kind", args.kind)
         .query("source_type", args.source_type.as_deref())
         .query("state", args.state.as_deref())
         .query("limit", Some(args.limit))

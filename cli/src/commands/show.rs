@@ -2,9 +2,9 @@
 
 use clap::Args;
 use nameservice_api::Record;
-use nameservice_model::Address;
+use nameservice_model::{Address, ConcernKind};
 
-use crate::{client::Request, failure::Failure, options::ConcernArg, output, session::Session, values};
+use crate::{client::Request, failure::Failure, options::concern, output, session::Session, values};
 
 /// `show`
 #[derive(Debug, Args)]
@@ -18,8 +18,8 @@ pub struct ShowArgs {
     #[arg(long, value_name = "N", requires = "concern")]
     pub min_v: Option<i64>,
     /// The concern that --min-t or --min-v applies to
-    #[arg(long, value_enum)]
-    pub concern: Option<ConcernArg>,
+    #[arg(long, value_parser = concern())]
+    pub concern: Option<ConcernKind>,
     /// Require the service to have reached this position of the change feed
     #[arg(long, value_name = "POSITION")]
     pub min_position: Option<u64>,
@@ -29,18 +29,11 @@ pub struct ShowArgs {
 }
 
 pub(crate) async fn run(session: &Session, args: ShowArgs) -> Result<(), Failure> {
-    let concern = args.concern.map(|concern| match concern {
-        ConcernArg::Head => Ok("head"),
-        ConcernArg::Index => Ok("index"),
-        ConcernArg::Status => Ok("status"),
-        ConcernArg::Config => Ok("config"),
-        ConcernArg::Meta => Err(Failure::Usage("--concern is head, index, status or config here".into())),
-    });
     let request = Request::get("records")
         .at(&args.address)
         .query("min_t", args.min_t)
         .query("min_v", args.min_v)
-        .query("concern", concern.transpose()?)
+        .query("concern", args.concern)
         .query("min_position", args.min_position)
         .query("wait", args.wait);
     let record = session.send::<Record>(request).await?;

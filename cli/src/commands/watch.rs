@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use nameservice_api::changes::{Change, Changes, History};
 use nameservice_client::{ChangeEvent, ChangeFilter, Connection, Follow};
-use nameservice_model::{Address, AddressGlob, ChangedPart, chain};
+use nameservice_model::{Address, AddressGlob, ChangedPart, RecordKind, chain};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ use crate::{
     client::Request,
     failure::Failure,
     lists::{CHANGES, Entries, Format, FormatArgs},
-    options::{ArchiveArgs, ConcernArg, KindArg},
+    options::{ArchiveArgs, changed_part, record_kind},
     output,
     session::Session,
     values::Beginning,
@@ -36,14 +36,14 @@ pub struct FilterArgs {
     #[arg(long)]
     pub prefix: Option<String>,
     /// Only changes of this kind of record
-    #[arg(long, value_enum)]
-    pub kind: Option<KindArg>,
+    #[arg(long, value_parser = record_kind())]
+    pub kind: Option<RecordKind>,
     /// Only changes of graph sources of this type
     #[arg(long, value_name = "TYPE")]
     pub source_type: Option<String>,
     /// Only changes of this part of a record (repeatable)
-    #[arg(long, value_enum)]
-    pub concern: Vec<ConcernArg>,
+    #[arg(long, value_parser = changed_part())]
+    pub concern: Vec<ChangedPart>,
 }
 
 /// `watch`
@@ -86,8 +86,8 @@ pub struct HistoryArgs {
     #[command(flatten)]
     pub archive: ArchiveArgs,
     /// Only changes of this part of the record
-    #[arg(long, value_enum)]
-    pub concern: Option<ConcernArg>,
+    #[arg(long, value_parser = changed_part())]
+    pub concern: Option<ChangedPart>,
     /// Only changes after this position
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
@@ -271,7 +271,7 @@ pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
     loop {
         let request = Request::get("history")
             .at(&args.address)
-            .query("concern", args.concern.map(|concern| ChangedPart::from(concern).as_str()))
+            .query("concern", args.concern)
             .query("order", (!args.oldest_first).then_some("newest"))
             .query("after", after)
             .query("before", before)
@@ -346,9 +346,9 @@ impl FilterArgs {
         Ok(ChangeFilter {
             addresses: addresses.map_err(|invalid| Failure::Usage(invalid.to_string()))?,
             prefix: self.prefix,
-            kind: self.kind.map(Into::into),
+            kind: self.kind,
             source_type: self.source_type,
-            parts: self.concern.into_iter().map(Into::into).collect(),
+            parts: self.concern,
         })
     }
 }

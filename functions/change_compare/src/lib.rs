@@ -205,7 +205,7 @@ impl Subscription {
         let has_head = self.commit_t.is_some() || self.commit_id.is_some();
         let implied = has_head.then_some(RecordKind::Ledger);
         let implied = implied.or(self.source_type.is_some().then_some(RecordKind::GraphSource));
-        self.kind.map(Into::into).or(implied)
+        self.kind.or(implied)
     }
 
     fn is_about(&self, record: &model::Record) -> bool {

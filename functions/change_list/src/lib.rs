@@ -102,7 +102,7 @@ async fn change_list(
     }
     let until = Instant::now() + caller.at_most(Duration::from_secs(parameters.wait));
     let parts = parameters.concern.into_iter().map(Into::into).collect();
-    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?
+    let filter = Filter::new(&parameters.address, parameters.kind, parts)?
         .with_prefix(parameters.prefix)?
         .of_type(parameters.source_type);
     let interest = caller.interest(filter, "changes".to_owned());

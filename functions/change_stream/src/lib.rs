@@ -120,7 +120,7 @@ struct LastEventId {
 )]
 async fn change_stream(session: Session<Read>, Query(parameters): Query<Parameters>) -> Result<Response, Problem> {
     let parts = parameters.concern.into_iter().map(Into::into).collect();
-    let filter = Filter::new(&parameters.address, parameters.kind.map(Into::into), parts)?
+    let filter = Filter::new(&parameters.address, parameters.kind, parts)?
         .with_prefix(parameters.prefix)?
         .of_type(parameters.source_type);
     let after = session.last_event_id()?.or(parameters.after);

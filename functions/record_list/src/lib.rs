@@ -65,7 +65,7 @@ struct Parameters {
 impl Parameters {
     fn into_query(self) -> Result<ListQuery, Problem> {
         Ok(ListQuery {
-            kind: self.kind.map(Into::into),
+            kind: self.kind,
             name: self.name,
             prefix: page::prefix(self.prefix)?,
             source_type: self.source_type,

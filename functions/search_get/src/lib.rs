@@ -58,7 +58,7 @@ impl Parameters {
         let words = SearchWords::parse(&self.q).map_err(|reason| Problem::invalid_parameter("q", reason))?;
         Ok(SearchQuery {
             words,
-            kind: self.kind.map(Into::into),
+            kind: self.kind,
             source_type: self.source_type,
             state: self.state,
             limit: page::limit(self.limit, DEFAULT_LIMIT, MAX_LIMIT)?,

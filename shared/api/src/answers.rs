@@ -6,34 +6,7 @@ use serde_json::Value;
 
 use crate::time::time_text;
 
-/// What a record describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Commits, indexes, named graphs.
-    Ledger,
-    /// Anything else that can be queried as a graph.
-    GraphSource,
-}
-
-impl From<RecordKind> for Kind {
-    fn from(kind: RecordKind) -> Self {
-        match kind {
-            RecordKind::Ledger => Self::Ledger,
-            RecordKind::GraphSource => Self::GraphSource,
-        }
-    }
-}
-
-impl From<Kind> for RecordKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Ledger => Self::Ledger,
-            Kind::GraphSource => Self::GraphSource,
-        }
-    }
-}
+pub use nameservice_model::RecordKind as Kind;
 
 /// Everything under one address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -293,7 +266,7 @@ impl From<&model::Hit> for Hit {
     fn from(hit: &model::Hit) -> Self {
         Self {
             address: hit.address.as_str().to_owned(),
-            kind: hit.kind.into(),
+            kind: hit.kind,
             name: hit.address.name().to_owned(),
             branch: hit.address.branch().to_owned(),
             retracted: hit.retracted,
@@ -355,7 +328,7 @@ impl From<&model::Summary> for Summary {
     fn from(summary: &model::Summary) -> Self {
         Self {
             address: summary.address.as_str().into(),
-            kind: summary.kind.into(),
+            kind: summary.kind,
             name: summary.address.name().into(),
             branch: summary.address.branch().into(),
             retracted: summary.retracted,

@@ -1,5 +1,6 @@
 //! The change feed on the wire: what lists, streams, histories and published messages carry.
 
+pub use nameservice_model::ChangeKind;
 use nameservice_model::{self as model, ChangePayload};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,25 +22,6 @@ pub enum ChangedPart {
     Status,
     /// Its configuration.
     Config,
-}
-
-/// How it changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
-    /// A value was stored where there was none, or an unborn one.
-    Created,
-    /// A newer value replaced the previous one.
-    Updated,
-    /// An administrator reset it.
-    Reset,
-    /// The record was soft-deleted.
-    Retracted,
-    /// A retraction was undone.
-    Restored,
-    /// It was deleted.
-    Purged,
 }
 
 /// One entry of the change feed.
@@ -128,12 +110,12 @@ impl From<&model::Change> for Change {
         Self {
             position: change.position,
             address: change.address.as_str().to_owned(),
-            kind: change.identity.kind.into(),
+            kind: change.identity.kind,
             name: change.address.name().to_owned(),
             branch: change.address.branch().to_owned(),
             source_type: change.identity.source_type.clone(),
             concern: change.part.into(),
-            change: change.kind.into(),
+            change: change.kind,
             watermark: change.watermark,
             previous: change.previous,
             payload,
@@ -164,32 +146,6 @@ impl From<ChangedPart> for model::ChangedPart {
             ChangedPart::Index => Self::Concern(model::ConcernKind::Index),
             ChangedPart::Status => Self::Concern(model::ConcernKind::Status),
             ChangedPart::Config => Self::Concern(model::ConcernKind::Config),
-        }
-    }
-}
-
-impl From<model::ChangeKind> for ChangeKind {
-    fn from(kind: model::ChangeKind) -> Self {
-        match kind {
-            model::ChangeKind::Created => Self::Created,
-            model::ChangeKind::Updated => Self::Updated,
-            model::ChangeKind::Reset => Self::Reset,
-            model::ChangeKind::Retracted => Self::Retracted,
-            model::ChangeKind::Restored => Self::Restored,
-            model::ChangeKind::Purged => Self::Purged,
-        }
-    }
-}
-
-impl From<ChangeKind> for model::ChangeKind {
-    fn from(kind: ChangeKind) -> Self {
-        match kind {
-            ChangeKind::Created => Self::Created,
-            ChangeKind::Updated => Self::Updated,
-            ChangeKind::Reset => Self::Reset,
-            ChangeKind::Retracted => Self::Retracted,
-            ChangeKind::Restored => Self::Restored,
-            ChangeKind::Purged => Self::Purged,
         }
     }
 }

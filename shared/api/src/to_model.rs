@@ -99,7 +99,7 @@ impl TryFrom<Record> for model::Record {
         let missing = |member| move || InvalidAnswer::new(member, "it is missing");
         Ok(Self {
             address: address(&record.address)?,
-            kind: record.kind.into(),
+            kind: record.kind,
             retracted: record.retracted,
             created_at: record.created_at.map(|text| time("created_at", &text)).transpose()?,
             updated_at: time("updated_at", &record.updated_at)?,
@@ -123,7 +123,7 @@ impl TryFrom<Summary> for model::Summary {
     fn try_from(summary: Summary) -> Result<Self, InvalidAnswer> {
         Ok(Self {
             address: address(&summary.address)?,
-            kind: summary.kind.into(),
+            kind: summary.kind,
             retracted: summary.retracted,
             source_type: summary.source_type,
             dependencies: summary.dependencies.unwrap_or_default(),
@@ -137,7 +137,7 @@ impl TryFrom<Hit> for model::Hit {
     fn try_from(hit: Hit) -> Result<Self, InvalidAnswer> {
         Ok(Self {
             address: address(&hit.address)?,
-            kind: hit.kind.into(),
+            kind: hit.kind,
             retracted: hit.retracted,
             source_type: hit.source_type,
             state: hit.state,
@@ -159,9 +159,9 @@ impl TryFrom<Change> for model::Change {
         Ok(Self {
             position: change.position,
             address: address(&change.address)?,
-            identity: Identity { kind: change.kind.into(), source_type: change.source_type },
+            identity: Identity { kind: change.kind, source_type: change.source_type },
             part: change.concern.into(),
-            kind: change.change.into(),
+            kind: change.change,
             watermark: change.watermark,
             previous: change.previous,
             payload,

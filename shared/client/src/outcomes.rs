@@ -14,7 +14,7 @@ impl RequestError {
 
     /// Returns the kind of the record, if it is the wrong one.
     pub(crate) fn record_kind(&self) -> Option<RecordKind> {
-        self.member::<nameservice_api::Kind>("kind").map(RecordKind::from)
+        self.member::<RecordKind>("kind")
     }
 
     /// Returns the addresses that a problem lists.

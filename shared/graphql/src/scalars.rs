@@ -5,7 +5,6 @@ use nameservice_api::{
     Kind as ApiKind, SearchField,
     changes::{ChangeKind as ApiChange, ChangedPart},
 };
-use nameservice_model as model;
 
 /// A whole number of 64 bits: watermarks and positions. (GraphQL's `Int` has 32.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +54,6 @@ pub(crate) enum Kind {
     Ledger,
     /// Anything else that can be queried as a graph.
     GraphSource,
-}
-
-impl From<Kind> for model::RecordKind {
-    fn from(kind: Kind) -> Self {
-        ApiKind::from(kind).into()
-    }
 }
 
 /// A part of a record that changes: the record itself, or one of its concerns.

@@ -66,7 +66,7 @@ impl Row {
     fn of(address: &Address, row: RecordRow) -> Self {
         Self {
             address: address.as_str().to_owned(),
-            kind: nameservice_api::Kind::from(row.kind).into(),
+            kind: row.kind.into(),
             name: row.name,
             branch: row.branch,
             retracted: row.retracted,

@@ -61,7 +61,7 @@ impl AsRef<str> for ChangedPart {
     }
 }
 
-/// The kind of a change.
+/// How it changed.
 #[derive(
     Clone,
     Copy,
@@ -78,6 +78,7 @@ impl AsRef<str> for ChangedPart {
     EnumString,
     IntoStaticStr,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum ChangeKind {

@@ -4,7 +4,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use crate::{Address, Config, Head, Index, Status, UnknownName};
 
-/// The kind of a record.
+/// What a record describes.
 #[derive(
     Clone,
     Copy,
@@ -21,6 +21,7 @@ use crate::{Address, Config, Head, Index, Status, UnknownName};
     EnumString,
     IntoStaticStr,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Kind))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = Self::unknown)]
 pub enum RecordKind {

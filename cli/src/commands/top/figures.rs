@@ -71,7 +71,7 @@ impl Figures {
     pub(super) fn put(&mut self, record: &Record) {
         let t = |t: Option<i64>| t.unwrap_or_default();
         let mut seen = Seen {
-            is_source: RecordKind::from(record.kind) == RecordKind::GraphSource,
+            is_source: record.kind == RecordKind::GraphSource,
             retracted: record.retracted,
             head: t(record.head.as_ref().map(|head| head.t)),
             index: t(record.index.as_ref().map(|index| index.t)),

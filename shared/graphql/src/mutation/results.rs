@@ -52,7 +52,7 @@ pub(crate) struct LeaseLost {
 }
 
 pub(super) fn kind(kind: RecordKind) -> Kind {
-    api::Kind::from(kind).into()
+    kind.into()
 }
 
 /// The result of pushes of a concern: a union of the possible outcomes.
