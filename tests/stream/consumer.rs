@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use nameservice_tests::{mapping::event_record, prelude::*, pump};
+use nameservice_tests::{mapping::event_record, prelude::*, pump, rows};
 use stream_consumer::Consumer;
 
 use super::{of, reported, whole};
@@ -125,6 +125,47 @@ async fn a_time_that_cannot_be_read_is_the_streams() {
         assert!(event.is_ok(), "{change:?}: {event:?}");
         assert!(change.occurred_at > jiff::Timestamp::UNIX_EPOCH);
     }
+}
+
+#[tokio::test]
+async fn a_retraction_is_reported_for_concerns_that_had_no_item_and_a_restoration_ends_it() {
+    let table = Table::fresh().await;
+    let written = rows::ledger("a:main").commit(cid(2), 2).rows();
+    let (first, missing): (Vec<Row>, Vec<Row>) =
+        written.into_iter().partition(|row| ["meta", "head"].contains(&row["sk"]["S"].as_str().unwrap()));
+    assert!(!missing.is_empty());
+    table.put(&first).await;
+    table.store.retract(&Call::fresh(), &at("a:main"), None).await.unwrap().applied();
+    table.store.restore(&Call::fresh(), &at("a:main")).await.unwrap().applied();
+    // Another program writes a record that is retracted from the start.
+    let mut retracted = first.into_iter().find(|row| row["sk"]["S"] == "meta").unwrap();
+    retracted.insert("pk".into(), json!({ "S": "b:main" }));
+    retracted.insert("name".into(), json!({ "S": "b" }));
+    retracted.insert("retracted".into(), json!({ "BOOL": true }));
+    table.put(&[retracted]).await;
+    let changes = consumed(&table).await;
+    let mut reported = of(&changes, "a:main");
+    for range in [0..2, 2..7, 7..12] {
+        reported[range].sort();
+    }
+    assert_eq!(
+        reported,
+        [
+            ("head", "created", 2),
+            ("meta", "created", 0),
+            ("config", "retracted", 0),
+            ("head", "retracted", 2),
+            ("index", "retracted", 0),
+            ("meta", "retracted", 0),
+            ("status", "retracted", 2),
+            ("config", "restored", 0),
+            ("head", "restored", 2),
+            ("index", "restored", 0),
+            ("meta", "restored", 0),
+            ("status", "restored", 3),
+        ]
+    );
+    assert_eq!(of(&changes, "b:main"), [("meta", "created", 0)]);
 }
 
 /// Address, part, kind and watermark.

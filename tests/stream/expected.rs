@@ -82,7 +82,8 @@ fn kind_of(old: Option<&Part>, new: Option<&Part>, part: &str) -> Option<&'stati
     let marked = |part: Option<&Part>| part.is_some_and(|part| part.marked);
     let born = |part: Option<&Part>| part.is_some_and(|part| part.born);
     let Some(now) = new else { return born(old).then_some("purged") };
-    if marked(old) != now.marked {
+    let begins = part == "meta" && old.is_none();
+    if !begins && marked(old) != now.marked {
         return Some(if now.marked { "retracted" } else { "restored" });
     }
     let Some(old) = old.filter(|old| old.born) else { return now.born.then_some("created") };

@@ -24,8 +24,8 @@ impl<C> PartState<C> {
 }
 
 impl ChangeKind {
-    /// Returns how a part of a record has changed; `None` if it has not. A part that begins to exist is created, even if
-    /// it is marked as retracted from the start. Only the mark of a part that stays can be set or removed.
+    /// Returns how a part of a record has changed; `None` if it has not. A part that did not exist before is created, even
+    /// if it is marked as retracted from the start: a backend for which it was only unborn passes it as such.
     pub fn between<C: PartialEq>(
         part: ChangedPart,
         before: Option<&PartState<C>>,

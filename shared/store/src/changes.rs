@@ -79,7 +79,10 @@ impl StreamRecord {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;
         let (before, after) = (state(part, &self.old), state(part, &self.new));
-        let Some(kind) = ChangeKind::between(part, before.as_ref(), after.as_ref()) else { return Ok(None) };
+        // A concern without an item is unborn. Fluree does not write every item: a retraction marks those that are missing, too.
+        let unborn = (part != ChangedPart::Meta).then_some(PartState { watermark: 0, content: None, retracted: false });
+        let changed = ChangeKind::between(part, before.as_ref().or(unborn.as_ref()), after.as_ref());
+        let Some(kind) = changed else { return Ok(None) };
         Ok(Some(Difference {
             address,
             part,
@@ -306,6 +309,14 @@ mod tests {
             ("meta", json!({"retracted": false}), meta(false), Some((Created, 0, None))),
             ("meta", meta(false), json!({"kind": "ledger", "retracted": false, "branches": 3, "dependents": 1}), None),
             ("meta", NOTHING, meta(true), Some((Created, 0, None))),
+            ("config", NOTHING, json!({"retracted": true}), Some((Retracted, 0, None))),
+            ("config", json!({"retracted": true}), json!({"schema": 2}), Some((Restored, 0, Some(0)))),
+            (
+                "status",
+                NOTHING,
+                json!({"status": "retracted", "status_v": 2, "retracted": true}),
+                Some((Retracted, 2, None)),
+            ),
             ("meta", meta(false), meta(true), Some((Retracted, 0, None))),
             ("meta", meta(true), meta(false), Some((Restored, 0, None))),
             ("meta", meta(true), NOTHING, Some((Purged, 0, None))),
