@@ -122,14 +122,18 @@ pub(crate) fn record_kind() -> impl TypedValueParser<Value = RecordKind> {
         PossibleValue::new("ledger").help("Ledgers").alias("ledgers"),
         PossibleValue::new("graph-source").help("Graph sources").aliases(["graph_source", "graph-sources"]),
     ])
-    .map(|name| if name.starts_with("ledger") { RecordKind::Ledger } else { RecordKind::GraphSource })
+    // Only the names above get here.
+    .map(|name| match name.as_str() {
+        "ledger" | "ledgers" => RecordKind::Ledger,
+        _ => RecordKind::GraphSource,
+    })
 }
 
 /// Parses one of these parts of a record.
 fn part_of<P: FromStr<Err = UnknownName> + Clone + Send + Sync + 'static>(
-    parts: &'static [ChangedPart],
+    parts: impl IntoIterator<Item = ChangedPart>,
 ) -> impl TypedValueParser<Value = P> {
-    let value = |part: &ChangedPart| {
+    let value = |part: ChangedPart| {
         PossibleValue::new(part.as_str()).help(match part {
             ChangedPart::Meta => "Its existence, whether it is retracted, what it depends on",
             ChangedPart::Concern(ConcernKind::Head) => "Where its latest commit is",
@@ -138,15 +142,15 @@ fn part_of<P: FromStr<Err = UnknownName> + Clone + Send + Sync + 'static>(
             ChangedPart::Concern(ConcernKind::Config) => "Its configuration",
         })
     };
-    PossibleValuesParser::new(parts.iter().map(value)).try_map(|name| name.parse())
+    PossibleValuesParser::new(parts.into_iter().map(value)).try_map(|name| name.parse())
 }
 
 /// Parses the name of a part of a record that changes.
 pub(crate) fn changed_part() -> impl TypedValueParser<Value = ChangedPart> {
-    part_of(&ChangedPart::ALL)
+    part_of(ChangedPart::ALL)
 }
 
 /// Parses the name of a concern.
 pub(crate) fn concern() -> impl TypedValueParser<Value = ConcernKind> {
-    part_of(&ChangedPart::ALL[1..])
+    part_of(ConcernKind::ALL.map(ChangedPart::Concern))
 }

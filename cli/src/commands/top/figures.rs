@@ -100,6 +100,9 @@ impl Figures {
         let seen = self.records.entry(address.to_owned()).or_default();
         seen.is_source = change.identity.kind == RecordKind::GraphSource;
         match (change.part, &change.payload) {
+            // A record that is copied here may be retracted from its creation on.
+            (ChangedPart::Meta, ChangePayload::Value(payload)) => seen.retracted = payload["retracted"] == true,
+            // Too large to be carried: the dependencies of a graph source.
             (ChangedPart::Meta, _) => match change.kind {
                 ChangeKind::Retracted => seen.retracted = true,
                 ChangeKind::Restored | ChangeKind::Created => seen.retracted = false,
@@ -320,6 +323,10 @@ mod tests {
         figures.take(&change(7, "a", ChangedPart::Meta, ChangeKind::Purged, 0, Value::Null), begun);
         figures.take(&change(8, "a", HEAD, ChangeKind::Purged, 0, Value::Null), begun);
         assert_eq!(figures.counts(), (1, 0, 0));
+        figures.take(&change(9, "c", ChangedPart::Meta, ChangeKind::Created, 0, json!({"retracted": true})), begun);
+        figures.take(&change(10, "c", HEAD, ChangeKind::Created, 3, json!({"id": "bafy", "t": 3})), begun);
+        assert!(figures.behind().is_empty());
+        assert_eq!(figures.counts(), (2, 0, 1));
     }
 
     #[test]
