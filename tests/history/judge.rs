@@ -157,8 +157,8 @@ fn honest(part: Vec<Entry>) -> Vec<Entry> {
             honest.push(Entry { returned: None, ..entry.clone() });
             continue;
         }
-        if let (true, false, Some(_), Asked::Lease(record, asked)) =
-            (forgotten, is_rejected, &entry.returned, &*entry.asked)
+        if let (true, false, true, Asked::Lease(record, asked)) =
+            (forgotten, is_rejected, entry.returned.is_some() || entry.repeated, &*entry.asked)
             && (asked.get("token").is_some() || lacks_a_token(&part, record))
         {
             honest.push(Entry { returned: None, ..entry.clone() });

@@ -75,7 +75,7 @@ fn parts(entries: &[Entry]) -> Vec<Vec<&Entry>> {
 
 /// Returns the calls of a part. A call that was sent more than once and rejected may have been applied all the same, if enough
 /// others wrote meanwhile for its item to forget it: then its answer says nothing. A lease may then have been acquired or
-/// refreshed a second time.
+/// refreshed a second time, also by a call that was never answered.
 fn calls(part: &[&Entry]) -> Vec<Call> {
     let rejects = |answer: &Answered| answer.status == 409 || answer.body["status"] == "stale";
     let end = |entry: &Entry| entry.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
@@ -92,7 +92,7 @@ fn calls(part: &[&Entry]) -> Vec<Call> {
     let mut calls = Vec::new();
     for entry in part {
         let is_rejected = entry.returned.as_ref().is_some_and(|(_, answer)| rejects(answer));
-        let is_forgotten = entry.returned.is_some() && is_forgotten(entry);
+        let is_forgotten = (entry.returned.is_some() || entry.repeated) && is_forgotten(entry);
         let says_nothing = entry.repeated && entry.asked.writes() && is_rejected && is_forgotten;
         let answered = entry.returned.clone().filter(|_| !says_nothing);
         let call = Call { asked: entry.asked.clone(), invoked: entry.invoked, answered };
