@@ -78,6 +78,17 @@ fn a_value_that_is_stored_already_is_a_replay() {
 }
 
 #[test]
+fn the_revision_of_an_index_that_was_not_expected_may_be_forgotten_but_is_never_another() {
+    let first = || (pushes(Concern::Index, json!({ "new": at("i", 3) })), 200, updated(index("i", 3, 0)));
+    let again = || pushes(Concern::Index, json!({ "new": at("j", 3), "allow_equal": true }));
+    only_as_it_is(vec![first(), (again(), 200, updated(index("j", 3, 0)))], (200, updated(index("j", 3, 2))));
+    only_as_it_is(
+        vec![first(), (again(), 200, updated(index("j", 3, 0))), reads(Concern::Index, index("j", 3, 1))],
+        (200, index("j", 3, 0)),
+    );
+}
+
+#[test]
 fn a_document_is_compared_by_its_counter_and_where_it_is_given_by_its_payload() {
     let ready = json!({ "v": 1, "payload": { "state": "ready" } });
     let next = json!({ "v": 2, "payload": { "state": "s", "n": 1 } });
@@ -192,6 +203,18 @@ fn a_lease_is_taken_from_another_holder_only_where_the_clock_may_have_passed_its
     assert!(judge(&after(110), false).is_err());
     assert_eq!(judge(&after(110), true), Ok(()));
     assert!(judge(&after(109), true).is_err());
+}
+
+#[test]
+fn an_acquisition_that_was_sent_twice_and_never_answered_may_have_been_granted_twice_after_four_others() {
+    let granted = |(holder, token): (&str, i64)| (acquires(holder), 200, lease(holder, token, 100));
+    let tokens = [1, 3, 4, 5, 6, 8];
+    let mut entries = sequence(tokens.map(|token| granted(("h", token))).to_vec());
+    let open = Entry { client: 1, invoked: 1, asked: Arc::new(acquires("h")), returned: None, repeated: false };
+    entries.push(open);
+    assert!(judge(&entries, false).is_err());
+    entries[tokens.len()].repeated = true;
+    assert_eq!(judge(&entries, false), Ok(()));
 }
 
 /// Each of them may have been applied, before or after each of the others, and each order is another state.
