@@ -157,8 +157,10 @@ fn honest(part: Vec<Entry>) -> Vec<Entry> {
             honest.push(Entry { returned: None, ..entry.clone() });
             continue;
         }
-        if let (true, false, true, Asked::Lease(record, asked)) =
-            (forgotten, is_rejected, entry.returned.is_some() || entry.repeated, &*entry.asked)
+        if forgotten
+            && !is_rejected
+            && (entry.returned.is_some() || entry.repeated)
+            && let Asked::Lease(record, asked) = &*entry.asked
             && (asked.get("token").is_some() || lacks_a_token(&part, record))
         {
             honest.push(Entry { returned: None, ..entry.clone() });

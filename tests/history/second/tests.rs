@@ -78,14 +78,16 @@ fn a_value_that_is_stored_already_is_a_replay() {
 }
 
 #[test]
-fn the_revision_of_an_index_that_was_not_expected_may_be_forgotten_but_is_never_another() {
+fn only_a_transaction_may_not_know_the_revision_of_an_index_that_replaced_any_other_and_then_shows_0() {
     let first = || (pushes(Concern::Index, json!({ "new": at("i", 3) })), 200, updated(index("i", 3, 0)));
-    let again = || pushes(Concern::Index, json!({ "new": at("j", 3), "allow_equal": true }));
-    only_as_it_is(vec![first(), (again(), 200, updated(index("j", 3, 0)))], (200, updated(index("j", 3, 2))));
-    only_as_it_is(
-        vec![first(), (again(), 200, updated(index("j", 3, 0))), reads(Concern::Index, index("j", 3, 1))],
-        (200, index("j", 3, 0)),
-    );
+    let body = || json!({ "op": "push_index", "address": "a", "new": at("j", 3), "allow_equal": true });
+    let with = |rev: i64| json!({ "results": [updated(index("j", 3, rev))] });
+    let commit = |rev: i64| (Asked::Transaction(vec![body()]), 200, with(rev));
+    only_as_it_is(vec![first(), commit(1)], (200, with(2)));
+    only_as_it_is(vec![first(), commit(0)], (200, with(2)));
+    only_as_it_is(vec![first(), commit(0), reads(Concern::Index, index("j", 3, 1))], (200, index("j", 3, 0)));
+    let alone = pushes(Concern::Index, json!({ "new": at("j", 3), "allow_equal": true }));
+    only_as_it_is(vec![first(), (alone, 200, updated(index("j", 3, 1)))], (200, updated(index("j", 3, 0))));
 }
 
 #[test]
