@@ -6,6 +6,7 @@
 
 mod alike;
 mod archive;
+mod attributes;
 mod chaos;
 mod contract;
 mod copies;

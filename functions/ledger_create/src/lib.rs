@@ -37,8 +37,8 @@ async fn ledger_create(
     Body(body): Body<NewLedger>,
 ) -> Result<Response, Problem> {
     let new = body.into_model()?;
-    let target = caller.target(new.address)?;
-    match ledgers.create_ledger(target.call(), target.address(), new.head.as_ref(), new.config.as_ref()).await? {
+    let target = caller.target(new.address.clone())?;
+    match ledgers.create(target.call(), &new).await? {
         Created::Created(record) => Ok(respond::created(&record)),
         Created::AlreadyExists => Err(Problem::already_exists(target.address())),
         _ => Err(Problem::unknown_outcome()),

@@ -1,96 +1,10 @@
 use std::collections::BTreeMap;
 
-use nameservice_model::{self as model, ConcernKind, ContentId, RecordKind};
+use nameservice_model::{self as model, ContentId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::time::time_text;
-
-pub use nameservice_model::RecordKind as Kind;
-
-/// Everything under one address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Record {
-    /// `name:branch`.
-    pub address: String,
-    /// What it describes.
-    pub kind: Kind,
-    /// The part of the address before the `:`.
-    pub name: String,
-    /// The part of the address after the `:`.
-    pub branch: String,
-    /// Soft-deleted.
-    pub retracted: bool,
-    /// Present and true if the record cannot be retracted, purged or reset.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[cfg_attr(feature = "openapi", schema(default = false))]
-    pub protected: bool,
-    /// When it was created, RFC 3339 in UTC; absent if Fluree has created it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
-    pub created_at: Option<String>,
-    /// When any of its items was last written, RFC 3339 in UTC.
-    #[cfg_attr(feature = "openapi", schema(format = DateTime))]
-    pub updated_at: String,
-    /// The branch it was created from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_branch: Option<String>,
-    /// How many branches were created from it.
-    pub branches: i64,
-    /// How many graph sources depend on it.
-    pub dependents: i64,
-    /// The type of a graph source, such as `f:Bm25Index`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_type: Option<String>,
-    /// What a graph source depends on; absent on ledgers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dependencies: Option<Vec<String>>,
-    /// The latest commit; absent on graph sources.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub head: Option<Head>,
-    /// The latest index.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<Index>,
-    /// The state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-    /// The configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config: Option<Config>,
-}
-
-/// A record in a list, without its concerns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Summary {
-    /// `name:branch`.
-    pub address: String,
-    /// What it describes.
-    pub kind: Kind,
-    /// The part of the address before the `:`.
-    pub name: String,
-    /// The part of the address after the `:`.
-    pub branch: String,
-    /// Soft-deleted.
-    pub retracted: bool,
-    /// The type of a graph source.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source_type: Option<String>,
-    /// What a graph source depends on; absent on ledgers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dependencies: Option<Vec<String>>,
-}
-
-/// An entry of a list: a summary, or the whole record if `view=full` asks for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Listed {
-    /// `view=full`. The first variant, because they are tried in order and a record has all the members of a summary.
-    Full(Box<Record>),
-    /// `view=summary`
-    Summary(Summary),
-}
+use crate::{Kind, Record};
 
 /// Where the latest commit of a ledger is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,75 +188,6 @@ impl From<&model::Hit> for Hit {
             state: hit.state.clone(),
             matched: hit.matched.iter().copied().map(SearchField::from).collect(),
             rank: hit.rank,
-        }
-    }
-}
-
-impl From<&model::Record> for Record {
-    fn from(record: &model::Record) -> Self {
-        let Summary { address, kind, name, branch, retracted, source_type, dependencies } =
-            (&model::Summary::from(record)).into();
-        Self {
-            address,
-            kind,
-            name,
-            branch,
-            retracted,
-            created_at: record.created_at.map(time_text),
-            updated_at: time_text(record.updated_at),
-            source_branch: record.source_branch.clone(),
-            branches: record.branches,
-            dependents: record.dependents,
-            protected: record.protected,
-            source_type,
-            dependencies,
-            head: record.head.clone().map(Head::from),
-            index: Some(record.index.clone().into()),
-            status: Some(record.status.clone().into()),
-            config: Some(record.config.clone().into()),
-        }
-    }
-}
-
-impl Record {
-    /// Keeps only these concerns.
-    pub fn only(mut self, concerns: &[ConcernKind]) -> Self {
-        let drop = |kind| !concerns.contains(&kind);
-        if drop(ConcernKind::Head) {
-            self.head = None;
-        }
-        if drop(ConcernKind::Index) {
-            self.index = None;
-        }
-        if drop(ConcernKind::Status) {
-            self.status = None;
-        }
-        if drop(ConcernKind::Config) {
-            self.config = None;
-        }
-        self
-    }
-}
-
-impl From<&model::Summary> for Summary {
-    fn from(summary: &model::Summary) -> Self {
-        Self {
-            address: summary.address.as_str().into(),
-            kind: summary.kind,
-            name: summary.address.name().into(),
-            branch: summary.address.branch().into(),
-            retracted: summary.retracted,
-            source_type: summary.source_type.clone(),
-            dependencies: (summary.kind == RecordKind::GraphSource).then(|| summary.dependencies.clone()),
-        }
-    }
-}
-
-impl From<&model::Listed> for Listed {
-    fn from(listed: &model::Listed) -> Self {
-        match listed {
-            model::Listed::Summary(summary) => Self::Summary(summary.into()),
-            model::Listed::Full(record) => Self::Full(Box::new(record.as_ref().into())),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     leases::{Claim, Wanted},
     requests::{
         ConfigPush, ExpectedConfig, ExpectedIndex, ExpectedStatus, GraphSource, GraphValue, HeadPush, HeadValue,
-        IndexPush, NewBranch, NewConfig, NewIndex, NewLedger, NewStatus, Snapshot, StatusPush,
+        IndexPush, NewBranch, NewConfig, NewIndex, NewStatus, Snapshot, StatusPush,
     },
     transactions::{Check, ConcernName, Members, Transaction},
 };
@@ -135,17 +135,6 @@ impl From<&model::ConfigPush> for ConfigPush {
             expected: expected(push.expected()),
             new: NewConfig { v: new.v(), payload: new.payload().clone() },
             lease: push.lease().map(Claim::from),
-        }
-    }
-}
-
-impl NewLedger {
-    /// Returns the request for a ledger with this head and this configuration.
-    pub fn new(address: &Address, head: Option<&model::NewHead>, config: Option<&model::NewConfig>) -> Self {
-        Self {
-            address: address.to_string(),
-            head: head.map(HeadValue::from),
-            config: config.map(|config| config.payload().clone()),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod leases;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod problem;
+mod records;
 pub mod requests;
 pub mod strict;
 mod time;
@@ -31,4 +32,5 @@ pub use invalid::{Invalid, InvalidKind};
 #[cfg(feature = "openapi")]
 pub use openapi::map_of_nullable;
 pub use problem::{ProblemDocument, ProblemKind};
+pub use records::*;
 pub use to_model::{InvalidAnswer, concern_state};

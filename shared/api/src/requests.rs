@@ -14,7 +14,7 @@ pub use self::{
         ConfigPush, ExpectedConfig, ExpectedIndex, ExpectedStatus, GraphValue, HeadPush, IndexPush, NewConfig,
         NewIndex, NewStatus, StatusPush,
     },
-    records::{BranchToCreate, GraphSource, LedgerToCreate, NewBranch, NewLedger, NewProtection, Retraction, Snapshot},
+    records::{BranchToCreate, GraphSource, NewBranch, NewLedger, NewProtection, Retraction, Snapshot},
 };
 use crate::Invalid;
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Config, Head, Hit, Index, Record, Status, Summary,
+    Config, Head, Hit, Index, Status,
     changes::Change,
     leases::{Held, Lease},
     transactions::{OperationResult, ResultStatus},
@@ -28,7 +28,7 @@ pub struct InvalidAnswer {
 }
 
 impl InvalidAnswer {
-    fn new(member: &'static str, reason: impl ToString) -> Self {
+    pub(crate) fn new(member: &'static str, reason: impl ToString) -> Self {
         Self { member, reason: reason.to_string() }
     }
 }
@@ -37,11 +37,11 @@ fn id(text: String) -> ContentId {
     ContentId::stored(text)
 }
 
-fn address(text: &str) -> Result<Address, InvalidAnswer> {
+pub(crate) fn address(text: &str) -> Result<Address, InvalidAnswer> {
     Address::parse(text).map_err(|error| InvalidAnswer::new("address", error))
 }
 
-fn time(member: &'static str, text: &str) -> Result<Timestamp, InvalidAnswer> {
+pub(crate) fn time(member: &'static str, text: &str) -> Result<Timestamp, InvalidAnswer> {
     text.parse().map_err(|error| InvalidAnswer::new(member, error))
 }
 
@@ -89,45 +89,6 @@ impl TryFrom<Config> for model::Config {
 
     fn try_from(config: Config) -> Result<Self, InvalidAnswer> {
         Ok(Self::stored(config.v, config.payload))
-    }
-}
-
-impl TryFrom<Record> for model::Record {
-    type Error = InvalidAnswer;
-
-    fn try_from(record: Record) -> Result<Self, InvalidAnswer> {
-        let missing = |member| move || InvalidAnswer::new(member, "it is missing");
-        Ok(Self {
-            address: address(&record.address)?,
-            kind: record.kind,
-            retracted: record.retracted,
-            created_at: record.created_at.map(|text| time("created_at", &text)).transpose()?,
-            updated_at: time("updated_at", &record.updated_at)?,
-            source_branch: record.source_branch,
-            branches: record.branches,
-            dependents: record.dependents,
-            protected: record.protected,
-            source_type: record.source_type,
-            dependencies: record.dependencies.unwrap_or_default(),
-            head: record.head.map(model::Head::try_from).transpose()?,
-            index: record.index.ok_or_else(missing("index"))?.try_into()?,
-            status: record.status.ok_or_else(missing("status"))?.try_into()?,
-            config: record.config.ok_or_else(missing("config"))?.try_into()?,
-        })
-    }
-}
-
-impl TryFrom<Summary> for model::Summary {
-    type Error = InvalidAnswer;
-
-    fn try_from(summary: Summary) -> Result<Self, InvalidAnswer> {
-        Ok(Self {
-            address: address(&summary.address)?,
-            kind: summary.kind,
-            retracted: summary.retracted,
-            source_type: summary.source_type,
-            dependencies: summary.dependencies.unwrap_or_default(),
-        })
     }
 }
 
@@ -226,7 +187,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{json as read, requests};
+    use crate::{Record, json as read, requests};
 
     const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 

@@ -10,7 +10,7 @@ use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Capabilities, Committed, ConcernValue, Config, ConfigPublisher,
     ConfigPush, ContentId, Created, Cursor, Dropped, Error, GraphSourceLookup, GraphSourcePublication,
     GraphSourcePublisher, Head, HeadPush, Hit, Index, IndexPush, IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest,
-    Leased, Limit, ListQuery, Listed, NameService, NewConfig, NewHead, Operation, OperationOutcome, Page, Protection,
+    Leased, Limit, ListQuery, Listed, NameService, NewHead, NewLedger, Operation, OperationOutcome, Page, Protection,
     Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released, Reset, ResetTo, Restored,
     Result, Retracted, SearchQuery, Status, StatusPayload, StatusPublisher, StatusPush, Summary, Transaction,
     TransactionPublisher, Visible,
@@ -284,15 +284,9 @@ fn cursor(operation: &'static str, text: Option<&str>) -> Result<Option<Cursor>>
 
 #[async_trait]
 impl Publisher for Client {
-    async fn create_ledger(
-        &self,
-        call: &Call,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
+    async fn create(&self, call: &Call, ledger: &NewLedger) -> Result<Created> {
         const OPERATION: &str = "create a ledger";
-        let body = requests::NewLedger::new(address, head, config);
+        let body = requests::NewLedger::from(ledger);
         let request = Request::of_call(Method::POST, "ledgers", call).body(&body);
         match self.write_record(OPERATION, &request).await? {
             Ok(Written { record, .. }) => Ok(Created::Created(record)),

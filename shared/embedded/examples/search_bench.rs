@@ -14,8 +14,8 @@ use std::{
 
 use nameservice_embedded::{Embedded, Options};
 use nameservice_model::{
-    Address, Call, ConcernValue, Config, ContentId, Index, Limit, NameService as _, Publisher as _, Record, RecordKind,
-    SearchQuery, SearchWords, StatusPayload,
+    Address, Call, ConcernValue, Config, ContentId, Limit, NameService as _, Publisher as _, Record, RecordAttributes,
+    RecordKind, SearchQuery, SearchWords, StatusPayload,
 };
 
 const ROUNDS: usize = 30;
@@ -23,25 +23,15 @@ const ROUNDS: usize = 30;
 fn record(n: usize) -> Result<Record, Box<dyn Error>> {
     let names = ["books", "films", "orders", "people", "events", "telemetry", "billing"];
     let name = names[n % names.len()];
+    let address = Address::parse(&format!("tenant-{}/{name}-{n}", (n * 31) % 5_000))?;
     Ok(Record {
-        address: Address::parse(&format!("tenant-{}/{name}-{n}", (n * 31) % 5_000))?,
-        kind: RecordKind::Ledger,
-        retracted: false,
-        created_at: None,
-        updated_at: jiff::Timestamp::UNIX_EPOCH,
-        source_branch: None,
-        branches: 0,
-        dependents: 0,
-        protected: false,
-        source_type: None,
-        dependencies: Vec::new(),
         head: Some(ConcernValue::stored(1, Some(ContentId::stored("bafy")))),
-        index: Index::unborn(),
         status: ConcernValue::new(
             1,
             StatusPayload { state: StatusPayload::READY.to_owned(), meta: Default::default() },
         ),
         config: Config::stored(1, Some(serde_json::json!({ "region": "eu-central-1", "index_threshold": n % 1_000 }))),
+        ..Record::base(address, RecordKind::Ledger, RecordAttributes::default())
     })
 }
 

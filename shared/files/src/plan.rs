@@ -1,6 +1,6 @@
 //! The plan of a write.
 
-use nameservice_model::{Address, Write};
+use nameservice_model::{Address, NewLedger, Write};
 
 /// What a write reads before it is decided, and what it may change.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Plan {
             holder: None,
         };
         Some(match write {
-            Write::CreateLedger { address, .. } => Self { creates: true, ..about(address) },
+            Write::CreateLedger(NewLedger { address, .. }) => Self { creates: true, ..about(address) },
             Write::CreateBranch { branch, source, .. } => {
                 Self { creates: true, parent: Some(source.clone()), ..about(branch) }
             }

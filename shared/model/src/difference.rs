@@ -52,36 +52,6 @@ impl ChangeKind {
     }
 }
 
-/// What a change of a meta shows: `{retracted, protected?, source_type?, dependencies?, source_branch?}`.
-#[derive(Clone, Debug, Default)]
-pub struct MetaPayload<'a> {
-    /// Whether the record is retracted.
-    pub retracted: bool,
-    /// Whether it is protected; shown only if it is.
-    pub protected: bool,
-    /// The type of a graph source, and what it depends on.
-    pub source: Option<(&'a str, Vec<String>)>,
-    /// The branch from which it was created.
-    pub source_branch: Option<&'a str>,
-}
-
-impl From<MetaPayload<'_>> for Value {
-    fn from(meta: MetaPayload<'_>) -> Self {
-        let mut payload = json!({ "retracted": meta.retracted });
-        if meta.protected {
-            payload["protected"] = true.into();
-        }
-        if let Some((source_type, dependencies)) = meta.source {
-            payload["source_type"] = source_type.into();
-            payload["dependencies"] = dependencies.into();
-        }
-        if let Some(source) = meta.source_branch {
-            payload["source_branch"] = source.into();
-        }
-        payload
-    }
-}
-
 impl Head {
     /// Returns what a change shows of it, `{id, t}`; `None` if it is unborn.
     pub fn change_payload(&self) -> Option<Value> {

@@ -6,6 +6,7 @@
 
 mod address;
 mod address_glob;
+mod attributes;
 mod call;
 mod capability;
 mod change;
@@ -51,7 +52,7 @@ pub use content_id::{ContentId, InvalidContentId};
 pub use desired::{
     MAX_GRAPHS, NewConcern, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, check_graph_count, check_graph_name,
 };
-pub use difference::{MetaPayload, PartState};
+pub use difference::PartState;
 pub use error::{BoxError, Error, Result, chain};
 pub use finding::{Finding, Fix, Severity};
 pub use item_size::{MAX_ITEM_BYTES, index_item_bytes};
@@ -70,7 +71,7 @@ pub use progress::{Observer, Progress};
 pub use publication::{GraphSourcePublication, MAX_DEPENDENCIES, MAX_SOURCE_TYPE_BYTES, ResetTo};
 pub use push::{ConfigPush, Expected, HeadPush, IndexPush, Push, PushOutcome, StatusPush};
 pub use query::{Cursor, InvalidCursor, InvalidLimit, Limit, ListQuery, Listed, Page, Visible};
-pub use record::{Record, RecordKind, Summary};
+pub use record::{NewLedger, Record, RecordAttribute, RecordAttributes, RecordKind, Summary};
 pub use redact::{REDACTED, ShownUrl, is_redacted, redact};
 pub use search::{
     Hit, InvalidSearch, MAX_SEARCH_BYTES, MAX_SEARCH_WORDS, MAX_SEARCHED_CONFIG_BYTES, SearchField, SearchIndex,

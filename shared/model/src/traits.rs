@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use crate::{
     Address, BranchCreated, Call, Capabilities, Capability, Committed, Config, ConfigPush, ContentId, Created, Cursor,
     Dropped, Error, GraphSourcePublication, Head, HeadPush, History, HistoryQuery, Hit, Index, IndexPush, IndexRoot,
-    LeaseClaim, LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, Page, Protection, Published,
-    Purged, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery, Status,
-    StatusPayload, StatusPush, Transaction, Visible,
+    LeaseClaim, LeaseRequest, Leased, Limit, ListQuery, Listed, NewConfig, NewHead, NewLedger, Page, Protection,
+    Published, Purged, PushOutcome, Record, Released, Reset, ResetTo, Restored, Result, Retracted, Run, SearchQuery,
+    Status, StatusPayload, StatusPush, Transaction, Visible,
 };
 use serde_json::Value;
 
@@ -59,6 +59,9 @@ pub trait NameService: GraphSourceLookup {
 /// Creates, retracts and restores.
 #[async_trait]
 pub trait Publisher: NameService {
+    /// Creates a ledger.
+    async fn create(&self, call: &Call, ledger: &NewLedger) -> Result<Created>;
+
     /// Creates a ledger, with a head and a config if given.
     async fn create_ledger(
         &self,
@@ -66,7 +69,10 @@ pub trait Publisher: NameService {
         address: &Address,
         head: Option<&NewHead>,
         config: Option<&NewConfig>,
-    ) -> Result<Created>;
+    ) -> Result<Created> {
+        let ledger = NewLedger { address: address.clone(), head: head.cloned(), config: config.cloned() };
+        self.create(call, &ledger).await
+    }
 
     /// Creates a branch of a live, born ledger, at its head or at the commit given.
     async fn create_branch(

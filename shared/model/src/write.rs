@@ -4,7 +4,7 @@ use serde_json::Value;
 use crate::{
     Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ConfigPush, ContentId, Created,
     Dropped, Error, GraphSourcePublication, GraphSourcePublisher, Head, HeadPush, Index, IndexPush, IndexRoot,
-    LeaseClaim, LeasePublisher, LeaseRequest, Leased, NameService, NewConfig, NewHead, Protection, Published,
+    LeaseClaim, LeasePublisher, LeaseRequest, Leased, NameService, NewHead, NewLedger, Protection, Published,
     Publisher, Purged, PushOutcome, Records, RefPublisher, Released, Reset, ResetTo, Restored, Result, Retracted,
     Status, StatusPayload, StatusPublisher, StatusPush, Transaction, TransactionPublisher,
 };
@@ -13,14 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub enum Write {
     /// Creates a ledger.
-    CreateLedger {
-        /// Its address.
-        address: Address,
-        /// The head that it begins with.
-        head: Option<NewHead>,
-        /// The config that it begins with.
-        config: Option<NewConfig>,
-    },
+    CreateLedger(NewLedger),
     /// Creates a branch of a ledger.
     CreateBranch {
         /// The address of the branch.
@@ -165,7 +158,7 @@ impl Write {
     /// Returns the name of the operation, as errors show it.
     pub fn operation(&self) -> &'static str {
         match self {
-            Self::CreateLedger { .. } => "create a ledger",
+            Self::CreateLedger(_) => "create a ledger",
             Self::CreateBranch { .. } => "create a branch",
             Self::PublishGraphSource(_) => "publish a graph source",
             Self::PushHead { .. } => "push a head",
@@ -193,7 +186,7 @@ impl Write {
             Self::Commit(transaction) => {
                 transaction.operations().iter().map(|operation| operation.address.clone()).collect()
             }
-            Self::CreateLedger { address, .. }
+            Self::CreateLedger(NewLedger { address, .. })
             | Self::PushHead { address, .. }
             | Self::PushIndex { address, .. }
             | Self::PushStatus { address, .. }
@@ -213,9 +206,7 @@ impl Write {
     /// Writes it to a backend.
     pub async fn send<B: Records + ?Sized>(&self, call: &Call, backend: &B) -> Result<Written> {
         Ok(match self {
-            Self::CreateLedger { address, head, config } => {
-                Written::Created(backend.create_ledger(call, address, head.as_ref(), config.as_ref()).await?)
-            }
+            Self::CreateLedger(ledger) => Written::Created(backend.create(call, ledger).await?),
             Self::CreateBranch { branch, source, at } => {
                 Written::BranchCreated(backend.create_branch(call, branch, source, at.as_ref()).await?)
             }
@@ -337,15 +328,8 @@ macro_rules! outcome {
 
 #[async_trait]
 impl<W: WriteAll + ?Sized> Publisher for W {
-    async fn create_ledger(
-        &self,
-        call: &Call,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
-        let write = Write::CreateLedger { address: address.clone(), head: head.cloned(), config: config.cloned() };
-        written(self, call, write, outcome!(Created)).await
+    async fn create(&self, call: &Call, ledger: &NewLedger) -> Result<Created> {
+        written(self, call, Write::CreateLedger(ledger.clone()), outcome!(Created)).await
     }
 
     async fn create_branch(

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use nameservice_model::{
-    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, MetaPayload, PartState, RequestId, Result,
+    Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, PartState, RequestId, Result,
 };
 use serde_json::Value;
 
@@ -180,7 +180,7 @@ fn state(part: ChangedPart, item: &Item) -> Option<PartState<Value>> {
         ChangedPart::Meta => {
             // A meta without a kind is not a record.
             items::kind(item)?;
-            (0, Some(meta_payload(item, retracted).into()))
+            (0, Some(items::attributes(item).change_payload(retracted)))
         }
         ChangedPart::Concern(ConcernKind::Head) => {
             let head = items::head(item);
@@ -200,16 +200,6 @@ fn state(part: ChangedPart, item: &Item) -> Option<PartState<Value>> {
         }
     };
     Some(PartState { watermark, content, retracted })
-}
-
-fn meta_payload(meta: &Item, retracted: bool) -> MetaPayload<'_> {
-    let source_type = items::text(meta, ATTR_SOURCE_TYPE);
-    MetaPayload {
-        retracted,
-        protected: items::flag(meta, ATTR_PROTECTED),
-        source: source_type.map(|source_type| (source_type, items::list_of_strings(meta, ATTR_DEPENDENCIES))),
-        source_branch: items::text(meta, ATTR_BP_SOURCE),
-    }
 }
 
 /// Rejects attributes of the wrong type. Reads of records treat those as absent, but a feed that did so would lose

@@ -1,6 +1,6 @@
 //! Creating records: the items of a new one, and the one transaction that puts them.
 
-use nameservice_model::{Address, Call, ConcernKind, RecordKind, Result};
+use nameservice_model::{Address, Call, ConcernKind, RecordAttributes, RecordKind, Result};
 
 use crate::{
     Store, calls,
@@ -8,7 +8,7 @@ use crate::{
     commit_log::{NO_COMMITS, no_log},
     concern::Concern,
     expressions::{Action, Expression, Key},
-    items::{self, Item, RecordItems, string},
+    items::{self, Item, RecordItems},
     records::{Part, any_remembers, rejected_at},
     schema::*,
 };
@@ -21,19 +21,12 @@ pub(crate) struct NewLedger<'a> {
 }
 
 impl<'a> NewLedger<'a> {
-    /// Returns a ledger without data.
-    pub(crate) fn new(address: &'a Address, call: &'a Call, now: i64) -> Self {
+    /// Returns a ledger with these attributes, and without data.
+    pub(crate) fn new(address: &'a Address, attributes: &RecordAttributes, call: &'a Call, now: i64) -> Self {
         let concern = |concern| items::new_concern(address, concern, &call.request_id, now);
-        let meta = items::new_meta(address, RecordKind::Ledger, &call.request_id, now);
+        let mut meta = items::new_meta(address, RecordKind::Ledger, &call.request_id, now);
+        items::put_attributes(&mut meta, attributes);
         Self { address, call, items: std::iter::once(meta).chain(ConcernKind::ALL.map(concern)).collect() }
-    }
-
-    /// Sets the branch that it is created from.
-    pub(crate) fn branch_of(mut self, source: &str) -> Self {
-        self.item(SK_META, |meta| {
-            meta.insert(ATTR_BP_SOURCE.to_owned(), string(source));
-        });
-        self
     }
 
     /// Sets the first value of a concern.

@@ -1,7 +1,8 @@
 //! Publishing graph sources.
 
 use nameservice_model::{
-    Address, Call, ConcernKind, Error, GraphSourcePublication, MAX_WATERMARK, Published, RecordKind, Result,
+    Address, Call, ConcernKind, Error, GraphSourcePublication, MAX_WATERMARK, Published, RecordAttributes, RecordKind,
+    Result,
 };
 use serde_json::Value;
 
@@ -249,8 +250,12 @@ fn new_graph_source(
     now: i64,
 ) -> Vec<Item> {
     let mut meta = items::new_meta(address, RecordKind::GraphSource, &call.request_id, now);
-    meta.insert(ATTR_SOURCE_TYPE.to_owned(), string(publication.source_type()));
-    meta.insert(ATTR_DEPENDENCIES.to_owned(), addresses(dependencies));
+    let attributes = RecordAttributes {
+        source_type: Some(publication.source_type().to_owned()),
+        dependencies: dependencies.iter().map(Address::to_string).collect(),
+        ..RecordAttributes::default()
+    };
+    items::put_attributes(&mut meta, &attributes);
     meta.insert(ATTR_COUNTED.to_owned(), addresses(dependencies));
     let concerns = concerns_of(RecordKind::GraphSource).iter().map(|concern| {
         let mut item = items::new_concern(address, *concern, &call.request_id, now);

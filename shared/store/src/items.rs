@@ -10,7 +10,7 @@ use jiff::Timestamp;
 pub(crate) use nameservice_dynamo::{Item, as_integer};
 use nameservice_model::{
     Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Held, Index, IndexRoot, Lease, LeaseName,
-    Object, Record, RecordKind, RequestId, Status, StatusPayload, Summary,
+    Object, Record, RecordAttribute, RecordAttributes, RecordKind, RequestId, Status, StatusPayload, Summary,
 };
 use serde_json::{Value, json};
 
@@ -307,31 +307,41 @@ impl RecordItems {
     /// Returns the record; `None` if there is no meta, or one without a kind.
     pub(crate) fn record(&self) -> Option<Record> {
         let (meta, kind) = self.meta()?;
-        let summary = summary(meta, kind);
         let concern = |concern| self.concern_or_empty(concern);
         let updated = self.items.values().filter_map(|item| integer(item, ATTR_UPDATED_AT_MS)).max().unwrap_or(0);
         Some(Record {
-            address: summary.address,
-            kind,
-            retracted: summary.retracted,
-            protected: flag(meta, ATTR_PROTECTED),
+            retracted: flag(meta, ATTR_RETRACTED),
             created_at: integer(meta, ATTR_CREATED_AT).and_then(|seconds| Timestamp::from_second(seconds).ok()),
             updated_at: Timestamp::from_millisecond(updated).unwrap_or(Timestamp::UNIX_EPOCH),
-            source_branch: text(meta, ATTR_BP_SOURCE).map(str::to_owned),
             branches: integer(meta, ATTR_BRANCHES).unwrap_or(0),
             dependents: integer(meta, ATTR_DEPENDENTS).unwrap_or(0),
-            source_type: summary.source_type,
-            dependencies: summary.dependencies,
             head: (kind == RecordKind::Ledger).then(|| head(&concern(ConcernKind::Head))),
             index: index(&concern(ConcernKind::Index)),
             status: status(&concern(ConcernKind::Status)),
             config: config(&concern(ConcernKind::Config)),
+            ..Record::base(Address::stored(pk(meta)), kind, attributes(meta))
         })
     }
 
     pub(crate) fn weight(&self) -> usize {
         self.items.values().map(weight).sum()
     }
+}
+
+/// Returns the attributes of the record that a meta item has.
+pub(crate) fn attributes(meta: &Item) -> RecordAttributes {
+    let mut attributes = RecordAttributes::default();
+    for attribute in RecordAttribute::ALL {
+        if let Some(value) = meta.get(name_of(*attribute)) {
+            attributes.set(*attribute, value_of(value));
+        }
+    }
+    attributes
+}
+
+/// Adds the attributes of a record to its new meta item.
+pub(crate) fn put_attributes(meta: &mut Item, attributes: &RecordAttributes) {
+    meta.extend(attributes.shown().map(|(of, value)| (name_of(of).to_owned(), attribute(&value))));
 }
 
 pub(crate) fn kind(meta: &Item) -> Option<RecordKind> {

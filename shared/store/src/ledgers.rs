@@ -1,8 +1,8 @@
 //! Creating ledgers and branches, and resetting heads.
 
 use nameservice_model::{
-    Address, BranchCreated, Call, ConcernKind, Created, Error, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex,
-    Record, RecordKind, RequestId, Reset, ResetTo, Result,
+    self as model, Address, BranchCreated, Call, ConcernKind, Created, Error, Head, Index, IndexRoot, NewHead,
+    NewIndex, Record, RecordAttributes, RecordKind, RequestId, Reset, ResetTo, Result,
 };
 
 use crate::{
@@ -21,18 +21,13 @@ const BRANCH: &str = "create a branch";
 const RESET: &str = "reset a head";
 
 impl Store {
-    pub(crate) async fn create_ledger_record(
-        &self,
-        call: &Call,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
-        let mut ledger = NewLedger::new(address, call, self.now_ms());
-        if let Some(head) = head {
+    pub(crate) async fn create_ledger_record(&self, call: &Call, new: &model::NewLedger) -> Result<Created> {
+        let address = &new.address;
+        let mut ledger = NewLedger::new(address, &new.attributes(), call, self.now_ms());
+        if let Some(head) = &new.head {
             ledger = ledger.with::<HeadConcern>(head);
         }
-        if let Some(config) = config {
+        if let Some(config) = &new.config {
             ledger = ledger.with::<ConfigConcern>(config);
         }
         let mut attempts = Attempts::default();
@@ -69,8 +64,8 @@ impl Store {
                 }
             };
             let now = self.now_ms();
-            let ledger = NewLedger::new(branch, call, now).branch_of(source.branch());
-            let ledger = ledger.with::<HeadConcern>(at.unwrap_or(&head));
+            let ledger = NewLedger::new(branch, &attributes_of_branch(source), call, now)
+                .with::<HeadConcern>(at.unwrap_or(&head));
             let mut count = Expression::new();
             count.same_record(source_meta);
             count.live();
@@ -279,7 +274,7 @@ fn branched_before(
             by_memory().or_else(by_head).and_then(|head| NewHead::try_from(head).ok()).ok_or_else(unknown)
         }
     }?;
-    let ledger = NewLedger::new(branch, call, now).branch_of(source.branch()).with::<HeadConcern>(&head);
+    let ledger = NewLedger::new(branch, &attributes_of_branch(source), call, now).with::<HeadConcern>(&head);
     put_record(BRANCH, &ledger.into_items_before(failed, call))
 }
 
@@ -290,6 +285,11 @@ pub(crate) fn first_head(meta: &Item, head: &Item, creation: &str) -> Option<Hea
     let written_at = items::integer(head, ATTR_UPDATED_AT_MS)?.div_euclid(1000);
     let is_first = items::text(head, ATTR_REQUEST_IDS[0]) == Some(creation) && written_at == created_at;
     is_first.then(|| items::head(head))
+}
+
+/// Returns the attributes of a new branch of this ledger.
+fn attributes_of_branch(source: &Address) -> RecordAttributes {
+    RecordAttributes { source_branch: Some(source.branch().to_owned()), ..RecordAttributes::default() }
 }
 
 fn reset_index(index: &NewIndex) -> Index {

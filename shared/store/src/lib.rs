@@ -54,8 +54,8 @@ use async_trait::async_trait;
 use nameservice_model::{
     Address, AdminPublisher, BranchCreated, Call, Committed, Config, ConfigPublisher, ConfigPush, ContentId, Created,
     Cursor, Dropped, GraphSourceLookup, GraphSourcePublication, GraphSourcePublisher, Head, HeadPush, Index, IndexPush,
-    IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewConfig,
-    NewHead, Page, Protection, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released,
+    IndexRoot, LeaseClaim, LeasePublisher, LeaseRequest, Leased, Limit, ListQuery, Listed, NameService, NewHead,
+    NewLedger, Page, Protection, Published, Publisher, Purged, PushOutcome, Record, RecordKind, RefPublisher, Released,
     Reset, ResetTo, Restored, Result, Retracted, Status, StatusPayload, StatusPublisher, StatusPush, Transaction,
     TransactionPublisher, Visible,
 };
@@ -156,14 +156,8 @@ impl NameService for Store {
 
 #[async_trait]
 impl Publisher for Store {
-    async fn create_ledger(
-        &self,
-        call: &Call,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
-        self.create_ledger_record(call, address, head, config).await
+    async fn create(&self, call: &Call, ledger: &NewLedger) -> Result<Created> {
+        self.create_ledger_record(call, ledger).await
     }
 
     async fn create_branch(

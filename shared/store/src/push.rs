@@ -3,7 +3,9 @@
 //! A push is a single conditional update. What a rejection means is judged from the item that it returns:
 //! [`Concern::plan`] expresses in conditions for DynamoDB what the model's `judge` of a push decides.
 
-use nameservice_model::{Address, Call, ConcernValue, Error, Judgement, Push, PushOutcome, RecordKind, Result};
+use nameservice_model::{
+    Address, Call, ConcernValue, Error, Judgement, Push, PushOutcome, RecordAttributes, RecordKind, Result,
+};
 
 use crate::{
     Store,
@@ -137,7 +139,7 @@ impl Store {
         address: &Address,
         new: &C::New,
     ) -> Result<PushOutcome<C::Payload>> {
-        let ledger = NewLedger::new(address, call, self.now_ms()).with::<C>(new);
+        let ledger = NewLedger::new(address, &RecordAttributes::default(), call, self.now_ms()).with::<C>(new);
         let mut attempts = Attempts::default();
         let created =
             self.create(C::OPERATION, call, address, &mut attempts, |orphans| ledger.actions(orphans)).await?;

@@ -23,7 +23,7 @@
 //! A record is read as one Query `sk >= "config"`: what sorts before that is not part of it. See docs/specification.md,
 //! Table.
 
-use nameservice_model::{ConcernKind, RecordKind};
+use nameservice_model::{ConcernKind, RecordAttribute, RecordKind};
 
 pub use crate::attribute::{Attribute, Owner, Shape};
 
@@ -354,6 +354,16 @@ pub fn attributes_of(sk: &str) -> impl Iterator<Item = &'static Attribute> {
 pub fn value_of_concern(concern: ConcernKind) -> Vec<&'static str> {
     let layouts = LAYOUT.iter().filter(|layout| layout.part == Part::Concern(concern));
     layouts.flat_map(|layout| layout.attributes).map(|attribute| attribute.name).collect()
+}
+
+/// Returns the attribute of a meta item that holds an attribute of a record.
+pub const fn name_of(attribute: RecordAttribute) -> &'static str {
+    match attribute {
+        RecordAttribute::Protected => ATTR_PROTECTED,
+        RecordAttribute::SourceType => ATTR_SOURCE_TYPE,
+        RecordAttribute::Dependencies => ATTR_DEPENDENCIES,
+        RecordAttribute::SourceBranch => ATTR_BP_SOURCE,
+    }
 }
 
 /// Returns the attribute that holds the watermark of a concern.

@@ -12,8 +12,8 @@ use std::{
 use nameservice_model::{
     Address, Backend, BranchCreated, Call, ChangedPart, ConcernKind, Config, ConfigPush, Created, Error,
     GraphSourcePublication, Head, HeadPush, Index, IndexPush, IndexRoot, InvalidPayload, MAX_GRAPHS, NewConfig,
-    NewGraphIndex, NewHead, NewIndex, NewStatus, Object, Protection, Published, PushOutcome, Record, RecordKind, Reset,
-    ResetTo, Restored, Retracted, Status, StatusPayload, StatusPush, chain, is_redacted,
+    NewGraphIndex, NewHead, NewIndex, NewLedger, NewStatus, Object, Protection, Published, PushOutcome, Record,
+    RecordKind, Reset, ResetTo, Restored, Retracted, Status, StatusPayload, StatusPush, chain, is_redacted,
 };
 use serde_json::Value;
 
@@ -144,7 +144,8 @@ async fn done(steps: impl Future<Output = Step<Option<String>>>) -> Result<Broug
 async fn create_ledger(to: &Target<'_>, source: &Record) -> Step<Record> {
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
     let config = new_config(&source.config)?;
-    match to.create_ledger(&Call::fresh(), &source.address, head.as_ref(), config.as_ref()).await? {
+    let ledger = NewLedger { head, config, ..NewLedger::like(source) };
+    match to.create(&Call::fresh(), &ledger).await? {
         Created::Created(record) => {
             to.wrote();
             Ok(*record)

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use nameservice_api as api;
 use nameservice_model::{
-    ChangedPart, ConcernKind, Config, Index, IndexRoot, LEGACY_ADDRESS, Object, Record, RecordKind, Status,
-    StatusPayload, is_redacted,
+    ChangedPart, ConcernKind, Config, Index, IndexRoot, LEGACY_ADDRESS, Object, Record, RecordAttribute, RecordKind,
+    Status, StatusPayload, is_redacted,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -88,18 +88,28 @@ pub fn worst(differences: &[Difference]) -> Option<Verdict> {
     differences.iter().map(|difference| difference.verdict).max()
 }
 
+/// Returns whether an attribute never changes in the life of a record. Those that change have a comparison of their own.
+const fn is_fixed(attribute: RecordAttribute) -> bool {
+    match attribute {
+        RecordAttribute::SourceType | RecordAttribute::SourceBranch => true,
+        // The dependencies are compared, and copied, with the config.
+        RecordAttribute::Protected | RecordAttribute::Dependencies => false,
+    }
+}
+
 /// Returns what never changes in the life of a record.
 fn identity(record: &Record) -> Value {
-    json!({
-        "kind": record.kind.as_str(),
-        "source_type": record.source_type,
-        "source_branch": record.source_branch,
-    })
+    let attributes = record.attributes();
+    let mut identity = json!({ "kind": record.kind.as_str() });
+    for attribute in RecordAttribute::ALL.iter().filter(|attribute| is_fixed(**attribute)) {
+        identity[attribute.as_str()] = attributes.get(*attribute).into();
+    }
+    identity
 }
 
 /// Returns whether two records have the same kind, type and origin.
 pub(crate) fn is_same_identity(a: &Record, b: &Record) -> bool {
-    (a.kind, &a.source_type, &a.source_branch) == (b.kind, &b.source_type, &b.source_branch)
+    identity(a) == identity(b)
 }
 
 /// Returns whether a concern is the same at both places.

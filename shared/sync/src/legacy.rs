@@ -6,7 +6,8 @@
 
 use jiff::Timestamp;
 use nameservice_model::{
-    Address, Config, ContentId, GraphIndex, Head, Index, IndexRoot, Object, Record, RecordKind, Status, StatusPayload,
+    Address, Config, ContentId, GraphIndex, Head, Index, IndexRoot, Object, Record, RecordAttributes, RecordKind,
+    Status, StatusPayload,
 };
 use serde_json::{Map, Value, json};
 
@@ -84,22 +85,20 @@ impl Parts {
         };
         let time = |seconds: Option<i64>| seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
         let created_at = time(self.created_at);
-        Record {
-            updated_at: time(self.updated_at).or(created_at).unwrap_or(Timestamp::UNIX_EPOCH),
-            address: self.address,
-            kind: self.kind,
-            retracted: self.retracted,
-            created_at,
-            source_branch: None,
-            branches: 0,
-            dependents: 0,
-            protected: false,
+        let attributes = RecordAttributes {
             source_type: self.source_type,
             dependencies: self.dependencies,
+            ..RecordAttributes::default()
+        };
+        Record {
+            updated_at: time(self.updated_at).or(created_at).unwrap_or(Timestamp::UNIX_EPOCH),
+            retracted: self.retracted,
+            created_at,
             head: self.head,
             index: self.index,
             status: Status::new(self.status_v, self.status),
             config,
+            ..Record::base(self.address, self.kind, attributes)
         }
     }
 }

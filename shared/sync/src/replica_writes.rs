@@ -115,7 +115,5 @@ fn is_older(here: &Record, read: &Record) -> bool {
 }
 
 fn is_same_meta(a: &Record, b: &Record) -> bool {
-    (a.kind, a.retracted, a.protected) == (b.kind, b.retracted, b.protected)
-        && (&a.source_branch, &a.source_type) == (&b.source_branch, &b.source_type)
-        && a.dependencies == b.dependencies
+    (a.kind, a.retracted) == (b.kind, b.retracted) && a.attributes() == b.attributes()
 }

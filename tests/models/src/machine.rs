@@ -10,8 +10,8 @@ use std::{
 
 use nameservice_embedded::state::{Action, Applied, Command, Now, Outcome, Portable, Replicated, State};
 use nameservice_model::{
-    Address, Call, ContentId, Head, HeadPush, LeaseClaim, LeaseName, LeaseRequest, Leased, NewHead, PushOutcome,
-    Released, RequestId, Write, Written,
+    Address, Call, ContentId, Head, HeadPush, LeaseClaim, LeaseName, LeaseRequest, Leased, NewHead, NewLedger,
+    PushOutcome, Released, RequestId, Write, Written,
 };
 
 use crate::network::{Answer, Arrival, CallName, Fault, Request, Service, Task};
@@ -87,7 +87,7 @@ pub fn address() -> Address {
 /// The command that creates the ledger.
 pub fn creation() -> Command {
     let call = Call::with_id(RequestId::from_hashes([255; 16], [0; 8]));
-    Command::new(&call, Write::CreateLedger { address: address(), head: None, config: None })
+    Command::new(&call, Write::CreateLedger(NewLedger::at(address())))
 }
 
 /// The identity of a call, the same in every attempt.

@@ -23,25 +23,24 @@ pub struct NewLedger {
     pub config: Option<Object>,
 }
 
-/// A validated [`NewLedger`].
-#[derive(Clone, Debug)]
-pub struct LedgerToCreate {
-    /// Its address.
-    pub address: Address,
-    /// Its head, if it has one.
-    pub head: Option<model::NewHead>,
-    /// Its configuration, if it has one.
-    pub config: Option<model::NewConfig>,
-}
-
 impl NewLedger {
     /// Validates it and converts it to the model.
-    pub fn into_model(self) -> Result<LedgerToCreate, Invalid> {
-        Ok(LedgerToCreate {
+    pub fn into_model(self) -> Result<model::NewLedger, Invalid> {
+        Ok(model::NewLedger {
             address: address(&self.address, "address")?,
             head: self.head.map(|head| head.born("head")).transpose()?,
             config: self.config.map(initial_config).transpose()?,
         })
+    }
+}
+
+impl From<&model::NewLedger> for NewLedger {
+    fn from(ledger: &model::NewLedger) -> Self {
+        Self {
+            address: ledger.address.to_string(),
+            head: ledger.head.as_ref().map(HeadValue::from),
+            config: ledger.config.as_ref().map(|config| config.payload().clone()),
+        }
     }
 }
 

@@ -4,12 +4,10 @@
 //! of a protection. Counters, remembered calls and write times are not part of it.
 
 use jiff::Timestamp;
-use nameservice_model::{
-    Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, MetaPayload, PartState,
-};
+use nameservice_model::{Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, PartState};
 use serde_json::Value;
 
-use super::record::{LeaseItem, Origin, Record, Root, texts};
+use super::record::{AttributeFields, LeaseItem, Record, Root};
 
 /// Appends the changes from one state of a record to another, in the order meta, head, index, status, config, under the
 /// positions that follow the given one.
@@ -46,7 +44,7 @@ pub(super) fn between(
 /// What a part contains besides its watermark.
 #[derive(PartialEq)]
 enum Content<'a> {
-    Meta { origin: Option<&'a Origin>, protected: bool },
+    Meta(AttributeFields<'a>),
     Head(&'a str),
     Index(&'a Root),
     Status { state: &'a str, meta: Option<&'a str>, lease: Option<&'a LeaseItem> },
@@ -56,7 +54,7 @@ enum Content<'a> {
 /// Returns the state of a part; `None` if the record has no such part.
 fn state(part: ChangedPart, record: &Record) -> Option<PartState<Content<'_>>> {
     let (watermark, content) = match part {
-        ChangedPart::Meta => (0, Some(Content::Meta { origin: record.origin.as_deref(), protected: record.protected })),
+        ChangedPart::Meta => (0, Some(Content::Meta(record.attribute_fields()))),
         ChangedPart::Concern(ConcernKind::Head) => {
             let head = record.head.as_ref()?;
             (head.t, head.id.as_deref().map(Content::Head))
@@ -76,7 +74,7 @@ fn state(part: ChangedPart, record: &Record) -> Option<PartState<Content<'_>>> {
 
 fn payload(part: ChangedPart, record: &Record) -> Option<Value> {
     match part {
-        ChangedPart::Meta => Some(meta_payload(record).into()),
+        ChangedPart::Meta => Some(record.attributes().change_payload(record.retracted)),
         ChangedPart::Concern(ConcernKind::Head) => record.head.as_ref()?.value().change_payload(),
         ChangedPart::Concern(ConcernKind::Index) => {
             record.index.root.as_deref().map(|root| root.value().change_payload(record.index.t))
@@ -88,14 +86,5 @@ fn payload(part: ChangedPart, record: &Record) -> Option<Value> {
             Some(Value::Object(members))
         }
         ChangedPart::Concern(ConcernKind::Config) => record.config.json(),
-    }
-}
-
-fn meta_payload(record: &Record) -> MetaPayload<'_> {
-    MetaPayload {
-        retracted: record.retracted,
-        protected: record.protected,
-        source: record.source_type().map(|source_type| (source_type, texts(record.dependencies()))),
-        source_branch: record.source_branch(),
     }
 }

@@ -3,21 +3,18 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    Address, BranchCreated, ConcernKind, Created, NewConfig, NewHead, RecordKind, Reset, ResetTo, Result,
+    Address, BranchCreated, ConcernKind, Created, NewHead, NewLedger, RecordKind, Reset, ResetTo, Result,
 };
 
 use super::{Origin, Record, Step, check_count, config, head, index, outcome_unknown, record::IndexItem};
 
 impl Step<'_> {
-    pub(super) fn create_ledger(
-        &mut self,
-        address: &Address,
-        head: Option<&NewHead>,
-        config: Option<&NewConfig>,
-    ) -> Result<Created> {
+    pub(super) fn create_ledger(&mut self, new: &NewLedger) -> Result<Created> {
+        let address = &new.address;
         let mut ledger = self.new_record(address, RecordKind::Ledger);
-        set_head(&mut ledger, head);
-        if let Some(config) = config {
+        ledger.set_attributes(&new.attributes());
+        set_head(&mut ledger, new.head.as_ref());
+        if let Some(config) = &new.config {
             config::set(&mut ledger.config, config.v_after(0), config.payload());
         }
         let there = self.get(address);

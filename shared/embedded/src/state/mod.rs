@@ -195,9 +195,7 @@ impl Step<'_> {
 
     fn write(&mut self, write: &Write) -> Result<Written> {
         Ok(match write {
-            Write::CreateLedger { address, head, config } => {
-                Written::Created(self.create_ledger(address, head.as_ref(), config.as_ref())?)
-            }
+            Write::CreateLedger(ledger) => Written::Created(self.create_ledger(ledger)?),
             Write::CreateBranch { branch, source, at } => {
                 Written::BranchCreated(self.create_branch(branch, source, at.as_ref())?)
             }

@@ -6,7 +6,7 @@ use nameservice_model::{Address, ConcernKind, IndexRoot, Lease, Record as ModelR
 use serde_json::Value;
 
 use super::{
-    Origin, Record, State,
+    Record, State,
     call_id::{CallId, Ring},
     record::{ConfigItem, Graph, HeadItem, IndexItem, LeaseItem, Root, StatusItem, json_text},
 };
@@ -53,11 +53,6 @@ impl From<&Portable> for Record {
         let Portable { record, lease, token, calls } = portable;
         let ring = |concern: usize| Ring::of(calls[concern].iter().filter_map(|call| CallId::from_text(call)));
         let count = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
-        let origin = Origin {
-            source_branch: record.source_branch.as_deref().map(Arc::from),
-            source_type: record.source_type.as_deref().map(Arc::from),
-            dependencies: record.dependencies.iter().map(|text| Arc::from(&**text)).collect(),
-        };
         let mut status = StatusItem {
             v: record.status.v,
             state: None,
@@ -70,7 +65,7 @@ impl From<&Portable> for Record {
             status.set_state(state);
             status.set_meta(meta);
         }
-        Self {
+        let mut stored = Self {
             address: Arc::from(record.address.as_str()),
             id: 0,
             kind: record.kind,
@@ -79,7 +74,7 @@ impl From<&Portable> for Record {
             updated_at: record.updated_at.as_millisecond(),
             branches: count(record.branches),
             dependents: count(record.dependents),
-            origin: (origin != Origin::default()).then(|| Arc::new(origin)),
+            origin: None,
             head: record.head.as_ref().map(|head| HeadItem {
                 t: head.v,
                 id: head.payload.as_ref().map(|id| Arc::from(id.as_str())),
@@ -99,9 +94,11 @@ impl From<&Portable> for Record {
                 }),
                 calls: ring(3),
             },
-            protected: record.protected,
+            protected: false,
             protections: None,
-        }
+        };
+        stored.set_attributes(&record.attributes());
+        stored
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use nameservice_model::{
     Address, ConcernKind, ConcernValue, Config, ContentId, GraphIndex, Head, Held, Index, IndexRoot, Lease, Object,
-    Record as ModelRecord, RecordKind, Status, StatusPayload, Summary,
+    Record as ModelRecord, RecordAttributes, RecordKind, Status, StatusPayload, Summary,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,6 +50,9 @@ pub(crate) struct Origin {
     pub(crate) source_type: Option<Arc<str>>,
     pub(crate) dependencies: Vec<Arc<str>>,
 }
+
+/// What holds the attributes of a record.
+pub(crate) type AttributeFields<'a> = (bool, Option<&'a Origin>);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HeadItem {
@@ -208,22 +211,44 @@ impl Record {
     /// The record as its readers see it.
     pub(crate) fn to_model(&self) -> ModelRecord {
         ModelRecord {
-            address: self.model_address(),
-            kind: self.kind,
             retracted: self.retracted,
-            protected: self.protected,
             created_at: Timestamp::from_second(self.created_at).ok(),
             updated_at: Timestamp::from_millisecond(self.updated_at).unwrap_or(Timestamp::UNIX_EPOCH),
-            source_branch: self.source_branch().map(str::to_owned),
             branches: self.branches.into(),
             dependents: self.dependents.into(),
-            source_type: self.source_type().map(str::to_owned),
-            dependencies: texts(self.dependencies()),
             head: self.head(),
             index: self.index.value(),
             status: self.status.value(),
             config: self.config.value(),
+            ..ModelRecord::base(self.model_address(), self.kind, self.attributes())
         }
+    }
+
+    /// Returns the attributes as the model has them.
+    pub(crate) fn attributes(&self) -> RecordAttributes {
+        RecordAttributes {
+            protected: self.protected,
+            source_type: self.source_type().map(str::to_owned),
+            dependencies: texts(self.dependencies()),
+            source_branch: self.source_branch().map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn set_attributes(&mut self, attributes: &RecordAttributes) {
+        let RecordAttributes { protected, source_type, dependencies, source_branch } = attributes;
+        let text = |text: &Option<String>| text.as_deref().map(Arc::from);
+        let origin = Origin {
+            source_branch: text(source_branch),
+            source_type: text(source_type),
+            dependencies: dependencies.iter().map(|text| Arc::from(&**text)).collect(),
+        };
+        self.protected = *protected;
+        self.origin = (origin != Origin::default()).then(|| Arc::new(origin));
+    }
+
+    /// Returns what holds the attributes, which compares as they do.
+    pub(crate) fn attribute_fields(&self) -> AttributeFields<'_> {
+        (self.protected, self.origin.as_deref())
     }
 
     pub(crate) fn summary(&self) -> Summary {

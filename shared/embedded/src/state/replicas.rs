@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nameservice_model::{
-    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, Identity, MAX_WATERMARK, Object,
-    Record as ModelRecord, RecordKind, StatusPayload, is_lease_member, is_redacted,
+    Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, MAX_WATERMARK, Object,
+    Record as ModelRecord, RecordAttributes, RecordKind, StatusPayload, is_lease_member, is_redacted,
 };
 use serde_json::Value;
 
@@ -164,8 +164,9 @@ impl State {
             None => change.kind == ChangeKind::Retracted || (record.retracted && change.kind != ChangeKind::Restored),
         };
         if let Some(Value::Object(payload)) = payload {
-            record.protected = payload.get("protected").and_then(Value::as_bool).unwrap_or(false);
-            record.origin = origin(payload, &change.identity);
+            let mut attributes = RecordAttributes::of_change(payload);
+            attributes.source_type = attributes.source_type.or_else(|| change.identity.source_type.clone());
+            record.set_attributes(&attributes);
         }
         record.touch(at);
         let record = self.put_replicated(record, touched);
@@ -319,15 +320,6 @@ fn from_model(model: &ModelRecord, id: u64) -> Record {
     };
     // References are counted locally.
     Record { id, branches: 0, dependents: 0, ..Record::from(&portable) }
-}
-
-fn origin(payload: &Object, identity: &Identity) -> Option<Arc<Origin>> {
-    let text = |name: &str| payload.get(name).and_then(Value::as_str).map(Arc::from);
-    let dependencies = payload.get("dependencies").and_then(Value::as_array);
-    let dependencies = dependencies.into_iter().flatten().filter_map(Value::as_str).map(Arc::from).collect();
-    let source_type = text("source_type").or_else(|| identity.source_type.as_deref().map(Arc::from));
-    let origin = Origin { source_branch: text("source_branch"), source_type, dependencies };
-    (origin != Origin::default()).then(|| Arc::new(origin))
 }
 
 fn id_of(payload: Option<&Value>) -> Option<Arc<str>> {

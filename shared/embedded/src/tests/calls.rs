@@ -3,9 +3,9 @@
 use nameservice_model::{
     AdminPublisher as _, BranchCreated, Call, Created, Dropped, Error, GraphSourcePublication,
     GraphSourcePublisher as _, HeadPush, IndexPush, LeaseName, LeasePublisher as _, LeaseRequest, NameService as _,
-    NewIndex, NewStatus, Object, Protection, Published, Publisher as _, Purged, PushOutcome, RefPublisher as _,
-    RequestId, Reset, ResetTo, Restored, Retracted, Status, StatusPayload, StatusPublisher as _, StatusPush, Write,
-    Written,
+    NewIndex, NewLedger, NewStatus, Object, Protection, Published, Publisher as _, Purged, PushOutcome,
+    RefPublisher as _, RequestId, Reset, ResetTo, Restored, Retracted, Status, StatusPayload, StatusPublisher as _,
+    StatusPush, Write, Written,
 };
 
 use super::{at, head, id, open, pushed};
@@ -104,7 +104,7 @@ async fn an_address_is_forgotten_after_two_days() {
         state.apply(&Command::new(call, action), Now::from_millis(hours * 3_600_000)).outcome.unwrap()
     };
     let (address, purge) = (at("a"), Call::fresh());
-    let creation = || Write::CreateLedger { address: address.clone(), head: None, config: None };
+    let creation = || Write::CreateLedger(NewLedger::at(address.clone()));
     let _ = apply(&create, creation(), 0);
     let _ = apply(&purge, Write::Purge { address: address.clone() }, 1);
     let _ = apply(&create, creation(), 48);
@@ -116,7 +116,7 @@ async fn an_address_is_forgotten_after_two_days() {
         apply(&purge, Write::Purge { address: address.clone() }, 49),
         Outcome::Written(Written::Purged(Purged::Unknown))
     );
-    let _ = apply(&Call::fresh(), Write::CreateLedger { address: at("b"), head: None, config: None }, 49);
+    let _ = apply(&Call::fresh(), Write::CreateLedger(NewLedger::at(at("b"))), 49);
     let _ = apply(&Call::fresh(), Write::Purge { address: at("b") }, 49);
     assert!(!state.dump().contains("a:main"), "{}", state.dump());
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use nameservice_model::{
     Address, Call, Change, ChangeKind, ChangedPart, ConcernKind, ConcernState, Config, ConfigPush, Expected,
     GraphSourcePublication, HeadPush, Index, IndexPush, LeaseClaim, LeaseName, LeaseRequest, NewConfig, NewGraphIndex,
-    NewIndex, NewStatus, Object, Operation, RequestId, ResetTo, Status, StatusPayload, StatusPush, Transaction, Write,
+    NewIndex, NewLedger, NewStatus, Object, Operation, RequestId, ResetTo, Status, StatusPayload, StatusPush,
+    Transaction, Write,
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
@@ -76,7 +77,7 @@ impl Commands {
                 let head = if self.one_in(2) { Some(head(self.t())) } else { None };
                 let config =
                     self.one_in(2).then(|| NewConfig::new(members(json!({ "password": "p", "n": 1.5 }))).unwrap());
-                Write::CreateLedger { address: self.one_of(&LEDGERS), head, config }
+                Write::CreateLedger(NewLedger { address: self.one_of(&LEDGERS), head, config })
             }
             2 | 3 => {
                 let at = if self.one_in(3) { Some(head(self.t())) } else { None };

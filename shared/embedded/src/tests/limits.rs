@@ -2,8 +2,8 @@
 
 use nameservice_model::{
     Address, Call, ConcernValue, Config, ConfigPush, Error, GraphIndex, GraphSourcePublication, HeadPush, IndexPush,
-    IndexRoot, LeaseName, LeaseRequest, Leased, MAX_WATERMARK, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus,
-    Object, PushOutcome, Status, StatusPayload, StatusPush, Write, Written,
+    IndexRoot, LeaseName, LeaseRequest, Leased, MAX_WATERMARK, NewConfig, NewGraphIndex, NewHead, NewIndex, NewLedger,
+    NewStatus, Object, PushOutcome, Status, StatusPayload, StatusPush, Write, Written,
 };
 
 use super::{at, head, id};
@@ -34,7 +34,7 @@ fn lease(holder: &str) -> LeaseRequest {
 /// A ledger and a graph source, all of whose counters are at a value.
 fn at_value(value: i64) -> State {
     let mut state = State::new();
-    let _ = apply(&mut state, Write::CreateLedger { address: ledger(), head: None, config: None });
+    let _ = apply(&mut state, Write::CreateLedger(NewLedger::at(ledger())));
     let _ = apply(&mut state, Write::PublishGraphSource(source()));
     for address in [ledger(), at("s")] {
         let mut portable = state.portable(&address).unwrap();

@@ -22,7 +22,7 @@ pub(crate) fn encode_main(before: Option<&Stored>, after: &Portable) -> Bytes {
     let mut note = Note {
         created: after.record.created_at.map(Timestamp::as_second),
         updated: Some(after.record.updated_at.as_millisecond()),
-        protected: after.record.protected,
+        attributes: after.record.attributes(),
         token: after.token,
         calls: after.calls.clone(),
         ..Note::default()

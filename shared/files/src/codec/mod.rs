@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use nameservice_embedded::state::{Now, Portable};
 use nameservice_model::{
     Address, ConcernKind, ConcernValue, Config, ContentId, Head, Index, IndexRoot, LEGACY_ADDRESS, Lease, Object,
-    Record, RecordKind, Status, StatusPayload, is_lease_member,
+    Record, RecordAttributes, RecordKind, Status, StatusPayload, is_lease_member,
 };
 use serde_json::{Map, Value, json};
 
@@ -184,47 +184,44 @@ impl Main {
                 let (meta, lease, foreign) = leases(main.status_meta.clone().unwrap_or_default());
                 let payload = StatusPayload { state: main.status.clone(), meta };
                 let branch_point = main.branch_point.as_ref().map(|point| point.source.clone());
+                let address = Address::stored(format!("{}:{}", main.ledger.id, main.branch));
+                let attributes = RecordAttributes {
+                    source_branch: main.source_branch.clone().or(branch_point),
+                    ..note.attributes.clone()
+                };
                 let record = Record {
-                    address: Address::stored(format!("{}:{}", main.ledger.id, main.branch)),
-                    kind: RecordKind::Ledger,
                     retracted: main.status == StatusPayload::RETRACTED,
                     created_at,
                     updated_at,
-                    source_branch: main.source_branch.clone().or(branch_point),
                     branches: main.branches.unwrap_or(0).into(),
-                    dependents: 0,
-                    protected: note.protected,
-                    source_type: None,
-                    dependencies: Vec::new(),
                     head: Some(Head::stored(main.t, cid(main.commit_cid.as_deref()))),
                     index,
                     status: Status::new(main.status_v.unwrap_or(1), payload),
                     config: config(main),
+                    ..Record::base(address, RecordKind::Ledger, attributes)
                 };
                 (record, lease, foreign)
             }
             Self::Source(main) => {
                 let payload =
                     StatusPayload { state: main.status.clone(), meta: note.status_meta.clone().unwrap_or_default() };
+                let address = Address::stored(format!("{}:{}", main.name, main.branch));
+                let attributes = RecordAttributes {
+                    source_type: source_type(&main.types),
+                    dependencies: main.dependencies.clone(),
+                    ..note.attributes.clone()
+                };
                 let record = Record {
-                    address: Address::stored(format!("{}:{}", main.name, main.branch)),
-                    kind: RecordKind::GraphSource,
                     retracted: main.status == StatusPayload::RETRACTED,
                     created_at,
                     updated_at,
-                    source_branch: None,
-                    branches: 0,
-                    dependents: 0,
-                    protected: note.protected,
-                    source_type: source_type(&main.types),
-                    dependencies: main.dependencies.clone(),
-                    head: None,
                     index,
                     status: Status::new(note.status_v.unwrap_or(1), payload),
                     config: Config::new(
                         note.config_v.unwrap_or(1),
                         serde_json::from_str(&main.config.value).unwrap_or(Value::Null),
                     ),
+                    ..Record::base(address, RecordKind::GraphSource, attributes)
                 };
                 (record, note.lease.clone(), Object::new())
             }

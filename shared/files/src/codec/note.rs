@@ -4,7 +4,7 @@
 //! none, and keeps it whenever it rewrites the main file of a ledger, where an unknown member would be dropped. Every
 //! write changes the note, so no two files that this crate writes have equal bytes (or, in a bucket, equal ETags).
 
-use nameservice_model::{Lease, Object};
+use nameservice_model::{Lease, Object, RecordAttribute, RecordAttributes};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -18,8 +18,8 @@ pub(crate) struct Note {
     pub(crate) created: Option<i64>,
     /// When this file was written by this crate, epoch milliseconds.
     pub(crate) updated: Option<i64>,
-    /// Whether the record is protected from retraction, purge and reset.
-    pub(crate) protected: bool,
+    /// The attributes of the record that have no members of their own.
+    pub(crate) attributes: RecordAttributes,
     /// The last fencing token that was issued.
     pub(crate) token: i64,
     /// The calls that the concerns remember, in the order of `ConcernKind::ALL`.
@@ -38,7 +38,17 @@ pub(crate) struct Note {
     pub(crate) config_v: Option<i64>,
 }
 
+/// The text of an attribute that is true. Any other value is JSON.
+const TRUE: &str = "1";
+/// The names of the remembered calls.
 const CALLS: [&str; 4] = ["head", "index", "status", "config"];
+
+/// Returns the attributes that have no members of their own.
+fn noted() -> impl Iterator<Item = RecordAttribute> {
+    use RecordAttribute::{Dependencies, SourceBranch, SourceType};
+    let has_member = |attribute| matches!(attribute, SourceType | Dependencies | SourceBranch);
+    RecordAttribute::ALL.iter().copied().filter(move |attribute| !has_member(*attribute))
+}
 
 impl Note {
     /// Reads the note of a context; an empty one if there is none.
@@ -54,7 +64,6 @@ impl Note {
             match &*name {
                 "created" => note.created = value.parse().ok(),
                 "updated" => note.updated = value.parse().ok(),
-                "protected" => note.protected = value == "1",
                 "token" => note.token = value.parse().unwrap_or(0),
                 "rev" => note.rev = value.parse().unwrap_or(0),
                 "rev_of" => note.rev_of = Some(value.into_owned()),
@@ -65,6 +74,9 @@ impl Note {
                 name => {
                     if let Some(i) = CALLS.iter().position(|concern| *concern == name) {
                         note.calls[i] = value.split('.').map(str::to_owned).collect();
+                    } else if let Some(attribute) = noted().find(|attribute| attribute.as_str() == name) {
+                        let json = if value == TRUE { Ok(Value::Bool(true)) } else { serde_json::from_str(&value) };
+                        note.attributes.set(attribute, json.unwrap_or_default());
                     }
                 }
             }
@@ -104,7 +116,15 @@ impl Note {
         put("write", Some(Uuid::new_v4().simple().to_string()));
         put("created", self.created.map(|at| at.to_string()));
         put("updated", self.updated.map(|at| at.to_string()));
-        put("protected", self.protected.then(|| "1".to_owned()));
+        for attribute in noted() {
+            put(
+                attribute.as_str(),
+                self.attributes.get(attribute).map(|value| match value {
+                    Value::Bool(true) => TRUE.to_owned(),
+                    value => value.to_string(),
+                }),
+            );
+        }
         put("token", (self.token > 0).then(|| self.token.to_string()));
         for (name, calls) in CALLS.iter().zip(&self.calls) {
             put(name, (!calls.is_empty()).then(|| calls.join(".")));
@@ -135,7 +155,7 @@ mod tests {
         let note = Note {
             created: Some(5),
             updated: Some(5_001),
-            protected: true,
+            attributes: RecordAttributes { protected: true, ..RecordAttributes::default() },
             token: 3,
             calls: [vec!["ab".into(), "cd".into()], vec![], vec!["ef".into()], vec![]],
             rev: 1,

@@ -1,3 +1,4 @@
+mod attributes;
 mod buckets;
 mod directories;
 mod doctor;

@@ -60,11 +60,7 @@ impl Mutation {
         let new = new.into_model().map_err(problem)?;
         let call = caller(context).write(&new.address)?;
         let publisher = &service(context).publisher;
-        match publisher
-            .create_ledger(&call, &new.address, new.head.as_ref(), new.config.as_ref())
-            .await
-            .map_err(|error| failed(context, error))?
-        {
+        match publisher.create(&call, &new).await.map_err(|error| failed(context, error))? {
             Created::Created(record) => Ok(CreateLedgerResult::Written(Box::new(Written {
                 record: Record::from(shown(context, *record)),
                 changed: true,

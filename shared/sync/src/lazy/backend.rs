@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_model::{
     Address, BranchCreated, Call, Capabilities, Config, Created, Cursor, GraphSourceLookup, Head, Hit, Index, Limit,
-    ListQuery, Listed, NameService, Page, Record, RecordKind, Restored, Result, SearchQuery, Status, Visible, Write,
-    WriteAll, Written, forward_feed,
+    ListQuery, Listed, NameService, NewLedger, Page, Record, RecordKind, Restored, Result, SearchQuery, Status,
+    Visible, Write, WriteAll, Written, forward_feed,
 };
 
 use super::LazyBackend;
@@ -96,7 +96,7 @@ impl WriteAll for LazyBackend {
     /// Takes the records over that the write is about, and writes to the backend.
     async fn write(&self, call: &Call, write: Write) -> Result<Written> {
         match &write {
-            Write::CreateLedger { address, .. } => {
+            Write::CreateLedger(NewLedger { address, .. }) => {
                 if self.is_there_alone(address).await? {
                     return Ok(Written::Created(Created::AlreadyExists));
                 }
