@@ -11,7 +11,7 @@ use tokio::{task::yield_now, time::timeout};
 
 use crate::{
     Embedded,
-    state::{Action, Command, Outcome, Portable, Record as Stored, State, Walk},
+    state::{Action, Command, Portable, Record as Stored, State, Walk},
     writer::Condition,
 };
 
@@ -34,11 +34,6 @@ impl Embedded {
     }
 }
 
-/// The error for an outcome of another kind than the command's, which is not reached.
-fn of_another(operation: &'static str) -> Error {
-    Error::Store { operation, source: "the writer returned the outcome of another command".into() }
-}
-
 impl Embedded {
     /// Stores a record as it is elsewhere. The differences become changes in the feed.
     pub async fn observe(&self, address: &Address, record: Option<Portable>) -> Result<()> {
@@ -47,10 +42,7 @@ impl Embedded {
         if self.is_replica() {
             return Err(Error::ReadOnly { operation: OPERATION, addresses: vec![address.clone()] });
         }
-        match self.inner.writer.write(OPERATION, Command::new(&Call::fresh(), action)).await? {
-            Outcome::Observed => Ok(()),
-            _ => Err(of_another(OPERATION)),
-        }
+        self.inner.writer.write(OPERATION, Command::new(&Call::fresh(), action)).await.map(drop)
     }
 }
 
@@ -141,10 +133,8 @@ impl WriteAll for Embedded {
         if self.is_replica() {
             return Err(Error::ReadOnly { operation, addresses: write.addresses() });
         }
-        match self.inner.writer.write(operation, Command::new(call, write)).await? {
-            Outcome::Written(written) => Ok(written),
-            _ => Err(of_another(operation)),
-        }
+        let written = self.inner.writer.write(operation, Command::new(call, write)).await?;
+        written.ok_or_else(|| Error::Store { operation, source: "the writer returned no outcome".into() })
     }
 
     async fn read_head(&self, address: &Address) -> Result<Option<Head>> {

@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameservice_model::{Address, PushOutcome, Write, Written};
+use nameservice_model::{Address, PushOutcome, Result, Write, Written};
 
 use crate::{
     queue::Job,
-    state::{Action, Command, Outcome},
+    state::{Action, Command},
 };
 
 /// After this time without a write, a record is no longer contended: all its held pushes are answered.
@@ -45,10 +45,10 @@ impl Losers {
 }
 
 /// Returns the record if a push of it was rejected because of the stored value.
-pub(crate) fn lost<'a>(command: &'a Command, outcome: &nameservice_model::Result<Outcome>) -> Option<&'a Address> {
+pub(crate) fn lost<'a>(command: &'a Command, outcome: &Result<Option<Written>>) -> Option<&'a Address> {
     let is_conflict = matches!(
         outcome,
-        Ok(Outcome::Written(
+        Ok(Some(
             Written::Head(PushOutcome::Conflict { .. })
                 | Written::Index(PushOutcome::Conflict { .. })
                 | Written::Status(PushOutcome::Conflict { .. })

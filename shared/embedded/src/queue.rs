@@ -6,10 +6,10 @@ use std::{
     time::Instant,
 };
 
-use nameservice_model::Result;
+use nameservice_model::{Result, Written};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::state::{Command, Outcome};
+use crate::state::Command;
 
 /// The most commands that are written together.
 pub(crate) const MAX_GROUP: usize = 1024;
@@ -17,13 +17,13 @@ pub(crate) const MAX_GROUP: usize = 1024;
 /// A command, and the channel for its outcome.
 pub(crate) struct Job {
     pub(crate) command: Command,
-    pub(crate) answer: oneshot::Sender<Result<Outcome>>,
+    pub(crate) answer: oneshot::Sender<Result<Option<Written>>>,
     pub(crate) _place: OwnedSemaphorePermit,
 }
 
 impl Job {
     /// Answers the command. A caller that has gone away misses the outcome.
-    pub(crate) fn answer(self, outcome: Result<Outcome>) {
+    pub(crate) fn answer(self, outcome: Result<Option<Written>>) {
         let _ = self.answer.send(outcome);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use metrics::{counter, histogram};
-use nameservice_model::{Address, BoxError, Error, Result};
+use nameservice_model::{Address, BoxError, Error, Result, Written};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     queue::{Job, MAX_GROUP, Queue, Waited},
     recent::Recent,
     snapshots::Snapshots,
-    state::{Action, Applied, Command, Now, Outcome, State},
+    state::{Action, Applied, Command, Now, State},
 };
 
 /// How many commands are taken at a time.
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     /// Sends a command to the writer, and waits until what it wrote is durable.
-    pub(crate) async fn write(&self, operation: &'static str, command: Command) -> Result<Outcome> {
+    pub(crate) async fn write(&self, operation: &'static str, command: Command) -> Result<Option<Written>> {
         let stopped = || Error::Unavailable { operation, source: Some("the writer of the log has stopped".into()) };
         let place = self.places.clone().acquire_owned().await.map_err(|_| stopped())?;
         let (answer, answered) = oneshot::channel();
@@ -220,7 +220,7 @@ struct Run {
 }
 
 /// An outcome that waits for the disk.
-type Pending = (oneshot::Sender<Result<Outcome>>, Result<Outcome>);
+type Pending = (oneshot::Sender<Result<Option<Written>>>, Result<Option<Written>>);
 
 /// The commands that are written and answered together.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use futures_util::future::{join, try_join_all};
 use jiff::Timestamp;
-use nameservice_embedded::state::{self, Command, Now, Portable, State};
+use nameservice_embedded::state::{Command, Now, Portable, State};
 use nameservice_model::{
     Address, BranchCreated, Capability, Error, Index, Leased, Purged, Record, RecordKind, Result, StatusPayload,
     Written as Outcome,
@@ -248,10 +248,8 @@ impl Files {
             state.insert(&stored.portable);
         }
         let outcome = match state.apply(command, now).outcome {
-            Ok(state::Outcome::Written(outcome)) => outcome,
-            Ok(_) => {
-                return Ok(Attempt::Failed(failed(plan.operation, "the outcome is of another kind than the command")));
-            }
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return Ok(Attempt::Failed(failed(plan.operation, "the command is not a write"))),
             Err(error) => return Ok(Attempt::Failed(error)),
         };
         let outcome = match (&slot.stored, state.portable(address)) {

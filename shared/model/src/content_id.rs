@@ -1,14 +1,13 @@
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use cid::{Cid, Version};
 use serde::{Deserialize, Serialize};
 
 /// The name of immutable content: a CIDv1 in base32-lower text (`bafy…`, `bafk…`).
 ///
-/// A parsed id is canonical: decoding and encoding it again gives the same text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct ContentId(String);
+/// A parsed id is canonical: decoding and encoding it again gives the same text. All clones share one text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContentId(Arc<str>);
 
 /// The error for text that is not a content id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,12 +38,17 @@ impl ContentId {
         if cid.to_string() != text {
             return Err(invalid(format!("its base32-lower form is `{cid}`")));
         }
-        Ok(Self(text.to_owned()))
+        Ok(Self(Arc::from(text)))
     }
 
     /// Returns a stored id, unchecked: what another program stored must stay readable.
-    pub fn stored(text: impl Into<String>) -> Self {
+    pub fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
+    }
+
+    /// Returns the text, shared with the id.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 
     /// Returns the text.
@@ -86,6 +90,12 @@ impl TryFrom<&str> for ContentId {
 impl AsRef<str> for ContentId {
     fn as_ref(&self) -> &str {
         self.as_str()
+    }
+}
+
+impl Serialize for ContentId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     mem::discriminant,
 };
 
-use nameservice_embedded::state::{Action, Applied, Command, Now, Outcome, Portable, Replicated, State};
+use nameservice_embedded::state::{Action, Applied, Command, Now, Portable, Replicated, State};
 use nameservice_model::{
     Address, Call, ContentId, Head, HeadPush, LeaseClaim, LeaseName, LeaseRequest, Leased, NewHead, NewLedger,
     PushOutcome, Released, RequestId, Write, Written,
@@ -194,10 +194,10 @@ impl Service for Machine {
         };
         let (applied, wrote) = self.apply(&Command::new(&call_of(request.call), action), now);
         let answer = match applied.outcome {
-            Ok(Outcome::Written(Written::Head(outcome))) => answer_of(outcome),
-            Ok(Outcome::Written(Written::Leased(outcome))) => leased(outcome),
-            Ok(Outcome::Written(Written::Released(Released::Released))) => Answer::Released,
-            Ok(Outcome::Written(Written::Released(Released::Lost { .. }))) => Answer::LeaseLost,
+            Ok(Some(Written::Head(outcome))) => answer_of(outcome),
+            Ok(Some(Written::Leased(outcome))) => leased(outcome),
+            Ok(Some(Written::Released(Released::Released))) => Answer::Released,
+            Ok(Some(Written::Released(Released::Lost { .. }))) => Answer::LeaseLost,
             Err(nameservice_model::Error::OutcomeUnknown { .. }) => Answer::Unknown,
             other => Answer::Strange(format!("{:?}", other.map(|outcome| discriminant(&outcome)))),
         };

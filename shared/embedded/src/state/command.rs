@@ -1,6 +1,6 @@
 //! The commands of the state machine, and their outcomes.
 
-use nameservice_model::{Address, Call, Record, Write, Written};
+use nameservice_model::{Address, Call, Record, Write};
 
 use super::{Replicated, call_id::CallId, portable::Portable};
 
@@ -53,19 +53,4 @@ impl From<Write> for Action {
     fn from(write: Write) -> Self {
         Self::Write(write)
     }
-}
-
-/// The outcome of a command, by what it did.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Of records or changes from another nameservice.
-    Replicated,
-    /// Of a write of a caller.
-    Written(Written),
-    /// Of storing a record as it is elsewhere.
-    Observed,
-    /// Of asking whether something can be written: it can.
-    Probed,
 }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use nameservice_model::{
     ConcernKind, ConcernState, ConcernValue, ContentId, Head, HeadPush, Judgement, NewHead, RecordKind, Result,
 };
@@ -72,5 +70,5 @@ fn item(record: &Record) -> Option<(i64, Option<&str>)> {
 
 pub(super) fn set(head: &mut HeadItem, id: Option<&ContentId>, t: i64) {
     head.t = t;
-    head.id = id.map(|id| Arc::from(id.as_str()));
+    head.id = id.map(ContentId::shared);
 }

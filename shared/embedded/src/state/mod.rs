@@ -37,7 +37,7 @@ use std::{sync::Arc, time::SystemTime};
 use imbl::HashMap;
 use nameservice_model::{Address, Change, Error, MAX_WATERMARK, RecordKind, Result, Write, Written};
 
-pub use command::{Action, Command, Outcome};
+pub use command::{Action, Command};
 pub(crate) use lists::Walk;
 #[cfg(test)]
 pub(crate) use memory::MAX_REMEMBERED;
@@ -89,8 +89,9 @@ pub struct State {
 #[derive(Debug)]
 #[must_use]
 pub struct Applied {
-    /// The outcome. An error was caused by the caller, or says that the outcome of an earlier call is no longer known.
-    pub outcome: Result<Outcome>,
+    /// The outcome of a caller's write; `None` of anything else. An error was caused by the caller, or says that the outcome
+    /// of an earlier call is no longer known.
+    pub outcome: Result<Option<Written>>,
     /// What has changed, in the order of the feed; nothing if the command was not applied.
     pub changes: Vec<Change>,
     /// The records that were written or removed.
@@ -180,16 +181,15 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn run(&mut self, action: &Action) -> Result<Outcome> {
+    fn run(&mut self, action: &Action) -> Result<Option<Written>> {
         Ok(match action {
-            // These concern the state as a whole.
-            Action::Adopt { .. } | Action::Replicate(_) => Outcome::Replicated,
-            Action::Write(write) => Outcome::Written(self.write(write)?),
+            Action::Write(write) => Some(self.write(write)?),
             Action::Observe { address, record } => {
                 self.observe(address, record.as_deref());
-                Outcome::Observed
+                None
             }
-            Action::Probe => Outcome::Probed,
+            // The first two concern the state as a whole.
+            Action::Adopt { .. } | Action::Replicate(_) | Action::Probe => None,
         })
     }
 

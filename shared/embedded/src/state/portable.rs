@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameservice_model::{Address, ConcernKind, IndexRoot, Lease, Record as ModelRecord, StatusPayload};
+use nameservice_model::{Address, ConcernKind, ContentId, IndexRoot, Lease, Record as ModelRecord, StatusPayload};
 use serde_json::Value;
 
 use super::{
@@ -77,7 +77,7 @@ impl From<&Portable> for Record {
             origin: None,
             head: record.head.as_ref().map(|head| HeadItem {
                 t: head.v,
-                id: head.payload.as_ref().map(|id| Arc::from(id.as_str())),
+                id: head.payload.as_ref().map(ContentId::shared),
                 calls: ring(0),
             }),
             index: IndexItem {

@@ -286,7 +286,7 @@ pub(crate) fn texts(texts: &[Arc<str>]) -> Vec<String> {
 
 impl HeadItem {
     pub(crate) fn value(&self) -> Head {
-        ConcernValue::stored(self.t, self.id.as_deref().map(ContentId::stored))
+        ConcernValue::stored(self.t, self.id.clone().map(ContentId::stored))
     }
 }
 

@@ -9,7 +9,7 @@ use nameservice_model::{
 use serde_json::Value;
 
 use super::{
-    Applied, Origin, Outcome, Portable, Record, State, Touched,
+    Applied, Origin, Portable, Record, State, Touched,
     call_id::Ring,
     record::{ConfigItem, Graph, HeadItem, IndexItem, LeaseItem, Root, StatusItem, json_text},
 };
@@ -70,7 +70,7 @@ impl State {
         *self = Self::of_records(records, position);
         let touched = |record: &Arc<Record>| Touched { id: record.id, record: Some(record.clone()) };
         Applied {
-            outcome: Ok(Outcome::Replicated),
+            outcome: Ok(None),
             changes: Vec::new(),
             touched: self.records.values().map(touched).collect(),
             memories: Vec::new(),
@@ -81,7 +81,7 @@ impl State {
     /// Applies changes up to the first that does not follow.
     pub(super) fn take(&mut self, replicated: &[Replicated]) -> Applied {
         let (mut changes, mut touched) = (Vec::with_capacity(replicated.len()), Vec::new());
-        let mut outcome = Ok(Outcome::Replicated);
+        let mut outcome = Ok(None);
         for replicated in replicated {
             if let Err(error) = self.replicate(replicated, &mut touched) {
                 outcome = Err(Error::Store { operation: "take changes", source: error.into() });

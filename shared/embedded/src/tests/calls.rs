@@ -11,7 +11,7 @@ use nameservice_model::{
 use super::{at, head, id, open, pushed};
 use crate::{
     Embedded, Options,
-    state::{Command, MAX_REMEMBERED, Now, Outcome, State},
+    state::{Command, MAX_REMEMBERED, Now, State},
 };
 
 fn memory() -> Embedded {
@@ -108,14 +108,8 @@ async fn an_address_is_forgotten_after_two_days() {
     let _ = apply(&create, creation(), 0);
     let _ = apply(&purge, Write::Purge { address: address.clone() }, 1);
     let _ = apply(&create, creation(), 48);
-    assert_eq!(
-        apply(&purge, Write::Purge { address: address.clone() }, 48),
-        Outcome::Written(Written::Purged(Purged::Purged))
-    );
-    assert_eq!(
-        apply(&purge, Write::Purge { address: address.clone() }, 49),
-        Outcome::Written(Written::Purged(Purged::Unknown))
-    );
+    assert_eq!(apply(&purge, Write::Purge { address: address.clone() }, 48), Some(Written::Purged(Purged::Purged)));
+    assert_eq!(apply(&purge, Write::Purge { address: address.clone() }, 49), Some(Written::Purged(Purged::Unknown)));
     let _ = apply(&Call::fresh(), Write::CreateLedger(NewLedger::at(at("b"))), 49);
     let _ = apply(&Call::fresh(), Write::Purge { address: at("b") }, 49);
     assert!(!state.dump().contains("a:main"), "{}", state.dump());
