@@ -88,7 +88,7 @@ pub(crate) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
         });
     }
     let head = head.map(|head| born_head(&head, t).map_err(Failure::Usage)).transpose()?;
-    let body = NewLedger { address: address.to_string(), head: head.map(Into::into), config };
+    let body = NewLedger { head: head.map(Into::into), config, ..NewLedger::at(address.to_string()) };
     let record = session.send::<Record>(write(Method::POST, "ledgers", &key).body(&body)).await?;
     session
         .output

@@ -70,7 +70,8 @@ pub trait Publisher: NameService {
         head: Option<&NewHead>,
         config: Option<&NewConfig>,
     ) -> Result<Created> {
-        let ledger = NewLedger { address: address.clone(), head: head.cloned(), config: config.cloned() };
+        let (head, config) = (head.cloned(), config.cloned());
+        let ledger = NewLedger { head, config, ..NewLedger::at(address.clone()) };
         self.create(call, &ledger).await
     }
 

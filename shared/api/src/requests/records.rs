@@ -24,6 +24,11 @@ pub struct NewLedger {
 }
 
 impl NewLedger {
+    /// Returns the request for a ledger without data.
+    pub const fn at(address: String) -> Self {
+        Self { address, head: None, config: None }
+    }
+
     /// Validates it and converts it to the model.
     pub fn into_model(self) -> Result<model::NewLedger, Invalid> {
         Ok(model::NewLedger {

@@ -66,15 +66,11 @@ impl From<&Portable> for Record {
             status.set_meta(meta);
         }
         let mut stored = Self {
-            address: Arc::from(record.address.as_str()),
-            id: 0,
-            kind: record.kind,
             retracted: record.retracted,
             created_at: record.created_at.map_or(UNKNOWN, |at| at.as_second()),
             updated_at: record.updated_at.as_millisecond(),
             branches: count(record.branches),
             dependents: count(record.dependents),
-            origin: None,
             head: record.head.as_ref().map(|head| HeadItem {
                 t: head.v,
                 id: head.payload.as_ref().map(ContentId::shared),
@@ -94,8 +90,7 @@ impl From<&Portable> for Record {
                 }),
                 calls: ring(3),
             },
-            protected: false,
-            protections: None,
+            ..Self::without_data(record.address.as_str(), record.kind, 0, Ring::default(), 0)
         };
         stored.set_attributes(&record.attributes());
         stored

@@ -116,7 +116,11 @@ pub(crate) struct ConfigItem {
 impl Record {
     /// A record without data, as a call creates it.
     pub(crate) fn new(address: &str, kind: RecordKind, id: u64, call: CallId, now_ms: i64) -> Self {
-        let calls = Ring::begun_by(call);
+        Self::without_data(address, kind, id, Ring::begun_by(call), now_ms)
+    }
+
+    /// A record without data and attributes, each of whose concerns remembers these calls.
+    pub(super) fn without_data(address: &str, kind: RecordKind, id: u64, calls: Ring, now_ms: i64) -> Self {
         Self {
             address: Arc::from(address),
             id,

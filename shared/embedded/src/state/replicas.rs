@@ -222,7 +222,9 @@ impl State {
     /// Returns a new record for its first change.
     fn unknown(&self, change: &Change) -> Record {
         let at = change.occurred_at.as_millisecond();
-        let mut record = new_record(change.address.as_str(), change.identity.kind, IDS + change.position, at);
+        let id = IDS + change.position;
+        // Calls are remembered only by the nameservice that receives them.
+        let mut record = Record::without_data(change.address.as_str(), change.identity.kind, id, Ring::default(), at);
         if change.identity.source_type.is_some() {
             let source_type = change.identity.source_type.as_deref().map(Arc::from);
             record.origin = Some(Arc::new(Origin { source_type, ..Origin::default() }));
@@ -284,27 +286,6 @@ fn watermark(record: &Record, concern: ConcernKind) -> i64 {
         ConcernKind::Index => record.index.t,
         ConcernKind::Status => record.status.v,
         ConcernKind::Config => record.config.v,
-    }
-}
-
-/// Returns a record without data. Calls are remembered only by the nameservice that receives them.
-fn new_record(address: &str, kind: RecordKind, id: u64, at: i64) -> Record {
-    Record {
-        address: Arc::from(address),
-        id,
-        kind,
-        retracted: false,
-        created_at: at.div_euclid(1000),
-        updated_at: at,
-        branches: 0,
-        dependents: 0,
-        origin: None,
-        head: (kind == RecordKind::Ledger).then(|| HeadItem { t: 0, id: None, calls: Ring::default() }),
-        index: IndexItem { t: 0, root: None, calls: Ring::default() },
-        status: status(1, StatusPayload::READY, Object::new()),
-        config: ConfigItem { v: 0, payload: None, calls: Ring::default() },
-        protected: false,
-        protections: None,
     }
 }
 

@@ -77,7 +77,7 @@ impl Commands {
                 let head = if self.one_in(2) { Some(head(self.t())) } else { None };
                 let config =
                     self.one_in(2).then(|| NewConfig::new(members(json!({ "password": "p", "n": 1.5 }))).unwrap());
-                Write::CreateLedger(NewLedger { address: self.one_of(&LEDGERS), head, config })
+                Write::CreateLedger(NewLedger { head, config, ..NewLedger::at(self.one_of(&LEDGERS)) })
             }
             2 | 3 => {
                 let at = if self.one_in(3) { Some(head(self.t())) } else { None };

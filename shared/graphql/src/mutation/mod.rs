@@ -55,8 +55,8 @@ impl Mutation {
         head: Option<RefInput>,
         config: Option<JsonObject>,
     ) -> Result<CreateLedgerResult> {
-        let new =
-            requests::NewLedger { address, head: head.map(Into::into), config: config.map(|Json(config)| config) };
+        let (head, config) = (head.map(Into::into), config.map(|Json(config)| config));
+        let new = requests::NewLedger { head, config, ..requests::NewLedger::at(address) };
         let new = new.into_model().map_err(problem)?;
         let call = caller(context).write(&new.address)?;
         let publisher = &service(context).publisher;
