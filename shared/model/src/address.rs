@@ -1,4 +1,4 @@
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +18,10 @@ const DEFAULT_BRANCH: &str = "main";
 /// - the branch has at most [`MAX_BRANCH_BYTES`], the whole at most [`MAX_ADDRESS_BYTES`].
 ///
 /// [`Address::stored`] skips these checks, for rows that other programs wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct Address(String);
+///
+/// All clones share one text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(Arc<str>);
 
 /// The error for text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,12 +53,12 @@ impl Address {
         if whole.len() > MAX_ADDRESS_BYTES {
             return invalid(format!("it has {} bytes, {MAX_ADDRESS_BYTES} are allowed", whole.len()));
         }
-        Ok(Self(whole))
+        Ok(Self(whole.into()))
     }
 
     /// Returns the address of a stored row, unchecked. Fluree allows names that [`Address::parse`]
     /// rejects; such rows are readable through the library, and never appear over HTTP.
-    pub fn stored(pk: impl Into<String>) -> Self {
+    pub fn stored(pk: impl Into<Arc<str>>) -> Self {
         Self(pk.into())
     }
 
@@ -87,7 +88,7 @@ impl Address {
     }
 
     fn split(&self) -> (&str, &str) {
-        self.0.rsplit_once(':').unwrap_or((&self.0, DEFAULT_BRANCH))
+        self.0.rsplit_once(':').unwrap_or((&*self.0, DEFAULT_BRANCH))
     }
 }
 
@@ -150,6 +151,12 @@ impl TryFrom<&str> for Address {
 impl AsRef<str> for Address {
     fn as_ref(&self) -> &str {
         self.as_str()
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

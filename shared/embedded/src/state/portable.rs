@@ -39,7 +39,7 @@ impl State {
 
     /// Returns the addresses of all records, in no particular order.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
-        self.records.keys().map(|address| Address::stored(&**address))
+        self.records.keys().map(|address| Address::stored(address.clone()))
     }
 
     /// Returns a record with everything that is kept for it.

@@ -45,7 +45,7 @@ impl Step<'_> {
         self.memories.extend(self.state.memories.remember(record, self.call, self.now));
         self.remove(record);
         for target in record.dependencies() {
-            self.uncount(&Address::stored(&**target));
+            self.uncount(&Address::stored(target.clone()));
         }
         let parent = self.change(&record.parent()?, |parent| parent.branches = parent.branches.saturating_sub(1))?;
         Some(parent.branches.into())

@@ -199,7 +199,7 @@ impl Record {
     }
 
     pub(crate) fn model_address(&self) -> Address {
-        Address::stored(&*self.address)
+        Address::stored(self.address.clone())
     }
 
     /// The record that this one was branched from.
