@@ -65,10 +65,10 @@ async fn a_query_server_reads_from_its_own_memory_and_receives_each_change() {
         assert_eq!(head.get().await.unwrap().unwrap().v, 2);
     }
     assert_eq!(counts.take(), BTreeMap::new(), "reads are no requests");
-    let mut changes = replica.names().changes().after(replica.position()).address("mydb:*").follow().unwrap();
+    let mut changes = replica.names().changes().after(replica.position()).address("mydb:*").follow();
     for t in 3..50 {
         push(&service, "mydb", t).await;
-        let ChangeEvent::Change(change) = changes.next().await.unwrap() else { panic!("gone") };
+        let ChangeEvent::Change(change) = changes.next().await.unwrap().unwrap() else { panic!("gone") };
         assert_eq!((change.watermark, change.position), (t, service.backend.position().await.unwrap()));
         assert_eq!(head.get().await.unwrap().unwrap().v, t, "a change is shown once it can be read");
     }
@@ -134,7 +134,7 @@ async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
     replica.ready().await;
     caught_up(&replica, &service).await;
     assert_eq!(counts.take().get("/v1/snapshot"), Some(&1));
-    let mut changes = replica.names().changes().after(replica.position()).follow().unwrap();
+    let mut changes = replica.names().changes().after(replica.position()).follow();
     link.cut();
     push(&service, "mydb", 7).await;
     assert_eq!(service.backend.purge(&Call::fresh(), &at("gone")).await.unwrap(), Purged::Purged);
@@ -147,7 +147,7 @@ async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
     let asked = counts.take();
     assert_eq!(asked.get("/v1/snapshot"), Some(&1), "{asked:?}");
     // Its own readers receive `Gone`: they have missed something.
-    assert!(matches!(changes.next().await.unwrap(), ChangeEvent::Gone { .. }));
+    assert!(matches!(changes.next().await.unwrap().unwrap(), ChangeEvent::Gone { .. }));
     push(&service, "mydb", 9).await;
     caught_up(&replica, &service).await;
     assert_eq!(counts.take().get("/v1/snapshot"), None);
@@ -236,10 +236,10 @@ async fn ten_replicas_cost_the_upstream_ten_event_streams() {
     for replica in &replicas {
         caught_up(replica, &service).await;
         for _ in 0..20 {
-            let mut changes = replica.names().changes().after(0).address("db0:*").follow().unwrap();
+            let mut changes = replica.names().changes().after(0).address("db0:*").follow();
             readers.push(tokio::spawn(async move {
                 loop {
-                    if let ChangeEvent::Change(change) = changes.next().await.unwrap()
+                    if let ChangeEvent::Change(change) = changes.next().await.unwrap().unwrap()
                         && change.watermark == last
                     {
                         return;

@@ -19,6 +19,7 @@ mod history;
 mod hostile;
 mod infra;
 mod lease_keeper;
+mod library;
 mod model;
 mod projector;
 mod properties;

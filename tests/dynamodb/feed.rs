@@ -438,10 +438,10 @@ async fn a_hole_of_any_shape_is_named_once_and_passed_by_every_reader() {
         }
         // The library follows: each hole is reported to it once.
         let names = nameservice::Nameservice::over(nameservice::DynamoDb::new(table.store.clone(), table.feed.clone()));
-        let (mut changes, mut seen, mut holes) = (names.changes().after(0).follow().unwrap(), Vec::new(), 0);
+        let (mut changes, mut seen, mut holes) = (names.changes().after(0).follow(), Vec::new(), 0);
         let mut reached = 0;
         while reached < END {
-            match changes.next().await.unwrap() {
+            match changes.next().await.unwrap().unwrap() {
                 nameservice::ChangeEvent::Change(change) => {
                     reached = change.position;
                     seen.push(reached);

@@ -179,26 +179,31 @@ impl Follow {
     /// waiting does not help, such as a token that has expired.
     pub async fn next(&mut self) -> Result<ChangeEvent> {
         loop {
-            if let Some(change) = self.polled.pop_front() {
-                self.after = Some(change.position);
-                return Ok(ChangeEvent::Change(Box::new(change)));
-            }
-            let event = match &mut self.source {
-                Source::Closed => self.open().await?,
-                Source::Polls => self.poll().await?,
-                Source::Events { events, until, is_silent } => {
-                    let is_silent = *is_silent;
-                    match timeout_at(*until, events.next()).await {
-                        Ok(Some(Ok(event))) => self.read(event)?,
-                        Ok(Some(Err(error))) => self.fail(format!("the stream broke off: {}", chain(&error))).await,
-                        Ok(None) => self.close().await,
-                        Err(_) if is_silent => self.fall_back().await?,
-                        Err(_) => self.fail("the service has fallen silent".to_owned()).await,
-                    }
-                }
-            };
-            if let Some(event) = event {
+            if let Some(event) = self.step().await? {
                 return Ok(event);
+            }
+        }
+    }
+
+    /// Waits for the next event, or for anything else that happens to the connection: then it returns `None`, and the
+    /// [position](Self::position) may have moved.
+    pub async fn step(&mut self) -> Result<Option<ChangeEvent>> {
+        if let Some(change) = self.polled.pop_front() {
+            self.after = Some(change.position);
+            return Ok(Some(ChangeEvent::Change(Box::new(change))));
+        }
+        match &mut self.source {
+            Source::Closed => self.open().await,
+            Source::Polls => self.poll().await,
+            Source::Events { events, until, is_silent } => {
+                let is_silent = *is_silent;
+                match timeout_at(*until, events.next()).await {
+                    Ok(Some(Ok(event))) => self.read(event),
+                    Ok(Some(Err(error))) => Ok(self.fail(format!("the stream broke off: {}", chain(&error))).await),
+                    Ok(None) => Ok(self.close().await),
+                    Err(_) if is_silent => self.fall_back().await,
+                    Err(_) => Ok(self.fail("the service has fallen silent".to_owned()).await),
+                }
             }
         }
     }

@@ -40,6 +40,12 @@ impl ChangedPart {
     }
 }
 
+impl From<ConcernKind> for ChangedPart {
+    fn from(concern: ConcernKind) -> Self {
+        Self::Concern(concern)
+    }
+}
+
 impl fmt::Display for ChangedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use nameservice::{ChangeEvent, ChangedPart, ConcernKind, Error, Limit};
+use nameservice::{ChangeEvent, ConcernKind, Error, Limit};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -26,10 +26,10 @@ async fn main() -> Result<(), Error> {
         }
     }
     println!("{} records at position {position}", heads.len());
-    let mut changes = ns.changes().after(position).part(ChangedPart::Concern(ConcernKind::Head)).follow()?;
+    let mut changes = ns.changes().after(position).part(ConcernKind::Head).follow();
     for _ in 0..how_many {
-        match changes.next().await? {
-            ChangeEvent::Change(change) => {
+        match changes.try_next().await? {
+            Some(ChangeEvent::Change(change)) => {
                 println!("{} is at t {}", change.address, change.watermark);
                 heads.insert(change.address, change.watermark);
                 // Stored with the copy, so that a restarted reader continues here.

@@ -1,15 +1,25 @@
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
+use futures_util::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
 use nameservice_model::{AddressGlob, Change, ChangeEvent, ChangedPart, Limit, RecordKind, Run};
 
-use crate::{Nameservice, Result};
+use crate::{Error, Nameservice, Result};
 
 /// How long one wait for changes lasts.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// Selects changes of the feed.
 #[derive(Clone, Debug)]
-#[must_use]
+#[must_use = "nothing is read before it is followed"]
 pub struct Changes {
     names: Nameservice,
     after: Option<u64>,
@@ -64,39 +74,137 @@ impl Changes {
     }
 
     /// Only changes of this part of a record. If called several times, changes of any of the parts.
-    pub fn part(mut self, part: ChangedPart) -> Self {
-        self.parts.push(part);
+    ///
+    /// ```
+    /// # use nameservice::{ChangedPart, ConcernKind};
+    /// # fn example(ns: nameservice::Nameservice) {
+    /// let changes = ns.changes().part(ConcernKind::Head).part(ChangedPart::Meta);
+    /// # drop(changes) }
+    /// ```
+    pub fn part(mut self, part: impl Into<ChangedPart>) -> Self {
+        self.parts.push(part.into());
         self
     }
 
     /// Follows the feed, without an end: over server-sent events if the backend is a service, otherwise by waiting on the
-    /// feed.
-    pub fn follow(self) -> Result<Following> {
+    /// feed. If a pattern is not one of addresses, the stream is one error.
+    pub fn follow(self) -> Following {
+        let position = self.after;
+        let source = self.source().unwrap_or_else(|error| Source::Invalid(Some(error)));
+        let steps = stream::unfold(source, |mut source| async {
+            let step = source.step().await?;
+            let position = source.position();
+            Some(((step, position), source))
+        });
+        Following { steps: steps.fuse().boxed(), position }
+    }
+
+    fn source(self) -> Result<Source> {
         let Self { names, after, addresses, prefix, kind, source_type, parts } = self;
         let globs: Vec<AddressGlob> =
             addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
         #[cfg(feature = "client")]
         if let Some(client) = names.client() {
             let filter = nameservice_client::ChangeFilter { addresses: globs, prefix, kind, source_type, parts };
-            return Ok(Following(Source::Events(Box::new(client.follow(filter, after)))));
+            return Ok(Source::Events(Box::new(client.follow(filter, after))));
         }
         let filter = Filter { globs, prefix: prefix.unwrap_or_default(), kind, source_type, parts };
-        Ok(Following(Source::Feed(Feed { names, after, filter, found: VecDeque::new() })))
+        Ok(Source::Feed(Box::new(Feed { names, after, filter, found: VecDeque::new() })))
     }
 }
 
-/// The change feed as it grows.
-#[derive(Debug)]
-pub struct Following(Source);
-
-#[derive(Debug)]
-enum Source {
-    #[cfg(feature = "client")]
-    Events(Box<nameservice_client::Follow>),
-    Feed(Feed),
+/// The change feed as it grows: a stream of [`ChangeEvent`]s.
+///
+/// It has no end. After an error it continues with the same position: a caller who ignores errors should wait before the
+/// next event. [`Following::next`] and [`Following::try_next`] need no other crate; with a crate of futures it is a
+/// [`Stream`] like any other. Both can be cancelled: nothing is lost.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), nameservice::Error> {
+/// # let ns = nameservice::connect("memory:").await?;
+/// # ns.create_ledger("mydb").await?;
+/// # ns.create_ledger("other").await?;
+/// use futures_util::{StreamExt, TryStreamExt};
+///
+/// let changes = ns.changes().after(0).follow();
+/// let two: Vec<nameservice::ChangeEvent> = changes.take(2).try_collect().await?;
+/// # assert_eq!(two.len(), 2);
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is read before it is polled"]
+pub struct Following {
+    /// What happens, and the position after it.
+    steps: BoxStream<'static, (Result<Option<ChangeEvent>>, Option<u64>)>,
+    position: Option<u64>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl Stream for Following {
+    type Item = Result<ChangeEvent>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let Some((step, position)) = ready!(self.steps.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            self.position = position;
+            if let Some(event) = step.transpose() {
+                return Poll::Ready(Some(event));
+            }
+        }
+    }
+}
+
+impl Following {
+    /// Waits for the next event.
+    pub async fn next(&mut self) -> Option<Result<ChangeEvent>> {
+        stream::StreamExt::next(self).await
+    }
+
+    /// Waits for the next event, for `while let Some(event) = changes.try_next().await?`.
+    pub async fn try_next(&mut self) -> Result<Option<ChangeEvent>> {
+        self.next().await.transpose()
+    }
+
+    /// Returns the position up to which everything was returned, to continue after it later; `None` before the first event
+    /// of a reader without a given position.
+    pub const fn position(&self) -> Option<u64> {
+        self.position
+    }
+}
+
+enum Source {
+    Invalid(Option<Error>),
+    #[cfg(feature = "client")]
+    Events(Box<nameservice_client::Follow>),
+    Feed(Box<Feed>),
+}
+
+impl Source {
+    /// Waits until something happens: an event, or the position has moved, or the wait is over. `None` at the end.
+    async fn step(&mut self) -> Option<Result<Option<ChangeEvent>>> {
+        match self {
+            Self::Invalid(error) => error.take().map(Err),
+            #[cfg(feature = "client")]
+            Self::Events(events) => Some(events.step().await.map_err(Error::from)),
+            Self::Feed(feed) => Some(feed.step().await),
+        }
+    }
+
+    fn position(&self) -> Option<u64> {
+        match self {
+            Self::Invalid(_) => None,
+            #[cfg(feature = "client")]
+            Self::Events(events) => events.position(),
+            Self::Feed(feed) => feed.after,
+        }
+    }
+}
+
 struct Filter {
     globs: Vec<AddressGlob>,
     prefix: String,
@@ -115,7 +223,6 @@ impl Filter {
     }
 }
 
-#[derive(Debug)]
 struct Feed {
     names: Nameservice,
     after: Option<u64>,
@@ -123,53 +230,26 @@ struct Feed {
     found: VecDeque<Change>,
 }
 
-impl Following {
-    /// Waits for the next event.
-    pub async fn next(&mut self) -> Result<ChangeEvent> {
-        match &mut self.0 {
-            #[cfg(feature = "client")]
-            Source::Events(events) => Ok(events.next().await?),
-            Source::Feed(feed) => feed.next().await,
-        }
-    }
-
-    /// Returns the position up to which everything was returned, to continue after it later; `None` before the first event
-    /// of a reader without a given position.
-    pub fn position(&self) -> Option<u64> {
-        match &self.0 {
-            #[cfg(feature = "client")]
-            Source::Events(events) => events.position(),
-            Source::Feed(feed) => feed.after,
-        }
-    }
-}
-
 impl Feed {
-    async fn next(&mut self) -> Result<ChangeEvent> {
+    async fn step(&mut self) -> Result<Option<ChangeEvent>> {
+        if let Some(change) = self.found.pop_front() {
+            self.after = Some(change.position);
+            let matches = self.filter.matches(&change);
+            return Ok(matches.then(|| ChangeEvent::Change(Box::new(change))));
+        }
         let feed = self.names.feed();
-        loop {
-            while let Some(change) = self.found.pop_front() {
-                self.after = Some(change.position);
-                if self.filter.matches(&change) {
-                    return Ok(ChangeEvent::Change(Box::new(change)));
-                }
-            }
-            let after = match self.after {
-                Some(after) => after,
-                None => {
-                    let now = feed.position().await?;
-                    self.after = Some(now);
-                    now
-                }
-            };
-            match feed.changes(after, Limit::default()).await? {
-                Run::Changes(changes) if changes.is_empty() => feed.wait(after, WAIT).await?,
-                Run::Changes(changes) => self.found.extend(changes),
-                Run::Gone { oldest } => {
-                    self.after = Some(oldest.saturating_sub(1));
-                    return Ok(ChangeEvent::Gone { oldest });
-                }
+        let after = match self.after {
+            Some(after) => after,
+            None => *self.after.insert(feed.position().await?),
+        };
+        match feed.changes(after, Limit::default()).await? {
+            Run::Changes(changes) if changes.is_empty() => feed.wait(after, WAIT).await?,
+            Run::Changes(changes) => self.found.extend(changes),
+            Run::Gone { oldest } => {
+                self.after = Some(oldest.saturating_sub(1));
+                return Ok(Some(ChangeEvent::Gone { oldest }));
             }
         }
+        Ok(None)
     }
 }

@@ -12,8 +12,8 @@
 //!     PushOutcome::Conflict { actual } => eprintln!("overtaken: {actual:?}"),
 //!     other => return Err(other.into()),
 //! }
-//! let mut changes = ns.changes().after(0).address("mydb:*").follow()?;
-//! while let ChangeEvent::Change(change) = changes.next().await? {
+//! let mut changes = ns.changes().after(0).address("mydb:*").follow();
+//! while let Some(ChangeEvent::Change(change)) = changes.try_next().await? {
 //!     println!("{} {} {}", change.position, change.address, change.part);
 //! #   if change.watermark == 1 && change.part == nameservice::ChangedPart::Concern(nameservice::ConcernKind::Head) { break }
 //! }

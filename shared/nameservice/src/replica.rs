@@ -18,7 +18,7 @@ use crate::{Error, Nameservice, Result};
 /// let replica = nameservice::replica("https://ns.example.com").token("…").directory("./replica").start().await?;
 /// replica.ready().await;
 /// let head = replica.names().head("mydb")?.get().await?; // from memory
-/// let mut changes = replica.names().changes().address("mydb:*").follow()?;
+/// let mut changes = replica.names().changes().address("mydb:*").follow();
 /// # Ok(()) }
 /// ```
 pub fn replica(url: impl Into<String>) -> StartReplica {
